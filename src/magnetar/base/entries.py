@@ -1,0 +1,84 @@
+"""Entry runs: how stored entries travel between bookie, log, dispatcher and connection."""
+
+from __future__ import annotations
+
+
+class EntryRun:
+    """Consecutive entries of one ledger, with what the broker knows about them without opening them.
+
+    An entry is what a producer sent after the command of a SEND frame, byte for byte:
+    `0x0e01 | crc32c u32 | metadataSize u32 | MessageMetadata | payload` (the first six bytes are
+    absent when the producer sent no checksum). A run is immutable once it was handed out.
+    """
+
+    __slots__ = ("base_index", "broker_time_ms", "counts", "entries", "first_entry", "ledger_id")
+
+    ledger_id: int
+    """Ledger that holds the entries."""
+    first_entry: int
+    """Entry id of `entries[0]`; `entries[i]` is entry `first_entry + i`."""
+    entries: list[bytes]
+    """The stored bytes; never empty."""
+    counts: list[int] | None
+    """Messages in each entry (a batch counts its messages); None when each entry is one message."""
+    base_index: int
+    """Index (PIP-70) of the first message of the first entry: messages before it in the whole log."""
+    broker_time_ms: int
+    """Broker's clock, Unix milliseconds, when the run was appended (PIP-70)."""
+
+    def __init__(
+        self,
+        ledger_id: int,
+        first_entry: int,
+        entries: list[bytes],
+        counts: list[int] | None,
+        base_index: int,
+        broker_time_ms: int,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.first_entry = first_entry
+        self.entries = entries
+        self.counts = counts
+        self.base_index = base_index
+        self.broker_time_ms = broker_time_ms
+
+    def __repr__(self) -> str:
+        return (
+            f"EntryRun({self.ledger_id}:{self.first_entry}..{self.last_entry}, "
+            f"index={self.base_index}, messages={self.message_count})"
+        )
+
+    @property
+    def last_entry(self) -> int:
+        """Entry id of the last entry."""
+        return self.first_entry + len(self.entries) - 1
+
+    @property
+    def message_count(self) -> int:
+        """Messages in all entries."""
+        return len(self.entries) if self.counts is None else sum(self.counts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all entries."""
+        return sum(map(len, self.entries))
+
+    def count_of(self, offset: int) -> int:
+        """Messages in `entries[offset]`."""
+        return 1 if self.counts is None else self.counts[offset]
+
+    def slice(self, start: int, stop: int) -> EntryRun:
+        """The entries `start <= i < stop` as a run of their own, sharing the bytes. `start < stop`."""
+        assert 0 <= start < stop <= len(self.entries)
+        if start == 0 and stop == len(self.entries):
+            return self
+        counts = self.counts
+        skipped = start if counts is None else sum(counts[:start])
+        return EntryRun(
+            self.ledger_id,
+            self.first_entry + start,
+            self.entries[start:stop],
+            None if counts is None else counts[start:stop],
+            self.base_index + skipped,
+            self.broker_time_ms,
+        )

@@ -1,0 +1,75 @@
+"""The root of the error tree.
+
+    MagnetarError
+    ├── ProtocolError            the peer sent bytes that are not legal (wire)
+    ├── StorageError             bytes could not be kept or given back (bookie, ledger)
+    │   ├── CorruptDataError     stored bytes fail their checksum: never served
+    │   ├── DiskFullError
+    │   └── StorageFailedError   an fsync or write failed; the device is not trusted any more
+    ├── LedgerError              BookKeeper's error semantics (ledger)
+    ├── MetadataError            the metadata store refused or cannot be reached (metadata)
+    ├── LogError                 a managed log or cursor cannot do what was asked (managedlog)
+    ├── BrokerError              refused by the broker; carries the wire code (broker)
+    └── StartupError             the process cannot start; message names cause and remedy (server)
+
+Each room derives its own classes from the branch that is named here and maps them once, at its
+boundary, to a wire code or an HTTP status.
+"""
+
+from __future__ import annotations
+
+
+class MagnetarError(Exception):
+    """Every error that this package raises on purpose."""
+
+    retriable = False
+    """Whether the same call may succeed later without a change by the caller."""
+
+
+class ProtocolError(MagnetarError):
+    """The peer broke the protocol; its connection is closed with this reason."""
+
+
+class StorageError(MagnetarError):
+    """Bytes could not be stored or read."""
+
+
+class CorruptDataError(StorageError):
+    """Stored bytes fail their checksum. Names file, offset and, where known, ledger."""
+
+    def __init__(self, path: str, offset: int, detail: str, ledger_id: int | None = None) -> None:
+        ledger = "" if ledger_id is None else f", ledger {ledger_id}"
+        super().__init__(f"corrupt data in {path} at byte {offset}{ledger}: {detail}")
+        self.path = path
+        self.offset = offset
+        self.ledger_id = ledger_id
+
+
+class DiskFullError(StorageError):
+    """No room on the device; the message names the folder."""
+
+    retriable = True
+
+
+class StorageFailedError(StorageError):
+    """A write or sync failed. It is never retried: the kernel may have dropped the pages."""
+
+
+class LedgerError(MagnetarError):
+    """A ledger operation failed, with BookKeeper's meaning."""
+
+
+class MetadataError(MagnetarError):
+    """The metadata store refused an operation or cannot be reached."""
+
+
+class LogError(MagnetarError):
+    """A managed log or one of its cursors cannot do what was asked."""
+
+
+class BrokerError(MagnetarError):
+    """The broker refuses a request."""
+
+
+class StartupError(MagnetarError):
+    """The process cannot start. The message is one line: the cause and the remedy."""

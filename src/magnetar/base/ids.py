@@ -1,0 +1,27 @@
+"""Positions in a log, and the reserved ones.
+
+Source: Pulsar binary protocol, `MessageIdData`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Position(NamedTuple):
+    """Where an entry lies: a ledger and the entry's number in it. Ordered by ledger, then entry."""
+
+    ledger_id: int
+    """Ledger, >= 0; ledgers of one log have strictly increasing ids."""
+    entry_id: int
+    """Entry in the ledger, >= 0; -1 stands for "before the first entry"."""
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
+
+EARLIEST: Final = Position(-1, -1)
+"""Before every entry: how clients ask for the beginning."""
+
+LATEST: Final = Position((1 << 63) - 1, (1 << 63) - 1)
+"""After every entry: how clients ask for the end."""

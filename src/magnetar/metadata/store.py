@@ -1,0 +1,166 @@
+"""The metadata store: a small tree of versioned values that every role coordinates through.
+
+Backends differ in where the tree lies (memory, an embedded file, ZooKeeper, etcd); this contract is
+what all of them keep and what `tests/unit/metadata` checks on each.
+
+Paths are absolute and slash-separated, without a trailing slash: `/admin/policies/public`.
+Source: the contract Pulsar asks of its backends (`MetadataStore`, `MetadataStoreExtended`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from magnetar.base.errors import MetadataError
+
+ANY_VERSION: Final = None
+"""`expected_version` of a write that does not look at what is there."""
+
+MUST_NOT_EXIST: Final = -1
+"""`expected_version` of a write that creates."""
+
+
+class BadVersionError(MetadataError):
+    """The value's version is not the expected one, or it exists though it must not."""
+
+    def __init__(self, path: str, expected: int | None, actual: int | None) -> None:
+        super().__init__(f"{path}: expected version {expected}, found {actual}")
+        self.path = path
+        self.expected = expected
+        self.actual = actual
+
+
+class NotFoundError(MetadataError):
+    """There is no value at the path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: no such value")
+        self.path = path
+
+
+class HasChildrenError(MetadataError):
+    """A value with children cannot be deleted."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: has children")
+        self.path = path
+
+
+class StoreClosedError(MetadataError):
+    """The store was closed, or its session is lost for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What the store knows of a value besides its bytes."""
+
+    path: str
+    """The real path: differs from the asked one for sequential puts."""
+    version: int
+    """0 at creation, one more at each put."""
+    created_ms: int
+    """Unix milliseconds."""
+    modified_ms: int
+    """Unix milliseconds."""
+    ephemeral: bool
+    """Vanishes with the session that created it."""
+    created_by_self: bool
+    """Whether this store's session created it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A stored value."""
+
+    data: bytes
+    stat: Stat
+
+
+class Change(Enum):
+    """What happened at a path."""
+
+    CREATED = "created"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    CHILDREN_CHANGED = "children-changed"
+    """A direct child came or went."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One change, delivered to every watcher whose prefix covers the path."""
+
+    change: Change
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """One write of a transaction: see `MetadataStore.put`."""
+
+    path: str
+    data: bytes
+    expected_version: int | None = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """One removal of a transaction: see `MetadataStore.delete`."""
+
+    path: str
+    expected_version: int | None = ANY_VERSION
+
+
+class MetadataStore(Protocol):
+    """A tree of versioned values. Every write is durable when its call returns."""
+
+    async def get(self, path: str) -> Value | None:
+        """The value at `path`, or None. Sees every write that this store has returned from."""
+
+    async def children(self, path: str) -> list[str]:
+        """Names (not paths) of the direct children of `path`, sorted; empty when there are none.
+
+        A child is listed also when it exists only because it has children of its own.
+        """
+
+    async def exists(self, path: str) -> bool:
+        """Whether a value is stored at `path` itself."""
+
+    async def put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expected_version: int | None = ANY_VERSION,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> Stat:
+        """Stores `data`; parents need not exist.
+
+        `sequential` appends a ten-digit counter to the path, higher than any before below the same
+        parent. Raises BadVersionError when the version differs from `expected_version`.
+        """
+
+    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+        """Removes one value. Raises NotFoundError, BadVersionError, HasChildrenError."""
+
+    async def delete_recursive(self, path: str) -> None:
+        """Removes the value and everything below; not an error when nothing is there."""
+
+    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        """Applies all operations or none; the answer has a Stat for each Put, in order.
+
+        Raises what the first failing operation would raise alone.
+        """
+
+    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        """Calls back, on the event loop, for every change at or below `prefix`; returns the cancel.
+
+        A change is announced after the write is durable and before the writer's call returns.
+        """
+
+    async def close(self) -> None:
+        """Ends the session: its ephemeral values vanish. Further calls raise StoreClosedError."""
