@@ -1,0 +1,1 @@
+"""The metadata store: what every role coordinates through. See README.md."""

@@ -1,0 +1,391 @@
+"""The backend that keeps the tree in one SQLite file of this machine.
+
+Theory of operation. Two connections, in write-ahead mode, so that readers never wait:
+
+    reads    on the event loop, inline: a few microseconds from SQLite's page cache
+    writes   wait in a queue. A group of them is applied on the event loop inside one open
+             transaction, and only its COMMIT, which is where the device is waited for, runs on the
+             writer thread. Whatever arrives meanwhile forms the next group.
+
+The thread has one call to make per group because each return into Python costs it a fight for the
+interpreter with a busy loop; with every statement on the thread that is one fight per statement
+(figures: docs/decisions/0003-embedded-metadata-store.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import (
+    CorruptDataError,
+    DiskFullError,
+    StartupError,
+    StorageError,
+    StorageFailedError,
+)
+from magnetar.metadata import paths
+from magnetar.metadata.memory import report_watcher_error
+from magnetar.metadata.sqlite_nodes import APPLICATION_ID, FORMAT_VERSION, SCHEMA, SqliteNodes
+from magnetar.metadata.store import (
+    ANY_VERSION,
+    Delete,
+    Notification,
+    Put,
+    Stat,
+    StoreClosedError,
+    Value,
+)
+from magnetar.metadata.tree import Tree
+from magnetar.metadata.watches import Watches
+
+_T = TypeVar("_T")
+
+GROUP_MAX: Final = 256
+"""Writes in one transaction: bounds how long applying them holds the loop (about 15 µs each)."""
+
+ROOM_BYTES_MIN: Final = 1 << 20
+"""With less free room than this, an input/output error of SQLite means a full disk: it reports some
+of them so, for instance when it cannot enlarge its shared-memory file."""
+
+_ROOM_CODES: Final = frozenset(
+    {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN}
+)
+_CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+@dataclass(slots=True)
+class _Write:
+    """One call that waits for its place in a group."""
+
+    operation: Callable[[list[Notification]], Any]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: Exception | None = None
+    told: list[Notification] = field(default_factory=list)
+
+
+class EmbeddedMetadataStore:
+    """A `MetadataStore` in one file, for one process at a time. Made by `open`."""
+
+    def __init__(
+        self, file: Path, lock_fd: int, reader: sqlite3.Connection, writer: sqlite3.Connection, clock: Clock
+    ) -> None:
+        """Use `open`."""
+        self._file = file
+        self._lock_fd = lock_fd
+        self._reader = reader
+        self._writer = writer
+        self._read_nodes = SqliteNodes(reader, str(file))
+        self._write_nodes = SqliteNodes(writer, str(file))
+        self._session = self._begin_session(clock)
+        self._tree = Tree(self._write_nodes, clock, self._session)
+        self._watches = Watches(report_watcher_error)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-writer")
+        self._waiting: deque[_Write] = deque()
+        self._busy = False
+        self._alone = 0
+        """So many writes at the head of the queue go in groups of one: their common group failed."""
+        self._failure: StorageFailedError | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: Path | str, *, clock: Clock, durable: bool = True) -> EmbeddedMetadataStore:
+        """Opens the file at `path`, made with its folder where absent, and removes the ephemeral
+        values of earlier sessions.
+
+        `durable=False` leaves writing to the kernel: a crash of the machine loses the last writes.
+        Raises StartupError when the file is in use, of a newer format or none of ours, DiskFullError,
+        CorruptDataError, StorageFailedError. Blocks for some milliseconds.
+        """
+        file = Path(path)
+        connections: list[sqlite3.Connection] = []
+        lock_fd = -1
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock_fd = _lock(file)
+            connections.append(_connect(file, durable=durable))
+            _check_format(connections[0], file)
+            connections.append(_connect(file, durable=durable))
+            if durable:
+                _sync_folder(file.parent)
+            return cls(file, lock_fd, connections[1], connections[0], clock)
+        except BaseException as error:
+            for connection in connections:
+                connection.close()
+            if lock_fd >= 0:
+                os.close(lock_fd)
+            if isinstance(error, sqlite3.Error | OSError):
+                raise _translated(error, file) from error
+            raise
+
+    async def get(self, path: str) -> Value | None:
+        """Inline: never waits for anything but the page cache."""
+        self._check_usable()
+        parent, name = paths.split(path)
+        try:
+            node = self._read_nodes.get(parent, name)
+        except sqlite3.Error as error:
+            raise _translated(error, self._file) from error
+        return None if node is None else node.value(path, self._session)
+
+    async def children(self, path: str) -> list[str]:
+        """Inline; about 0.4 µs for each child."""
+        self._check_usable()
+        paths.check(path)
+        try:
+            return self._read_nodes.children(path)
+        except sqlite3.Error as error:
+            raise _translated(error, self._file) from error
+
+    async def exists(self, path: str) -> bool:
+        return await self.get(path) is not None
+
+    async def put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expected_version: int | None = ANY_VERSION,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> Stat:
+        """A cancelled call may or may not have taken effect; so for every write here."""
+        return await self._write(
+            lambda told: self._tree.put(
+                told, path, data, expected_version, ephemeral=ephemeral, sequential=sequential
+            )
+        )
+
+    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+        await self._write(lambda told: self._tree.delete(told, path, expected_version))
+
+    async def delete_recursive(self, path: str) -> None:
+        await self._write(lambda told: self._tree.delete_recursive(told, path))
+
+    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        fixed = tuple(operations)
+        return await self._write(lambda told: self._tree.transact(told, fixed))
+
+    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        self._check_usable()
+        return self._watches.add(prefix, callback)
+
+    async def close(self) -> None:
+        """Waits for the writes that were called before. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._failure is None:
+                await self._enqueue(self._tree.end_sessions)
+        except StorageError:
+            # Without room the ephemeral values stay in the file; the next open removes them.
+            pass
+        finally:
+            self._watches.clear()
+            # The last connection to close copies the write-ahead log into the file: a device's time.
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close_files)
+            self._thread.shutdown(wait=False)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the metadata store is closed")
+
+    async def _write(self, operation: Callable[[list[Notification]], _T]) -> _T:
+        self._check_usable()
+        return await self._enqueue(operation)
+
+    def _enqueue(self, operation: Callable[[list[Notification]], _T]) -> asyncio.Future[_T]:
+        if self._failure is not None:
+            raise self._failure
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+        self._waiting.append(_Write(operation, future))
+        if not self._busy:
+            self._busy = True
+            # On the next turn, so that everything called in this one shares the transaction.
+            loop.call_soon(self._next_group)
+        return future
+
+    def _next_group(self) -> None:
+        """Applies the next group and hands its COMMIT to the thread, or finds the queue empty."""
+        while self._waiting:
+            group = self._take_group()
+            try:
+                changed = self._apply(group)
+            except (sqlite3.Error, StorageError) as error:
+                self._group_failed(group, error)
+                continue
+            if changed:
+                loop = asyncio.get_running_loop()
+                commit = loop.run_in_executor(self._thread, self._writer.execute, "COMMIT")
+                commit.add_done_callback(partial(self._committed, group))
+                return
+            self._writer.execute("ROLLBACK")
+            self._finish(group)
+        self._busy = False
+
+    def _take_group(self) -> list[_Write]:
+        if self._alone:
+            self._alone -= 1
+            return [self._waiting.popleft()]
+        return [self._waiting.popleft() for _ in range(min(GROUP_MAX, len(self._waiting)))]
+
+    def _apply(self, group: list[_Write]) -> bool:
+        """Runs the operations in a transaction and leaves it open; whether anything changed."""
+        execute = self._writer.execute
+        before = self._writer.total_changes
+        execute("BEGIN IMMEDIATE")
+        for write in group:
+            write.told = []
+            write.error = None
+            execute("SAVEPOINT write")
+            try:
+                write.result = write.operation(write.told)
+            except (sqlite3.Error, StorageError):
+                raise
+            except Exception as error:  # noqa: BLE001 - belongs to the caller of this write alone
+                write.error = error
+                execute("ROLLBACK TO write")
+            execute("RELEASE write")
+        return self._writer.total_changes != before
+
+    def _committed(self, group: list[_Write], done: asyncio.Future[Any]) -> None:
+        error = done.exception()
+        if error is None:
+            self._finish(group)
+        elif isinstance(error, sqlite3.Error):
+            self._group_failed(group, error)
+        else:
+            raise error
+        self._next_group()
+
+    def _finish(self, group: list[_Write]) -> None:
+        """Watchers first, then the callers, in the order of the calls."""
+        for write in group:
+            if write.error is None:
+                self._watches.announce(write.told)
+            if write.future.done():
+                continue
+            if write.error is None:
+                write.future.set_result(write.result)
+            else:
+                write.future.set_exception(write.error)
+
+    def _group_failed(self, group: list[_Write], cause: sqlite3.Error | StorageError) -> None:
+        """Nothing of the group was kept: tries each write alone, or lets the only one fail."""
+        error = _translated(cause, self._file) if isinstance(cause, sqlite3.Error) else cause
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+        if isinstance(error, StorageFailedError):
+            # The kernel may have dropped the pages it could not write: what the file holds now is
+            # not known, and a second sync that succeeds would prove nothing.
+            self._failure = error
+            group = [*group, *self._waiting]
+            self._waiting.clear()
+        elif len(group) > 1:
+            self._waiting.extendleft(reversed(group))
+            self._alone = len(group)
+            return
+        for write in group:
+            write.error = error
+        self._finish(group)
+
+    # -- opening and closing -------------------------------------------------------------------
+
+    def _begin_session(self, clock: Clock) -> int:
+        self._writer.execute("BEGIN IMMEDIATE")
+        session = self._write_nodes.next_session()
+        Tree(self._write_nodes, clock, session).end_sessions([])
+        self._writer.execute("COMMIT")
+        return session
+
+    def _close_files(self) -> None:
+        try:
+            self._reader.close()
+            self._writer.close()
+        finally:
+            os.close(self._lock_fd)
+
+
+def _lock(file: Path) -> int:
+    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise StartupError(
+            f"the metadata in {file.parent} is in use by another process; stop it or use another folder"
+        ) from None
+    return fd
+
+
+def _connect(file: Path, *, durable: bool) -> sqlite3.Connection:
+    # The loop and the writer thread take turns on a connection, never at the same time.
+    connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # FULL syncs the write-ahead log at each commit; NORMAL would not until a checkpoint.
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_format(connection: sqlite3.Connection, file: Path) -> None:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables == 0:
+        connection.executescript(SCHEMA)
+    elif application != APPLICATION_ID:
+        raise StartupError(f"{file} is not a metadata file of ours; move it away or use another data folder")
+    elif found > FORMAT_VERSION:
+        raise StartupError(
+            f"{file} has format {found}, this release knows up to {FORMAT_VERSION}; "
+            "use the newer release or another data folder"
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:
+    """What an error of SQLite or the system means to our callers."""
+    folder = file.parent
+    if isinstance(error, OSError):
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = -1
+    else:
+        code = getattr(error, "sqlite_errorcode", -1)
+        full = code == sqlite3.SQLITE_FULL or (code in _ROOM_CODES and _room_bytes(folder) < ROOM_BYTES_MIN)
+    if full:
+        return DiskFullError(f"no room left in {folder}; free some, or move the data folder to a larger disk")
+    if code & 0xFF in _CORRUPT_CODES:
+        return CorruptDataError(str(file), 0, str(error))
+    return StorageFailedError(f"metadata in {folder}: {error}")
+
+
+def _room_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

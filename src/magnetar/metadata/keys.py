@@ -1,0 +1,117 @@
+"""The keyspace: where each kind of value lies. Paths are Pulsar's, so that its tools read our tree.
+
+| Key | Value | Written by |
+|---|---|---|
+| `/admin/clusters/{cluster}` | cluster data, JSON | admin |
+| `/admin/policies/{tenant}` | tenant: roles and clusters, JSON | admin |
+| `/admin/policies/{tenant}/{namespace}` | namespace policies, JSON | admin |
+| `/admin/local-policies/{tenant}/{namespace}` | bundles of this cluster, JSON | admin, broker |
+| `/admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}` | `{"partitions": n}` | admin, broker |
+| `/managed-ledgers/{tenant}/{namespace}/persistent/{topic}` | list of ledgers, protobuf | managedlog |
+| `/managed-ledgers/{...}/{topic}/{cursor}` | cursor, protobuf | managedlog |
+| `/schemas/{tenant}/{namespace}/{topic}` | schema locator, protobuf | schemas |
+| `/namespace/{tenant}/{namespace}/{bundle}` | owner, JSON, ephemeral | broker |
+| `/loadbalance/brokers/{broker}` | broker data, JSON, ephemeral | broker |
+| `/counters/producer-name` | sequential: makes names of producers unique | broker |
+| `/ledgers/...` | ledgers of BookKeeper | ledger |
+
+`{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
+only characters that need no encoding; a bundle is `0x00000000_0x40000000`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.base.names import NamespaceName, TopicName, decode_local, encode_local
+
+CLUSTERS: Final = "/admin/clusters"
+"""Children: names of clusters."""
+
+POLICIES: Final = "/admin/policies"
+"""Children: names of tenants; below each, names of its namespaces."""
+
+MANAGED_LEDGERS: Final = "/managed-ledgers"
+
+PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
+
+LEDGERS: Final = "/ledgers"
+"""Root of BookKeeper's tree."""
+
+BROKERS: Final = "/loadbalance/brokers"
+"""Children: ids of live brokers."""
+
+BUNDLE_DIGITS: Final = 8
+"""Hexadecimal digits of a bundle's bounds."""
+
+_PARTITIONED_TOPICS: Final = "/admin/partitioned-topics"
+
+
+def cluster(name: str) -> str:
+    """Data of a cluster."""
+    return f"{CLUSTERS}/{name}"
+
+
+def tenant(name: str) -> str:
+    """A tenant; its children are its namespaces."""
+    return f"{POLICIES}/{name}"
+
+
+def namespace_policies(namespace: NamespaceName) -> str:
+    """Policies of a namespace; exists as long as the namespace does."""
+    return f"{POLICIES}/{namespace}"
+
+
+def local_policies(namespace: NamespaceName) -> str:
+    """What a namespace has in this cluster alone: its bundles."""
+    return f"/admin/local-policies/{namespace}"
+
+
+def partitioned_topic(topic: TopicName) -> str:
+    """How many partitions a topic has. `topic` is the topic's own name, not a partition's."""
+    return f"{_PARTITIONED_TOPICS}/{topic.namespace_name}/{topic.domain}/{topic.encoded_local}"
+
+
+def partitioned_topics(namespace: NamespaceName, domain: str) -> str:
+    """Children: the encoded names of the partitioned topics of a namespace."""
+    return f"{_PARTITIONED_TOPICS}/{namespace}/{domain}"
+
+
+def managed_ledger(log_name: str) -> str:
+    """The list of ledgers of a managed log, by `TopicName.log_name`; its children are its cursors."""
+    return f"{MANAGED_LEDGERS}/{log_name}"
+
+
+def managed_ledgers(namespace: NamespaceName) -> str:
+    """Children: the encoded names of the persistent topics of a namespace."""
+    return f"{MANAGED_LEDGERS}/{namespace}/persistent"
+
+
+def cursor(log_name: str, name: str) -> str:
+    """A cursor of a managed log; `name` as people write it."""
+    return f"{MANAGED_LEDGERS}/{log_name}/{encode_local(name)}"
+
+
+def decode_child(name: str) -> str:
+    """The topic or cursor that a child's name stands for."""
+    return decode_local(name)
+
+
+def schema(topic: TopicName) -> str:
+    """Where the schemas of a topic lie; the partitions of a topic share one."""
+    return f"/schemas/{topic.namespace_name}/{topic.base.encoded_local}"
+
+
+def bundle(lower: int, upper: int) -> str:
+    """Name of the bundle of hashes `lower` to `upper`, each in 0..0xFFFFFFFF."""
+    return f"0x{lower:0{BUNDLE_DIGITS}x}_0x{upper:0{BUNDLE_DIGITS}x}"
+
+
+def bundle_owner(namespace: NamespaceName, bundle_name: str) -> str:
+    """Which broker serves a bundle; ephemeral."""
+    return f"/namespace/{namespace}/{bundle_name}"
+
+
+def broker(broker_id: str) -> str:
+    """A live broker; ephemeral."""
+    return f"{BROKERS}/{broker_id}"

@@ -1,0 +1,47 @@
+"""Who is told of which change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from magnetar.metadata import paths
+from magnetar.metadata.store import Notification
+
+
+class Watches:
+    """Callbacks by prefix, called in the order in which they were added."""
+
+    def __init__(self, on_error: Callable[[Exception, Notification], None]) -> None:
+        """`on_error` hears of what a callback raised; the other callbacks are called all the same."""
+        self._entries: dict[int, tuple[str, Callable[[Notification], None]]] = {}
+        self._next_id = 0
+        self._on_error = on_error
+
+    def add(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        """Returns the cancel, which may be called at any time and more than once."""
+        paths.check(prefix)
+        watch_id = self._next_id
+        self._next_id += 1
+        self._entries[watch_id] = (prefix, callback)
+
+        def cancel() -> None:
+            self._entries.pop(watch_id, None)
+
+        return cancel
+
+    def announce(self, notifications: Iterable[Notification]) -> None:
+        """Calls every callback whose prefix covers a notification's path."""
+        if not self._entries:
+            return
+        for notification in notifications:
+            for watch_id, (prefix, callback) in list(self._entries.items()):
+                # A callback that was called before in this round may have cancelled this one.
+                if watch_id in self._entries and paths.covers(prefix, notification.path):
+                    try:
+                        callback(notification)
+                    except Exception as error:  # noqa: BLE001 - the writer must not fail for a watcher
+                        self._on_error(error, notification)
+
+    def clear(self) -> None:
+        """Forgets every callback."""
+        self._entries.clear()
