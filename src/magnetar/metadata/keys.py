@@ -92,6 +92,11 @@ def cursor(log_name: str, name: str) -> str:
     return f"{MANAGED_LEDGERS}/{log_name}/{encode_local(name)}"
 
 
+def topic_policies(topic: TopicName) -> str:
+    """Policies set on one topic (PIP-469); `topic` is the topic's own name, not a partition's."""
+    return f"/admin/topic-policies/{topic.namespace_name}/{topic.domain}/{topic.encoded_local}"
+
+
 def decode_child(name: str) -> str:
     """The topic or cursor that a child's name stands for."""
     return decode_local(name)

@@ -1,0 +1,204 @@
+"""The driver of one client connection: moves bytes between a socket and a `Session`.
+
+Reading: all connections of a loop share one buffer, because a read and its parsing happen in one go. What
+is left of an incomplete frame is kept by its connection and put in front of the next read; a frame
+larger than half the shared buffer gets a buffer of its own, so that it is copied once.
+
+Writing: whatever a tick produced for this client leaves in one write at the tick's end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from magnetar.broker.service import Broker
+from magnetar.broker.session import Session
+from magnetar.wire.frames import FRAME_PADDING_BYTES, FrameError
+from magnetar.wire.server import ServerParser
+
+_log = logging.getLogger("magnetar.broker.connection")
+
+_SHARED_BYTES: Final = 1 << 20
+"""Size of the buffer that connections share: a read takes at most so much."""
+_WRITE_HIGH_BYTES: Final = 4 << 20
+"""Unsent bytes above which dispatch to the client pauses until a quarter of it is left."""
+_JOIN_BELOW_BYTES: Final = 4_096
+"""Chunks smaller than this on average are joined before writing; larger ones are written as a vector."""
+
+
+class SharedBuffer:
+    """The read buffer of a loop."""
+
+    __slots__ = ("data", "view")
+
+    def __init__(self) -> None:
+        self.data = bytearray(_SHARED_BYTES)
+        self.view = memoryview(self.data)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One socket. See the module's text."""
+
+    __slots__ = (
+        "_broker",
+        "_closing",
+        "_filled",
+        "_flush_scheduled",
+        "_large",
+        "_loop",
+        "_parser",
+        "_peer",
+        "_session",
+        "_shared",
+        "_tail",
+        "_transport",
+    )
+
+    def __init__(self, broker: Broker, shared: SharedBuffer) -> None:
+        self._broker = broker
+        self._shared = shared
+        self._loop = asyncio.get_running_loop()
+        self._parser = ServerParser(broker.config.message_bytes_max + FRAME_PADDING_BYTES)
+        self._tail = b""
+        self._large: bytearray | None = None
+        self._filled = 0
+        self._flush_scheduled = False
+        self._closing = False
+        self._peer = "?"
+        self._transport: asyncio.Transport
+        self._session: Session
+
+    # -- asyncio.BufferedProtocol ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        local = transport.get_extra_info("sockname")
+        self._peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self._session = Session(self._broker, self, peer=self._peer, local_host=_host(local[0]), port=local[1])
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._filled :]
+        tail = self._tail
+        if not tail:
+            return self._shared.view
+        self._shared.data[: len(tail)] = tail
+        return self._shared.view[len(tail) :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._large is not None:
+            self._filled += nbytes
+            if self._filled < len(self._large):
+                return
+            large, self._large = self._large, None
+            self._parse(large, len(large))
+        else:
+            self._parse(self._shared.data, len(self._tail) + nbytes)
+        self._write_out()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._session.lost()
+
+    def pause_writing(self) -> None:
+        self._session.transport_writable = False
+
+    def resume_writing(self) -> None:
+        self._session.transport_writable = True
+        self._session.pump()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _parse(self, buffer: bytearray, size: int) -> None:
+        try:
+            events, consumed = self._parser.parse(buffer, size)
+        except FrameError as error:
+            self._tail = b""
+            self._guarded_handle(error.events)
+            self.close(f"illegal frame: {error}")
+            return
+        if consumed == size:
+            self._tail = b""
+        else:
+            self._keep(buffer, consumed, size)
+        if events:
+            self._guarded_handle(events)
+
+    def _keep(self, buffer: bytearray, start: int, end: int) -> None:
+        """Keeps an incomplete frame for the next read."""
+        needed = self._parser.needed
+        if needed <= _SHARED_BYTES // 2:
+            self._tail = bytes(memoryview(buffer)[start:end])
+            return
+        self._large = bytearray(needed)
+        self._filled = end - start
+        self._large[: self._filled] = memoryview(buffer)[start:end]
+        self._tail = b""
+
+    def _guarded_handle(self, events: list[object]) -> None:
+        try:
+            self._session.handle(events)  # type: ignore[arg-type]  # FrameError carries them untyped
+        except Exception:  # noqa: BLE001  # a bug met by one client must not take the broker down
+            _log.exception("%s: handling its commands failed; the connection is dropped", self._peer)
+            self.abort("internal error")
+
+    # -- what a session asks of its driver -----------------------------------------------------------
+
+    def flush_soon(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        self._write_out()
+
+    def _write_out(self) -> None:
+        session = self._session
+        size = session.out_bytes
+        if not size:
+            return
+        out, session.out, session.out_bytes = session.out, [], 0
+        if not self._transport.is_closing():
+            if size < _JOIN_BELOW_BYTES * len(out):
+                self._transport.write(b"".join(out))
+            else:
+                self._transport.writelines(out)
+        if session.starved and session.transport_writable:
+            self._loop.call_soon(session.pump)
+
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing() and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing() and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def close(self, reason: str) -> None:
+        if not self._closing:
+            self._closing = True
+            _log.warning("%s: connection closed: %s", self._peer, reason)
+            self._session.closed = True
+            self._write_out()
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        if not self._closing:
+            self._closing = True
+            _log.info("%s: connection dropped: %s", self._peer, reason)
+            self._session.closed = True
+            self._transport.abort()
+
+
+def _host(address: str) -> str:
+    """An address as it stands in a URL."""
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,1 @@
+"""Message deduplication: a producer that sends a sequence number again changes nothing."""

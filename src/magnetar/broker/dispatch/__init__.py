@@ -1,0 +1,1 @@
+"""Who gets which entry: one pure dispatcher per subscription type."""

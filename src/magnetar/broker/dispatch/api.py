@@ -1,0 +1,90 @@
+"""What a dispatcher is, and the values that go in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.broker.dispatch.consumer import Consumer
+
+
+class Want(NamedTuple):
+    """What to read next."""
+
+    position: Position
+    """First entry wanted; it may be trimmed or acknowledged, then the next readable one is taken."""
+    entries_max: int
+    replay: bool
+    """Whether these are entries that were read before: exactly `entries_max` from `position` on."""
+
+
+class Assignment(NamedTuple):
+    """Entries `start <= i < stop` of a run, to be sent to a consumer in this order."""
+
+    consumer: Consumer
+    run: EntryRun
+    start: int
+    stop: int
+    redeliveries: list[int] | None
+    """Redelivery count per entry; None when all are 0."""
+    ack_sets: list[tuple[int, ...] | None] | None
+    """Acknowledged state per entry of half-acknowledged batches; None when there are none."""
+
+
+class AckView(Protocol):
+    """What a dispatcher needs to know of the subscription's cursor."""
+
+    @property
+    def mark_delete(self) -> Position: ...
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether anything beyond mark-delete is acknowledged."""
+
+    def is_acked(self, position: Position) -> bool: ...
+
+    def ack_set(self, position: Position) -> tuple[int, ...] | None: ...
+
+
+class Dispatcher(Protocol):
+    """Decides who gets what. Every method is synchronous and total."""
+
+    read_position: Position
+    """Next entry that was never offered since the last rewind."""
+
+    @property
+    def consumers(self) -> Sequence[Consumer]: ...
+
+    def add(self, consumer: Consumer) -> None:
+        """Attaches a consumer. Raises ConsumerBusyError or ConsumerAssignmentError."""
+
+    def remove(self, consumer: Consumer) -> None:
+        """Detaches a consumer; what it has not acknowledged goes to others."""
+
+    def want(self) -> Want | None:
+        """What to read next; None while nobody could take it."""
+
+    def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
+        """Assigns what was read for `want`. What cannot be assigned now is wanted again later."""
+
+    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        """Individual acknowledgements of whole entries, already applied to the cursor."""
+
+    def acked_cumulative(self, consumer: Consumer, position: Position) -> None:
+        """Everything up to `position` is acknowledged, already applied to the cursor."""
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+        """Gives back what the consumer holds: these entries, or everything (None)."""
+
+    def rewind(self, position: Position) -> None:
+        """Forgets what was sent and reads again from `position` (seek, reset)."""
+
+
+def message_cost(run: EntryRun, offset: int, ack_set: tuple[int, ...] | None) -> int:
+    """Permits that sending the entry takes: its messages that are not acknowledged yet."""
+    count = run.count_of(offset)
+    if ack_set is None:
+        return count
+    return min(count, sum(word.bit_count() for word in ack_set))

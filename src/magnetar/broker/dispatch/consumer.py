@@ -1,0 +1,66 @@
+"""One attached consumer, as the dispatchers see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from magnetar.base.ids import Position
+
+UNACKED_MESSAGES_MAX: Final = 50_000
+"""Messages a Shared or Key_Shared consumer may hold unacknowledged (Pulsar's default)."""
+
+
+class Outlet(Protocol):
+    """Where a consumer's messages go: its connection."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the peer does not keep up; `subscription.pump` is called when it ends."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """An entry that was sent and not acknowledged."""
+
+    messages: int
+    """Messages of the entry that were unacknowledged when it was sent."""
+    key_hash: int = 0
+    """Sticky hash of the entry (Key_Shared); 0 elsewhere."""
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """State of one consumer of a subscription. Changed by its dispatcher only."""
+
+    consumer_id: int
+    """Chosen by the client, unique on its connection."""
+    name: str
+    outlet: Outlet
+    priority: int = 0
+    """0 is served first."""
+    permits: int = 0
+    """Messages that the client has asked for and not been sent; may be negative by one batch."""
+    unacked: int = 0
+    """Messages sent and not acknowledged."""
+    pending: dict[Position, Pending] = field(default_factory=dict)
+    """Entries sent and not acknowledged (Shared and Key_Shared; empty otherwise)."""
+    epoch: int | None = None
+    """Consumer epoch of Exclusive and Failover consumers that use one."""
+    hash_ranges: tuple[tuple[int, int], ...] = ()
+    """Sticky ranges, both ends inclusive (Key_Shared STICKY)."""
+    unacked_max: int = UNACKED_MESSAGES_MAX
+    messages_out: int = 0
+    bytes_out: int = 0
+    redelivered: int = 0
+    acks: int = 0
+
+    @property
+    def blocked(self) -> bool:
+        """Whether too much is unacknowledged to send more."""
+        return self.unacked >= self.unacked_max
+
+    @property
+    def ready(self) -> bool:
+        """Whether an entry may be sent now."""
+        return self.permits > 0 and self.outlet.writable and self.unacked < self.unacked_max

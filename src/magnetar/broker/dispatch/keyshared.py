@@ -1,0 +1,212 @@
+"""Key_Shared: entries of one key go to one consumer at a time, in order.
+
+An entry whose consumer cannot take it now waits in a line of its hash, and so do all later ones of
+that hash. A hash belongs to the consumer that holds unacknowledged entries of it (PIP-379: it drains
+there first), else to whom the ranges say. With `allow_out_of_order` neither rule holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.broker.dispatch.api import AckView, Assignment, Want, message_cost
+from magnetar.broker.dispatch.consumer import Consumer, Pending
+from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
+from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.errors import ConsumerBusyError
+
+_WAITING_MAX: Final = 20_000
+"""Entries that may wait before reading on stops: bounds memory behind one slow key."""
+_ENTRIES_PER_READ: Final = 500
+
+
+class KeySharedDispatcher(SharedDispatcher):
+    """See the module's text. Reuses Shared's bookkeeping of pending entries and redelivery counts."""
+
+    def __init__(
+        self,
+        cursor: AckView,
+        read_position: Position,
+        *,
+        sticky: bool,
+        allow_out_of_order: bool,
+        hash_of: Callable[[bytes], int],
+    ) -> None:
+        """`hash_of` gives the sticky hash of an entry's bytes."""
+        super().__init__(cursor, read_position)
+        self.sticky = sticky
+        self.allow_out_of_order = allow_out_of_order
+        self._owners: HashRing | StickyRanges = StickyRanges() if sticky else HashRing()
+        self._hash_of = hash_of
+        self._in_flight: dict[int, tuple[Consumer, int]] = {}
+        """Hash → who holds entries of it, and how many."""
+        self._waiting: dict[int, list[Position]] = {}
+        """Hash → its entries that were read and could not be sent, a heap."""
+        self._waiting_count = 0
+        self._ready_hashes: deque[int] = deque()
+        """Hashes with waiting entries, in the order in which they are tried."""
+
+    def add(self, consumer: Consumer) -> None:
+        self._owners.add(consumer)
+        super().add(consumer)
+
+    def check_policy(self, *, sticky: bool, allow_out_of_order: bool) -> None:
+        """All consumers must agree on the mode."""
+        if self._consumers and (sticky != self.sticky or allow_out_of_order != self.allow_out_of_order):
+            raise ConsumerBusyError("the other consumers of this Key_Shared subscription use another mode")
+
+    def remove(self, consumer: Consumer) -> None:
+        if consumer in self._consumers:
+            self._owners.remove(consumer)
+        super().remove(consumer)
+
+    def _taker(self, key_hash: int) -> Consumer | None:
+        """Who may get an entry of the hash now."""
+        owner = self._owners.owner(key_hash)
+        if owner is None or not owner.ready:
+            return None
+        held = self._in_flight.get(key_hash)
+        if held is not None and held[0] is not owner and not self.allow_out_of_order:
+            return None
+        return owner
+
+    def want(self) -> Want | None:
+        if not any(consumer.ready for consumer in self._consumers):
+            return None
+        for _ in range(len(self._ready_hashes)):
+            key_hash = self._ready_hashes[0]
+            line = self._waiting.get(key_hash)
+            if not line:
+                self._ready_hashes.popleft()
+                self._waiting.pop(key_hash, None)
+            elif self._taker(key_hash) is not None:
+                return Want(line[0], 1, replay=True)
+            else:
+                self._ready_hashes.rotate(-1)
+        if self._waiting_count >= _WAITING_MAX:
+            return None
+        return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
+
+    def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
+        if want.replay:
+            return self._offer_waiting(want, runs)
+        assignments: list[Assignment] = []
+        if want.position == self.read_position:
+            for run in runs:
+                self._offer_new(run, assignments)
+        return assignments
+
+    def _offer_waiting(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
+        assignments: list[Assignment] = []
+        key_hash = self._ready_hashes[0]
+        line = self._waiting[key_hash]
+        position = heapq.heappop(line)
+        assert position == want.position
+        self._waiting_count -= 1
+        if not runs or (runs[0].ledger_id, runs[0].first_entry) != position:
+            self.redeliveries.pop(position, None)  # trimmed meanwhile
+            return assignments
+        taker = self._taker(key_hash)
+        if taker is None:
+            self._wait(position, key_hash)
+        elif not self._cursor.is_acked(position):
+            self._assign(taker, runs[0], 0, position, key_hash, assignments)
+        return assignments
+
+    def _offer_new(self, run: EntryRun, assignments: list[Assignment]) -> None:
+        holes = self._cursor.has_holes
+        for offset, entry in enumerate(run.entries):
+            if self._waiting_count >= _WAITING_MAX:
+                return
+            position = Position(run.ledger_id, run.first_entry + offset)
+            self.read_position = Position(run.ledger_id, position.entry_id + 1)
+            if holes and self._cursor.is_acked(position):
+                continue
+            key_hash = self._hash_of(entry)
+            behind = bool(self._waiting.get(key_hash)) and not self.allow_out_of_order
+            taker = None if behind else self._taker(key_hash)
+            if taker is None:
+                self._wait(position, key_hash)
+            else:
+                self._assign(taker, run, offset, position, key_hash, assignments)
+
+    def _assign(
+        self,
+        consumer: Consumer,
+        run: EntryRun,
+        offset: int,
+        position: Position,
+        key_hash: int,
+        assignments: list[Assignment],
+    ) -> None:
+        words = self._cursor.ack_set(position) if self._cursor.has_holes else None
+        cost = message_cost(run, offset, words)
+        consumer.permits -= cost
+        consumer.unacked += cost
+        consumer.pending[position] = Pending(cost, key_hash)
+        held = self._in_flight.get(key_hash)
+        self._in_flight[key_hash] = (consumer, 1 if held is None else held[1] + 1)
+        redeliveries = self.redeliveries.get(position, 0)
+        last = assignments[-1] if assignments else None
+        if (
+            last is not None
+            and last.consumer is consumer
+            and last.run is run
+            and last.stop == offset
+            and words is None
+            and not redeliveries
+            and last.redeliveries is None
+            and last.ack_sets is None
+        ):
+            assignments[-1] = last._replace(stop=offset + 1)
+            return
+        assignments.append(
+            Assignment(
+                consumer,
+                run,
+                offset,
+                offset + 1,
+                [redeliveries] if redeliveries else None,
+                None if words is None else [words],
+            )
+        )
+
+    def _wait(self, position: Position, key_hash: int) -> None:
+        line = self._waiting.get(key_hash)
+        if line is None:
+            line = self._waiting[key_hash] = []
+            self._ready_hashes.append(key_hash)
+        heapq.heappush(line, position)
+        self._waiting_count += 1
+
+    def _released(self, consumer: Consumer, pending: Pending) -> None:
+        holder, count = self._in_flight[pending.key_hash]
+        if count == 1:
+            del self._in_flight[pending.key_hash]
+        else:
+            self._in_flight[pending.key_hash] = (holder, count - 1)
+
+    def _requeue(self, position: Position, pending: Pending) -> None:
+        self._wait(position, pending.key_hash)
+
+    def rewind(self, position: Position) -> None:
+        super().rewind(position)
+        self._in_flight.clear()
+        self._waiting.clear()
+        self._ready_hashes.clear()
+        self._waiting_count = 0
+
+    def check(self) -> None:
+        super().check()
+        assert self._waiting_count == sum(map(len, self._waiting.values()))
+        held: dict[int, int] = {}
+        for consumer in self._consumers:
+            for pending in consumer.pending.values():
+                held[pending.key_hash] = held.get(pending.key_hash, 0) + 1
+                assert self.allow_out_of_order or self._in_flight[pending.key_hash][0] is consumer
+        assert held == {key_hash: count for key_hash, (_, count) in self._in_flight.items()}

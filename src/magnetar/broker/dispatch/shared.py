@@ -1,0 +1,250 @@
+"""Shared: every entry to one consumer, in turn, with individual acknowledgement."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.broker.dispatch.api import AckView, Assignment, Want, message_cost
+from magnetar.broker.dispatch.consumer import Consumer, Pending
+
+_ENTRIES_PER_READ = 500
+"""Entries read at a time (Pulsar's dispatcherMaxReadBatchSize)."""
+_TURN_ENTRIES_MAX = 20
+"""Entries that one consumer gets before the next one's turn (Pulsar's dispatcherMaxRoundRobinBatchSize)."""
+
+
+class ReplayQueue:
+    """Positions to be sent again, smallest first, each held once."""
+
+    __slots__ = ("_heap", "_held")
+
+    def __init__(self) -> None:
+        self._heap: list[Position] = []
+        self._held: set[Position] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, position: Position) -> bool:
+        return position in self._held
+
+    def add(self, position: Position) -> None:
+        if position not in self._held:
+            self._held.add(position)
+            heapq.heappush(self._heap, position)
+
+    def discard(self, position: Position) -> None:
+        self._held.discard(position)
+
+    def clear(self) -> None:
+        self._heap.clear()
+        self._held.clear()
+
+    def first(self) -> Position | None:
+        """The smallest position, kept."""
+        heap = self._heap
+        while heap and heap[0] not in self._held:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+    def first_range(self, count_max: int) -> tuple[Position, int] | None:
+        """The smallest position and how many follow it without a gap, kept."""
+        first = self.first()
+        if first is None:
+            return None
+        count = 1
+        while count < count_max and Position(first.ledger_id, first.entry_id + count) in self._held:
+            count += 1
+        return first, count
+
+
+class SharedDispatcher:
+    """Round robin over consumers that have permits, best priority first."""
+
+    def __init__(self, cursor: AckView, read_position: Position) -> None:
+        self.read_position = read_position
+        self._cursor = cursor
+        self._consumers: list[Consumer] = []
+        self._turn = 0
+        self._replay = ReplayQueue()
+        self.redeliveries: dict[Position, int] = {}
+        """How often an entry was given back; entries that never were are absent."""
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        return self._consumers
+
+    def add(self, consumer: Consumer) -> None:
+        self._consumers.append(consumer)
+        self._consumers.sort(key=lambda each: each.priority)
+
+    def remove(self, consumer: Consumer) -> None:
+        if consumer not in self._consumers:
+            return
+        self._consumers.remove(consumer)
+        for position in list(consumer.pending):
+            self._give_back(consumer, position, count=False)
+
+    def want(self) -> Want | None:
+        if not any(consumer.ready for consumer in self._consumers):
+            return None
+        again = self._replay.first_range(_ENTRIES_PER_READ)
+        if again is not None:
+            return Want(again[0], again[1], replay=True)
+        return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
+
+    def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
+        assignments: list[Assignment] = []
+        if want.replay:
+            self._drop_unreadable(want, runs)
+        elif want.position != self.read_position:
+            return assignments
+        for run in runs:
+            offset = 0
+            while offset < len(run.entries):
+                consumer = self._next_consumer()
+                if consumer is None:
+                    return assignments
+                offset = self._serve(consumer, run, offset, want, assignments)
+        return assignments
+
+    def _drop_unreadable(self, want: Want, runs: list[EntryRun]) -> None:
+        """Entries that were trimmed since cannot be sent again."""
+        readable = {(run.ledger_id, run.first_entry + i) for run in runs for i in range(len(run.entries))}
+        for i in range(want.entries_max):
+            position = Position(want.position.ledger_id, want.position.entry_id + i)
+            if not runs or (position not in readable and position < (runs[-1].ledger_id, runs[-1].last_entry)):
+                self._replay.discard(position)
+                self.redeliveries.pop(position, None)
+
+    def _next_consumer(self) -> Consumer | None:
+        """The next ready consumer of the best priority that has one, in turn."""
+        consumers = self._consumers
+        count = len(consumers)
+        best: Consumer | None = None
+        for i in range(count):
+            consumer = consumers[(self._turn + i) % count]
+            if consumer.ready and (best is None or consumer.priority < best.priority):
+                best = consumer
+        if best is not None:
+            self._turn = (consumers.index(best) + 1) % count
+        return best
+
+    def _serve(
+        self, consumer: Consumer, run: EntryRun, offset: int, want: Want, assignments: list[Assignment]
+    ) -> int:
+        """Gives the consumer its turn from `offset` on; returns the offset of the first entry left."""
+        stop_max = min(len(run.entries), offset + _TURN_ENTRIES_MAX)
+        start = offset
+        counts: list[int] = []
+        sets: list[tuple[int, ...] | None] = []
+        holes = self._cursor.has_holes
+
+        def close() -> None:
+            if offset > start:
+                assignments.append(
+                    Assignment(
+                        consumer,
+                        run,
+                        start,
+                        offset,
+                        counts if any(counts) else None,
+                        sets if any(words is not None for words in sets) else None,
+                    )
+                )
+
+        while offset < stop_max and consumer.permits > 0 and consumer.unacked < consumer.unacked_max:
+            position = Position(run.ledger_id, run.first_entry + offset)
+            taken = want.replay and position not in self._replay
+            if taken or (holes and self._cursor.is_acked(position)):
+                close()
+                self._passed(position, want)
+                offset += 1
+                start, counts, sets = offset, [], []
+                continue
+            words = self._cursor.ack_set(position) if holes else None
+            cost = message_cost(run, offset, words)
+            consumer.permits -= cost
+            consumer.unacked += cost
+            consumer.pending[position] = Pending(cost)
+            counts.append(self.redeliveries.get(position, 0))
+            sets.append(words)
+            self._passed(position, want)
+            offset += 1
+        close()
+        return offset
+
+    def _passed(self, position: Position, want: Want) -> None:
+        if want.replay:
+            self._replay.discard(position)
+        else:
+            self.read_position = Position(position.ledger_id, position.entry_id + 1)
+
+    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        for position in positions:
+            owner, pending = self._owner_of(consumer, position)
+            if owner is not None and pending is not None:
+                del owner.pending[position]
+                owner.unacked -= pending.messages
+                self._released(owner, pending)
+            self._replay.discard(position)
+            self.redeliveries.pop(position, None)
+
+    def _owner_of(self, consumer: Consumer, position: Position) -> tuple[Consumer | None, Pending | None]:
+        """The consumer that holds the position: almost always the one that acknowledges it."""
+        pending = consumer.pending.get(position)
+        if pending is not None:
+            return consumer, pending
+        for other in self._consumers:
+            pending = other.pending.get(position)
+            if pending is not None:
+                return other, pending
+        return None, None
+
+    def acked_cumulative(self, consumer: Consumer, position: Position) -> None:
+        """The protocol forbids it on these types; what arrives all the same counts for each entry."""
+        done = [held for each in self._consumers for held in each.pending if held <= position]
+        self.acked(consumer, done)
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+        wanted = list(consumer.pending) if positions is None else positions
+        for position in wanted:
+            if position in consumer.pending:
+                self._give_back(consumer, position, count=True)
+
+    def _give_back(self, consumer: Consumer, position: Position, *, count: bool) -> None:
+        pending = consumer.pending.pop(position)
+        consumer.unacked -= pending.messages
+        self._released(consumer, pending)
+        if self._cursor.is_acked(position):
+            return
+        if count:
+            self.redeliveries[position] = self.redeliveries.get(position, 0) + 1
+            consumer.redelivered += pending.messages
+        self._requeue(position, pending)
+
+    def _released(self, consumer: Consumer, pending: Pending) -> None:
+        """The entry is no longer in flight at the consumer."""
+
+    def _requeue(self, position: Position, pending: Pending) -> None:
+        self._replay.add(position)
+
+    def rewind(self, position: Position) -> None:
+        self.read_position = position
+        self._replay.clear()
+        self.redeliveries.clear()
+        for consumer in self._consumers:
+            consumer.pending.clear()
+            consumer.unacked = 0
+
+    def check(self) -> None:
+        """Walks the invariants: a position is pending at one consumer at most and never queued then."""
+        seen: set[Position] = set()
+        for consumer in self._consumers:
+            assert not seen & consumer.pending.keys()
+            seen |= consumer.pending.keys()
+            assert consumer.unacked == sum(pending.messages for pending in consumer.pending.values())
+        assert not any(position in self._replay for position in seen)

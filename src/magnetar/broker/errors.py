@@ -1,0 +1,157 @@
+"""Refusals of the broker, each with its code on the wire.
+
+Source: Pulsar binary protocol, `ServerError`; which code clients expect when: the error mapping that
+official clients use (fenced or not ready → ServiceNotReady, naming clash → ProducerBusy, ...).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from magnetar.base.errors import (
+    BrokerError,
+    DiskFullError,
+    LedgerError,
+    LogError,
+    MagnetarError,
+    MetadataError,
+    StorageError,
+)
+from magnetar.wire import pulsar_pb2 as pb
+
+
+class RefusedError(BrokerError):
+    """Base of all refusals that a client is told about."""
+
+    code: ClassVar[int] = pb.UnknownError
+    """`ServerError` on the wire."""
+    http_status: ClassVar[int] = 500
+    """Status of the admin API."""
+
+
+class TopicNotFoundError(RefusedError):
+    code = pb.TopicNotFound
+    http_status = 404
+
+
+class SubscriptionNotFoundError(RefusedError):
+    code = pb.SubscriptionNotFound
+    http_status = 404
+
+
+class ConsumerNotFoundError(RefusedError):
+    code = pb.ConsumerNotFound
+    http_status = 404
+
+
+class NamespaceNotFoundError(RefusedError):
+    """The tenant or namespace does not exist; topics are created, namespaces are not."""
+
+    code = pb.TopicNotFound
+    http_status = 404
+
+
+class ConflictError(RefusedError):
+    """What should be created exists, or what should be deleted is in use."""
+
+    code = pb.NotAllowedError
+    http_status = 409
+
+
+class PreconditionFailedError(RefusedError):
+    code = pb.NotAllowedError
+    http_status = 412
+
+
+class ConsumerBusyError(RefusedError):
+    """An exclusive subscription has its consumer, or the types of subscription differ."""
+
+    code = pb.ConsumerBusy
+    http_status = 409
+
+
+class ProducerBusyError(RefusedError):
+    """A producer of that name, or an exclusive one, is connected."""
+
+    code = pb.ProducerBusy
+    http_status = 409
+
+
+class ProducerFencedError(RefusedError):
+    code = pb.ProducerFenced
+    http_status = 409
+
+
+class ServiceNotReadyError(RefusedError):
+    """Not now; the client looks up again and retries."""
+
+    code = pb.ServiceNotReady
+    http_status = 503
+    retriable = True
+
+
+class InvalidTopicError(RefusedError):
+    code = pb.InvalidTopicName
+    http_status = 412
+
+
+class NotAllowedError(RefusedError):
+    code = pb.NotAllowedError
+    http_status = 405
+
+
+class UnsupportedError(RefusedError):
+    """A command or option that this broker does not offer (yet); the message names it."""
+
+    code = pb.NotAllowedError
+    http_status = 501
+
+
+class TopicTerminatedError(RefusedError):
+    code = pb.TopicTerminatedError
+    http_status = 409
+
+
+class ChecksumMismatchError(RefusedError):
+    code = pb.ChecksumError
+    http_status = 400
+
+
+class PersistenceFailedError(RefusedError):
+    """The log could not keep what was sent; nothing of it was acknowledged."""
+
+    code = pb.PersistenceError
+    http_status = 500
+    retriable = True
+
+
+class IncompatibleSchemaError(RefusedError):
+    code = pb.IncompatibleSchema
+    http_status = 409
+
+
+class ConsumerAssignmentError(RefusedError):
+    """Sticky hash ranges overlap or are malformed."""
+
+    code = pb.ConsumerAssignError
+    http_status = 400
+
+
+_BRANCH_CODES: tuple[tuple[type[MagnetarError], int], ...] = (
+    (DiskFullError, pb.PersistenceError),
+    (StorageError, pb.PersistenceError),
+    (LedgerError, pb.PersistenceError),
+    (LogError, pb.PersistenceError),
+    (MetadataError, pb.MetadataError),
+)
+"""Codes of errors from below the broker, most special first."""
+
+
+def wire_code(error: BaseException) -> int:
+    """The `ServerError` that tells a client of `error`."""
+    if isinstance(error, RefusedError):
+        return error.code
+    for branch, code in _BRANCH_CODES:
+        if isinstance(error, branch):
+            return code
+    return pb.UnknownError

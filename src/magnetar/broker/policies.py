@@ -1,0 +1,199 @@
+"""Clusters, tenants, namespaces and their policies, stored as Pulsar stores them (JSON)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
+from magnetar.metadata import keys
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError
+
+Policies = dict[str, Any]
+"""A policies document as Pulsar's admin API shows it."""
+
+
+class PolicyStore:
+    """Reads through a cache that is dropped when the store says that something changed."""
+
+    def __init__(self, store: MetadataStore, cluster: str) -> None:
+        self._store = store
+        self.cluster = cluster
+        self._cache: dict[str, Policies | None] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._cancel_watch = store.watch("/admin", self._changed)
+
+    def close(self) -> None:
+        """Stops watching."""
+        self._cancel_watch()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls back after any policy changed."""
+        self._listeners.append(listener)
+
+    def _changed(self, _: object) -> None:
+        self._cache.clear()
+        for listener in self._listeners:
+            listener()
+
+    async def _read(self, path: str) -> Policies | None:
+        if path in self._cache:
+            return self._cache[path]
+        value = await self._store.get(path)
+        document: Policies | None = None if value is None else json.loads(value.data)
+        self._cache[path] = document
+        return document
+
+    async def _create(self, path: str, document: Policies, what: str) -> None:
+        try:
+            await self._store.put(path, _encode(document), expected_version=MUST_NOT_EXIST)
+        except BadVersionError as error:
+            raise ConflictError(f"{what} already exists") from error
+
+    async def bootstrap(self, broker_url: str, http_url: str) -> None:
+        """Makes what a standalone starts with: its cluster, tenant `public`, namespace `public/default`."""
+        await self._store.put(
+            keys.cluster(self.cluster), _encode({"serviceUrl": http_url, "brokerServiceUrl": broker_url})
+        )
+        for tenant, namespaces in (("public", ("default", "functions")), ("pulsar", ("system",))):
+            if await self.tenant(tenant) is None:
+                await self.create_tenant(tenant, {"adminRoles": [], "allowedClusters": [self.cluster]})
+            for namespace in namespaces:
+                name = NamespaceName(tenant, namespace)
+                if await self._read(keys.namespace_policies(name)) is None:
+                    await self.create_namespace(name, {})
+
+    # -- clusters and tenants ----------------------------------------------------------------------
+
+    async def clusters(self) -> list[str]:
+        return await self._store.children(keys.CLUSTERS)
+
+    async def cluster_document(self, name: str) -> Policies | None:
+        return await self._read(keys.cluster(name))
+
+    async def tenants(self) -> list[str]:
+        return await self._store.children(keys.POLICIES)
+
+    async def tenant(self, name: str) -> Policies | None:
+        return await self._read(keys.tenant(name))
+
+    async def create_tenant(self, name: str, document: Policies) -> None:
+        """Raises ConflictError when it exists."""
+        await self._create(keys.tenant(name), document, f"tenant {name}")
+
+    async def update_tenant(self, name: str, document: Policies) -> None:
+        """Raises NamespaceNotFoundError when it does not exist."""
+        if await self.tenant(name) is None:
+            raise NamespaceNotFoundError(f"tenant {name} does not exist")
+        await self._store.put(keys.tenant(name), _encode(document))
+
+    async def delete_tenant(self, name: str) -> None:
+        """Raises ConflictError while it has namespaces, NamespaceNotFoundError when it does not exist."""
+        if await self.tenant(name) is None:
+            raise NamespaceNotFoundError(f"tenant {name} does not exist")
+        if await self.namespaces(name):
+            raise ConflictError(f"tenant {name} still has namespaces")
+        await self._store.delete(keys.tenant(name))
+
+    # -- namespaces --------------------------------------------------------------------------------
+
+    async def namespaces(self, tenant: str) -> list[str]:
+        """Full names `tenant/namespace`."""
+        return [f"{tenant}/{name}" for name in await self._store.children(keys.tenant(tenant))]
+
+    async def namespace(self, name: NamespaceName) -> Policies:
+        """Its policies. Raises NamespaceNotFoundError."""
+        document = await self._read(keys.namespace_policies(name))
+        if document is None:
+            raise NamespaceNotFoundError(
+                f"namespace {name} does not exist; create it with PUT /admin/v2/namespaces/{name}"
+            )
+        return document
+
+    async def create_namespace(self, name: NamespaceName, document: Policies) -> None:
+        """Raises ConflictError when it exists, NamespaceNotFoundError when its tenant does not."""
+        if await self.tenant(name.tenant) is None:
+            raise NamespaceNotFoundError(f"tenant {name.tenant} does not exist")
+        complete: Policies = {
+            "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+            "replication_clusters": [self.cluster],
+            "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
+            **document,
+        }
+        await self._create(keys.namespace_policies(name), complete, f"namespace {name}")
+
+    async def update_namespace(self, name: NamespaceName, change: Callable[[Policies], None]) -> None:
+        """Changes the policies in one step; `change` edits the document and may be called again."""
+        path = keys.namespace_policies(name)
+        while True:
+            value = await self._store.get(path)
+            if value is None:
+                raise NamespaceNotFoundError(f"namespace {name} does not exist")
+            document = json.loads(value.data)
+            change(document)
+            try:
+                await self._store.put(path, _encode(document), expected_version=value.stat.version)
+            except BadVersionError:
+                continue
+            return
+
+    async def delete_namespace(self, name: NamespaceName) -> None:
+        await self.namespace(name)
+        await self._store.delete(keys.namespace_policies(name))
+
+    # -- topic policies ----------------------------------------------------------------------------
+
+    async def topic_policies(self, topic: TopicName) -> Policies:
+        """Policies set on the topic itself; {} when there are none. Partitions share their topic's."""
+        return await self._read(keys.topic_policies(topic.base)) or {}
+
+    async def update_topic(self, topic: TopicName, change: Callable[[Policies], None]) -> None:
+        """Changes the topic's own policies in one step."""
+        path = keys.topic_policies(topic.base)
+        while True:
+            value = await self._store.get(path)
+            document: Policies = {} if value is None else json.loads(value.data)
+            change(document)
+            expected = MUST_NOT_EXIST if value is None else value.stat.version
+            try:
+                await self._store.put(path, _encode(document), expected_version=expected)
+            except BadVersionError:
+                continue
+            return
+
+    # -- partitioned topics ------------------------------------------------------------------------
+
+    async def partitions(self, topic: TopicName) -> int:
+        """Number of partitions; 0 when the topic is not a partitioned one."""
+        document = await self._read(keys.partitioned_topic(topic.base))
+        return 0 if document is None else int(document["partitions"])
+
+    async def create_partitioned(self, topic: TopicName, partitions: int) -> None:
+        """Raises ConflictError when it exists."""
+        await self._create(keys.partitioned_topic(topic), {"partitions": partitions}, f"partitioned topic {topic}")
+
+    async def grow_partitioned(self, topic: TopicName, partitions: int) -> None:
+        """Raises TopicNotFoundError, or ConflictError when it would shrink."""
+        current = await self.partitions(topic)
+        if current == 0:
+            raise TopicNotFoundError(f"{topic} is not a partitioned topic")
+        if partitions < current:
+            raise ConflictError(f"{topic} has {current} partitions; partitions cannot be taken away")
+        await self._store.put(keys.partitioned_topic(topic), _encode({"partitions": partitions}))
+
+    async def delete_partitioned(self, topic: TopicName) -> None:
+        """Raises TopicNotFoundError."""
+        try:
+            await self._store.delete(keys.partitioned_topic(topic))
+        except NotFoundError as error:
+            raise TopicNotFoundError(f"{topic} is not a partitioned topic") from error
+
+    async def partitioned_topics(self, name: NamespaceName, domain: str = "persistent") -> list[TopicName]:
+        locals_ = await self._store.children(keys.partitioned_topics(name, domain))
+        return [TopicName.of(domain, name.tenant, name.namespace, keys.decode_child(local)) for local in locals_]
+
+
+def _encode(document: Policies) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -1,0 +1,291 @@
+"""The broker: which topics are loaded, what exists, and the budgets that all connections share."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.errors import (
+    ConflictError,
+    NotAllowedError,
+    ServiceNotReadyError,
+    TopicNotFoundError,
+    UnsupportedError,
+)
+from magnetar.broker.policies import Policies, PolicyStore
+from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.logs import ManagedLogs
+from magnetar.metadata import keys
+from magnetar.metadata.store import MetadataStore
+from magnetar.runtime.tasks import SingleFlight, TaskGroup
+from magnetar.schemas.registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Session
+
+_logger = logging.getLogger("magnetar.broker")
+
+_KEEP_ALIVE_S: Final = 30.0
+"""A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
+_MAINTENANCE_S: Final = 60.0
+"""Between two rounds of retention and deduplication snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What a broker is told at start."""
+
+    cluster: str = "standalone"
+    advertised_host: str | None = None
+    """Host in lookup answers; None: the address through which the client reached us."""
+    message_bytes_max: int = 5 * 1024 * 1024
+    """Largest message; announced to clients, who cut larger ones into chunks."""
+    deduplication: bool = False
+    """Whether topics deduplicate when neither they nor their namespace say."""
+    auto_create_topics: bool = True
+    in_flight_bytes_max: int = 256 * 1024 * 1024
+    """Bytes of all connections that were read and are not durable; above it nothing is read."""
+    connection_in_flight_bytes_max: int = 32 * 1024 * 1024
+    """The same for one connection."""
+    retention_minutes: int = 0
+    """How long consumed entries are kept by default; -1: for ever."""
+    retention_megabytes: int = 0
+    """How many megabytes of them; -1: without limit."""
+
+
+class Broker:
+    """One event loop's worth of topics."""
+
+    def __init__(self, *, config: BrokerConfig, store: MetadataStore, logs: ManagedLogs, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self.store = store
+        self.logs = logs
+        self.policies = PolicyStore(store, config.cluster)
+        self.schemas = SchemaRegistry(store)
+        self.tasks = TaskGroup("broker")
+        self.topics: dict[str, Topic] = {}
+        """Loaded topics by full name."""
+        self.sessions: set[Session] = set()
+        self.draining = False
+        self.started_ms = clock.now_ms()
+        self._loading: SingleFlight[Topic] = SingleFlight()
+        self._in_flight_bytes = 0
+        self._paused: set[Session] = set()
+        self._names = 0
+        self._name_prefix = ""
+        self.policies.on_change(lambda: self.tasks.spawn(self._apply_policies()))
+
+    # -- life cycle --------------------------------------------------------------------------------
+
+    async def start(self, broker_url: str, http_url: str) -> None:
+        """Makes what a new cluster starts with and begins the periodic work."""
+        stat = await self.store.put(keys.PRODUCER_NAME_COUNTER + "/", b"", sequential=True)
+        self._name_prefix = f"{self.config.cluster}-{int(stat.path.rpartition('/')[2])}"
+        await self.policies.bootstrap(broker_url, http_url)
+        self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
+        self.tasks.every(_MAINTENANCE_S, self._maintain)
+
+    async def drain(self) -> None:
+        """Takes no more work, sends clients away, makes everything durable that was taken."""
+        self.draining = True
+        for topic in list(self.topics.values()):
+            await self._close_topic(topic)
+
+    async def close(self) -> None:
+        """Ends background work and drops every connection."""
+        self.policies.close()
+        await self.tasks.close()
+        for session in list(self.sessions):
+            session.abort("the broker stops")
+
+    def new_producer_name(self) -> str:
+        """A name that no producer of this cluster ever had."""
+        self._names += 1
+        return f"{self._name_prefix}-{self._names}"
+
+    async def _keep_alive(self) -> None:
+        for session in list(self.sessions):
+            session.keep_alive()
+
+    async def _maintain(self) -> None:
+        for topic in list(self.topics.values()):
+            await self._guard(topic.log.trim(), f"{topic.name}: trimming")
+            if topic.dedup is not None:
+                await self._guard(topic.dedup.snapshot(), f"{topic.name}: deduplication snapshot")
+
+    @staticmethod
+    async def _guard(work: Awaitable[object], what: str) -> None:
+        try:
+            await work
+        except MagnetarError as error:
+            _logger.warning("%s failed, tried again later: %s", what, error)
+
+    # -- budgets -----------------------------------------------------------------------------------
+
+    def took(self, session: Session, size_bytes: int) -> None:
+        """A connection read so many bytes that are not durable yet."""
+        self._in_flight_bytes += size_bytes
+        if self._in_flight_bytes > self.config.in_flight_bytes_max:
+            session.pause_reading()
+            self._paused.add(session)
+
+    def gave_back(self, size_bytes: int) -> None:
+        """So many of these bytes are durable or were refused."""
+        self._in_flight_bytes -= size_bytes
+        if self._paused and self._in_flight_bytes < self.config.in_flight_bytes_max // 2:
+            paused, self._paused = self._paused, set()
+            for session in paused:
+                session.resume_reading()
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes that were read from producers and are not durable yet."""
+        return self._in_flight_bytes
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    async def topic(self, name: TopicName, *, create: bool = True) -> Topic:
+        """The loaded topic; loads it, and creates it when `create` and the policies allow.
+
+        Raises TopicNotFoundError, NamespaceNotFoundError, ServiceNotReadyError, UnsupportedError.
+        """
+        key = str(name)
+        topic = self.topics.get(key)
+        if topic is not None and not topic.closed:
+            return topic
+        if self.draining:
+            raise ServiceNotReadyError("the broker is shutting down; look the topic up again")
+        return await self._loading.run((key, create), lambda: self._load(name, create=create))
+
+    async def _load(self, name: TopicName, *, create: bool) -> Topic:
+        await self.check_name(name)
+        old = self.topics.pop(str(name), None)
+        if old is not None:
+            await self._guard(old.close(), f"{name}: closing after a failure")
+        if not await self.logs.exists(name.log_name) and not (create and await self._may_create(name)):
+            raise TopicNotFoundError(f"topic {name} does not exist")
+        log = await self.logs.open(name.log_name)
+        topic = Topic(name, log, clock=self.clock, spawn=self.tasks.spawn)
+        await topic.load()
+        await self._apply(topic)
+        self.topics[str(name)] = topic
+        return topic
+
+    async def check_name(self, name: TopicName) -> None:
+        """Raises what forbids the topic: its namespace is missing, its kind is not offered."""
+        if not name.persistent:
+            raise UnsupportedError(f"{name}: non-persistent topics are not offered yet")
+        await self.policies.namespace(name.namespace_name)
+
+    async def _may_create(self, name: TopicName) -> bool:
+        partitions = await self.policies.partitions(name)
+        if name.partition < 0:
+            if partitions:
+                raise NotAllowedError(f"{name} has {partitions} partitions; use one of them")
+            return self.config.auto_create_topics
+        if partitions:
+            return name.partition < partitions
+        return self.config.auto_create_topics
+
+    async def exists(self, name: TopicName) -> bool:
+        """Whether the topic was created."""
+        return str(name) in self.topics or await self.logs.exists(name.log_name)
+
+    async def topics_of(self, namespace: NamespaceName) -> list[TopicName]:
+        """Persistent topics and partitions of a namespace, sorted by name."""
+        found = {TopicName.from_log_name(name) for name in await self.logs.names(str(namespace))}
+        for topic in await self.policies.partitioned_topics(namespace):
+            count = await self.policies.partitions(topic)
+            found.update(topic.with_partition(i) for i in range(count))
+        return sorted(found, key=str)
+
+    async def topics_matching(self, namespace: NamespaceName, pattern: str | None) -> tuple[list[TopicName], bool]:
+        """Topics of a namespace, and whether `pattern` (a regular expression) was applied.
+
+        The pattern is matched against the name without its partition suffix. Patterns of more than
+        50 characters are left to the client (Pulsar's subscriptionPatternMaxLength).
+        """
+        topics = await self.topics_of(namespace)
+        if pattern is None or len(pattern) > 50:
+            return topics, False
+        try:
+            matcher = re.compile(pattern.rpartition("://")[2])
+        except re.error:
+            return topics, False
+        return [name for name in topics if matcher.fullmatch(str(name.base).partition("://")[2])], True
+
+    async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:
+        """Deletes a topic or partition with its data. Raises TopicNotFoundError, ConflictError."""
+        topic = await self.topic(name, create=False)
+        if not force:
+            topic.check_deletable()
+        self.topics.pop(str(name), None)
+        topic.disconnect_clients()
+        await topic.log.close()
+        await self.logs.delete(name.log_name)
+        if name.partition < 0:
+            await self.schemas.delete(name)
+
+    async def create_topic(self, name: TopicName) -> None:
+        """Creates a topic. Raises ConflictError when it exists."""
+        await self.check_name(name)
+        if await self.exists(name) or await self.policies.partitions(name):
+            raise ConflictError(f"topic {name} already exists")
+        log = await self.logs.open(name.log_name)
+        del log
+        await self.topic(name)
+
+    async def unload(self, name: TopicName) -> None:
+        """Closes a topic; clients look it up again and it is loaded anew."""
+        topic = self.topics.get(str(name))
+        if topic is not None:
+            await self._close_topic(topic)
+
+    async def _close_topic(self, topic: Topic) -> None:
+        await self._guard(topic.close(), f"{topic.name}: closing")
+        if self.topics.get(str(topic.name)) is topic:
+            del self.topics[str(topic.name)]
+
+    # -- policies ----------------------------------------------------------------------------------
+
+    async def _apply_policies(self) -> None:
+        for topic in list(self.topics.values()):
+            await self._guard(self._apply(topic), f"{topic.name}: applying policies")
+
+    async def _apply(self, topic: Topic) -> None:
+        """Gives the loaded topic the policies that are in force now."""
+        own = await self.policies.topic_policies(topic.name)
+        namespace = await self.policies.namespace(topic.name.namespace_name)
+        retention = own.get("retention_policies", namespace.get("retention_policies")) or {}
+        minutes = int(retention.get("retentionTimeInMinutes", self.config.retention_minutes))
+        megabytes = int(retention.get("retentionSizeInMB", self.config.retention_megabytes))
+        topic.log.set_retention(
+            retention_ms=minutes * 60_000 if minutes >= 0 else -1,
+            retention_bytes=megabytes << 20 if megabytes >= 0 else -1,
+        )
+        wanted = self._deduplicates(own, namespace)
+        if wanted and topic.dedup is None:
+            topic.dedup = await DedupRoom.load(topic.log, DEDUP_CURSOR)
+        elif not wanted and topic.dedup is not None:
+            topic.dedup = None
+            await topic.log.delete_cursor(DEDUP_CURSOR)
+
+    def _deduplicates(self, own: Policies, namespace: Policies) -> bool:
+        for level in (own.get("deduplicationEnabled"), namespace.get("deduplicationEnabled")):
+            if level is not None:
+                return bool(level)
+        return self.config.deduplication
+
+    def loaded_log(self, name: TopicName) -> ManagedLog | None:
+        """The log of a topic if it is loaded."""
+        topic = self.topics.get(str(name))
+        return None if topic is None else topic.log

@@ -1,0 +1,344 @@
+"""A subscription: a cursor, a dispatcher, and the pump between log, dispatcher and connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, Protocol
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.dispatch.api import Dispatcher, Want
+from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
+from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.dispatch.single import SingleActiveDispatcher
+from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, PreconditionFailedError
+from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.log import ManagedLog
+from magnetar.wire.encode import MessageEncoder
+from magnetar.wire.server import AckEvent
+
+_log = logging.getLogger("magnetar.broker.subscription")
+
+READ_BYTES_MAX: Final = 1 << 20
+"""Bytes read at a time."""
+PUMP_BYTES_MAX: Final = 8 << 20
+"""Bytes sent in one go before other work of the loop gets its turn."""
+
+
+class SubscriptionType(IntEnum):
+    """As numbered on the wire (`CommandSubscribe.SubType`)."""
+
+    EXCLUSIVE = 0
+    SHARED = 1
+    FAILOVER = 2
+    KEY_SHARED = 3
+
+
+class ConsumerConnection(Protocol):
+    """What a subscription needs of a consumer's connection."""
+
+    out: list[bytes]
+    """Bytes to be written, in order; `queued` must follow an append."""
+
+    @property
+    def writable(self) -> bool: ...
+
+    def queued(self, size_bytes: int) -> None:
+        """Bytes were appended to `out`: they leave at the end of this tick."""
+
+    def consumer_detached(self, consumer: AttachedConsumer) -> None:
+        """The broker takes the consumer off (seek, unload, deletion): the client subscribes again."""
+
+    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
+        """Failover: tells the client whether its consumer is the active one."""
+
+    def ack_response(self, consumer: AttachedConsumer, request_id: int, error: BaseException | None) -> None: ...
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class AttachedConsumer(Consumer):
+    """A consumer with its connection and its frame encoder."""
+
+    connection: ConsumerConnection
+    encoder: MessageEncoder
+    subscription: Subscription
+    broker_metadata: bool = False
+    """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""
+    client_address: str = ""
+    connected_ms: int = 0
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySharedPolicy:
+    """How a Key_Shared consumer wants hashes to be divided."""
+
+    sticky: bool = False
+    allow_out_of_order: bool = False
+
+
+class Subscription:
+    """Consumers of one topic that share a cursor."""
+
+    def __init__(
+        self,
+        *,
+        topic: TopicName,
+        name: str,
+        log: ManagedLog,
+        cursor: Cursor,
+        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+        hash_of: Callable[[bytes], int],
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        """`hash_of` gives the sticky hash of an entry; `spawn` runs background reads."""
+        self.topic = topic
+        self.name = name
+        self.cursor = cursor
+        self.type = SubscriptionType.EXCLUSIVE
+        self.properties = properties or {}
+        self._log = log
+        self._spawn = spawn
+        self._hash_of = hash_of
+        self._dispatcher: Dispatcher | None = None
+        self._reading = False
+        self._pumping = False
+        self.messages_out = 0
+        self.bytes_out = 0
+
+    @property
+    def durable(self) -> bool:
+        return self.cursor.durable
+
+    @property
+    def consumers(self) -> list[AttachedConsumer]:
+        """Attached consumers, in dispatch order."""
+        if self._dispatcher is None:
+            return []
+        return [consumer for consumer in self._dispatcher.consumers if isinstance(consumer, AttachedConsumer)]
+
+    @property
+    def active_consumer(self) -> str | None:
+        """Name of the active consumer of an Exclusive or Failover subscription."""
+        dispatcher = self._dispatcher
+        if isinstance(dispatcher, SingleActiveDispatcher) and dispatcher.active is not None:
+            return dispatcher.active.name
+        return None
+
+    @property
+    def read_position(self) -> Position:
+        """The next entry that will be read for the consumers."""
+        if self._dispatcher is None:
+            return self._log.next_position(self.cursor.mark_delete)
+        return self._dispatcher.read_position
+
+    def why_idle(self) -> str:
+        """In words, why nothing is dispatched at this moment; for operators."""
+        dispatcher = self._dispatcher
+        if dispatcher is None or not dispatcher.consumers:
+            return "no consumer is connected"
+        if self._reading:
+            return "entries are being read from storage"
+        if dispatcher.want() is not None:
+            return "every entry was sent" if self.cursor.backlog_entries else "there is no backlog"
+        reasons = []
+        for consumer in dispatcher.consumers:
+            if consumer.blocked:
+                reasons.append(f"{consumer.name}: {consumer.unacked} messages unacknowledged (the limit)")
+            elif consumer.permits <= 0:
+                reasons.append(f"{consumer.name}: no permits, it does not ask for messages")
+            elif not consumer.outlet.writable:
+                reasons.append(f"{consumer.name}: its connection does not take more bytes")
+        return "; ".join(reasons) or "keys wait for consumers that still hold earlier messages of theirs"
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
+        """Adds a consumer. Raises ConsumerBusyError, ConsumerAssignmentError."""
+        dispatcher = self._dispatcher
+        if dispatcher is None or not dispatcher.consumers:
+            dispatcher = self._new_dispatcher(type_, policy)
+        elif type_ is not self.type:
+            raise ConsumerBusyError(
+                f"subscription {self.name} is {self.type.name.lower()} and has consumers;"
+                f" a {type_.name.lower()} consumer cannot join"
+            )
+        if isinstance(dispatcher, KeySharedDispatcher):
+            dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)
+        dispatcher.add(consumer)
+        self._dispatcher = dispatcher
+        self.type = type_
+
+    def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
+        start = self._log.next_position(self.cursor.mark_delete)
+        if type_ is SubscriptionType.SHARED:
+            return SharedDispatcher(self.cursor, start)
+        if type_ is SubscriptionType.KEY_SHARED:
+            return KeySharedDispatcher(
+                self.cursor,
+                start,
+                sticky=policy.sticky,
+                allow_out_of_order=policy.allow_out_of_order,
+                hash_of=self._hash_of,
+            )
+        return SingleActiveDispatcher(
+            self.cursor,
+            start,
+            failover=type_ is SubscriptionType.FAILOVER,
+            partition=self.topic.partition,
+            successor=self._log.next_position,
+            active_changed=self._tell_active,
+        )
+
+    def _tell_active(self, consumer: Consumer, is_active: bool) -> None:
+        if isinstance(consumer, AttachedConsumer) and self.type is SubscriptionType.FAILOVER:
+            consumer.connection.active_changed(consumer, active=is_active)
+
+    def detach(self, consumer: AttachedConsumer) -> None:
+        """Removes a consumer; others get what it had not acknowledged."""
+        if self._dispatcher is not None:
+            self._dispatcher.remove(consumer)
+            self.pump()
+
+    def detach_all(self) -> None:
+        """Takes every consumer off and tells its client to subscribe again."""
+        for consumer in self.consumers:
+            if self._dispatcher is not None:
+                self._dispatcher.remove(consumer)
+            consumer.connection.consumer_detached(consumer)
+        self._dispatcher = None
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    def flow(self, consumer: AttachedConsumer, permits: int) -> None:
+        """The consumer can take `permits` more messages."""
+        consumer.permits += permits
+        self.pump()
+
+    def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
+        """Applies acknowledgements; the client hears of it once they are durable, if it asked."""
+        dispatcher = self._dispatcher
+        assert dispatcher is not None
+        if event.cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise NotAllowedError(f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions")
+        consumer.acks += len(event.positions)
+        if event.cumulative:
+            self._ack_cumulative(dispatcher, consumer, event)
+        else:
+            if event.positions:
+                self.cursor.ack(event.positions)
+                dispatcher.acked(consumer, event.positions)
+            for position, words, batch_size in event.batch_acks or ():
+                if self.cursor.ack_batch(position, words, batch_size):
+                    dispatcher.acked(consumer, (position,))
+        if event.request_id is not None:
+            request_id = event.request_id
+            self.cursor.when_durable(lambda error: consumer.connection.ack_response(consumer, request_id, error))
+        self.pump()
+
+    def _ack_cumulative(self, dispatcher: Dispatcher, consumer: AttachedConsumer, event: AckEvent) -> None:
+        for position in event.positions:
+            self.cursor.ack_cumulative(position)
+            dispatcher.acked_cumulative(consumer, position)
+        for position, words, batch_size in event.batch_acks or ():
+            self.cursor.ack_cumulative_batch(position, words, batch_size)
+
+    def redeliver(
+        self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
+    ) -> None:
+        """Sends these entries (None: everything unacknowledged) again."""
+        if self._dispatcher is None:
+            return
+        if epoch is not None:
+            consumer.epoch = epoch
+        self._dispatcher.redeliver(consumer, positions)
+        self.pump()
+
+    async def seek(self, position: Position) -> None:
+        """The next entry to deliver is `position`; consumers reconnect, as Pulsar's clients expect."""
+        self.detach_all()
+        self.cursor.reset(position)
+        await self.cursor.flush()
+
+    async def skip_all(self) -> None:
+        """Acknowledges the whole backlog."""
+        self.cursor.ack_cumulative(self._log.last_position)
+        if self._dispatcher is not None:
+            self._dispatcher.rewind(self._log.next_position(self.cursor.mark_delete))
+        await self.cursor.flush()
+
+    def check_deletable(self, asking: AttachedConsumer | None, *, force: bool) -> None:
+        """Raises PreconditionFailedError while other consumers are connected."""
+        others = [consumer for consumer in self.consumers if consumer is not asking]
+        if others and not force:
+            raise PreconditionFailedError(f"subscription {self.name} has other active consumers connected")
+
+    # -- the pump ----------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Sends what can be sent now; called whenever permits, entries or acknowledgements arrive."""
+        if self._pumping or self._reading or self._dispatcher is None:
+            return
+        self._pumping = True
+        try:
+            self._pump(self._dispatcher)
+        finally:
+            self._pumping = False
+
+    def _pump(self, dispatcher: Dispatcher) -> None:
+        sent = 0
+        while (want := dispatcher.want()) is not None:
+            runs = self._log.read_now(want.position, READ_BYTES_MAX, want.entries_max)
+            if runs is None:
+                self._reading = True
+                self._spawn(self._read(want, dispatcher))
+                return
+            if not runs and not want.replay:
+                return
+            sent += self._deliver(dispatcher, want, runs)
+            if sent > PUMP_BYTES_MAX:
+                asyncio.get_running_loop().call_soon(self.pump)
+                return
+
+    def _deliver(self, dispatcher: Dispatcher, want: Want, runs: list[EntryRun]) -> int:
+        sent = 0
+        for consumer, run, start, stop, redeliveries, ack_sets in dispatcher.offer(want, runs):
+            assert isinstance(consumer, AttachedConsumer)
+            size = consumer.encoder.encode(
+                run,
+                start,
+                stop,
+                consumer.connection.out,
+                redelivery_counts=redeliveries,
+                ack_sets=ack_sets,
+                consumer_epoch=consumer.epoch,
+                with_broker_metadata=consumer.broker_metadata,
+            )
+            consumer.connection.queued(size)
+            messages = stop - start if run.counts is None else sum(run.counts[start:stop])
+            consumer.messages_out += messages
+            consumer.bytes_out += size
+            self.messages_out += messages
+            self.bytes_out += size
+            sent += size
+        return sent
+
+    async def _read(self, want: Want, dispatcher: Dispatcher) -> None:
+        """Reads what is not in memory, then goes on. One read at a time."""
+        try:
+            runs = await self._log.read(want.position, READ_BYTES_MAX, want.entries_max)
+        except MagnetarError:
+            _log.exception("%s %s: reading at %s failed; dispatch stops", self.topic, self.name, want.position)
+            self._reading = False
+            return
+        self._reading = False
+        if dispatcher is self._dispatcher and (runs or want.replay):
+            self._deliver(dispatcher, want, runs)
+        self.pump()

@@ -1,0 +1,367 @@
+"""A persistent topic: producers, the publish path, subscriptions.
+
+Publish path: `publish` admits a vector of entries (checksums, deduplication), hands it to the managed
+log as one append and notes who waits for it; `appended` is called when it is durable, sends the
+receipts and pumps the subscriptions in the same tick.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import LogError, MagnetarError
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.names import TopicName
+from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.dispatch.hashing import key_hash, sticky_key
+from magnetar.broker.errors import (
+    ChecksumMismatchError,
+    ConflictError,
+    ProducerBusyError,
+    ServiceNotReadyError,
+    SubscriptionNotFoundError,
+    TopicTerminatedError,
+    wire_code,
+)
+from magnetar.broker.subscription import Subscription
+from magnetar.managedlog.log import ManagedLog
+from magnetar.wire import payload
+from magnetar.wire.server import SendRun
+
+_log = logging.getLogger("magnetar.broker.topic")
+
+DEDUP_CURSOR: Final = "pulsar.dedup"
+"""Cursor that holds the deduplication snapshot (Pulsar's name)."""
+
+
+class ProducerConnection(Protocol):
+    """What a topic needs of a producer's connection."""
+
+    def receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None, position: Position | None
+    ) -> None:
+        """Entries from `position` on are durable; None: they were duplicates."""
+
+    def send_errors(self, producer: Producer, sequence_ids: list[int], code: int, message: str) -> None: ...
+
+    def published(self, size_bytes: int) -> None:
+        """So many bytes of this connection are no longer in flight."""
+
+    def producer_detached(self, producer: Producer) -> None:
+        """The broker takes the producer off (unload, deletion): the client looks up again."""
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """A producer that is attached to a topic."""
+
+    producer_id: int
+    """Chosen by the client, unique on its connection."""
+    name: str
+    connection: ProducerConnection
+    epoch: int = 0
+    """Raised by the client at each reconnection of the same producer."""
+    exclusive: bool = False
+    user_named: bool = False
+    schema_version: bytes = b""
+    client_address: str = ""
+    connected_ms: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    messages_in: int = 0
+    bytes_in: int = 0
+
+
+class _Waiting:
+    """Rows of one producer that wait for the log, or duplicates that wait for their turn."""
+
+    __slots__ = ("count", "highest_ids", "position", "producer", "sequence_ids", "size_bytes")
+
+    def __init__(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        position: Position | None,
+        count: int,
+        size_bytes: int,
+    ) -> None:
+        self.producer = producer
+        self.sequence_ids = sequence_ids
+        self.highest_ids = highest_ids
+        self.position = position
+        """Of the first entry; None for duplicates."""
+        self.count = count
+        self.size_bytes = size_bytes
+
+
+def entry_hash(entry: bytes) -> int:
+    """Sticky hash of a stored entry (Key_Shared)."""
+    return key_hash(sticky_key(payload.metadata_of(entry)))
+
+
+class Topic:
+    """One persistent, non-partitioned topic or one partition."""
+
+    def __init__(
+        self,
+        name: TopicName,
+        log: ManagedLog,
+        *,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.producers: dict[str, Producer] = {}
+        """By producer name."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self.dedup: DedupRoom | None = None
+        """Set while deduplication is on."""
+        self.created_ms = clock.now_ms()
+        self.last_publish_ms = 0
+        self.messages_in = 0
+        self.bytes_in = 0
+        self._clock = clock
+        self._spawn = spawn
+        self._waiting: deque[_Waiting] = deque()
+        self.closed = False
+        log.listener = self
+
+    # -- producers ---------------------------------------------------------------------------------
+
+    def attach_producer(self, producer: Producer) -> None:
+        """Adds a producer. Raises ProducerBusyError when the name or the topic is taken."""
+        self._check_open()
+        if self.log.terminated is not None:
+            raise TopicTerminatedError(f"{self.name} is terminated and takes no more messages")
+        existing = self.producers.get(producer.name)
+        if existing is not None:
+            successor = not producer.user_named and producer.epoch > existing.epoch
+            same = existing.connection is producer.connection and existing.producer_id == producer.producer_id
+            if not successor and not same:
+                raise ProducerBusyError(f"Producer with name '{producer.name}' is already connected to topic")
+            del self.producers[producer.name]
+            if not same:
+                existing.connection.producer_detached(existing)
+        if producer.exclusive and self.producers:
+            raise ProducerBusyError(f"{self.name} has other producers, an exclusive one cannot join")
+        if any(other.exclusive for other in self.producers.values()):
+            raise ProducerBusyError(f"{self.name} has an exclusive producer")
+        self.producers[producer.name] = producer
+
+    def detach_producer(self, producer: Producer) -> None:
+        """Removes a producer; what it sent and is not durable yet still becomes so."""
+        if self.producers.get(producer.name) is producer:
+            del self.producers[producer.name]
+
+    def last_sequence(self, producer_name: str) -> int:
+        """Highest durable sequence number of a named producer; -1 without deduplication."""
+        return -1 if self.dedup is None else self.dedup.state.last_sequence(producer_name)
+
+    # -- publish path ------------------------------------------------------------------------------
+
+    def publish(self, producer: Producer, run: SendRun) -> None:
+        """Takes a vector of entries of one producer; answers follow through its connection, in order."""
+        if run.bad is not None:
+            run = self._without_bad(producer, run)
+            if not run.entries:
+                return
+        if self.dedup is not None:
+            partial = payload.chunk_continues(run.entries) if run.chunked else None
+            spans = self.dedup.state.admit(producer.name, run.sequence_ids, run.highest_sequence_ids, partial)
+            if spans is not None:
+                self._publish_spans(producer, run, spans)
+                return
+        self._append(producer, run.sequence_ids, run.highest_sequence_ids, run.counts, run.entries, run.size_bytes)
+
+    def _without_bad(self, producer: Producer, run: SendRun) -> SendRun:
+        """Refuses the rows whose checksum does not match and keeps the others."""
+        assert run.bad is not None
+        bad = set(run.bad)
+        producer.connection.send_errors(
+            producer,
+            [run.sequence_ids[i] for i in run.bad],
+            ChecksumMismatchError.code,
+            "the checksum does not match the message: it was damaged on its way",
+        )
+        producer.connection.published(sum(len(run.entries[i]) for i in run.bad))
+        good = SendRun(run.producer_id)
+        for i, entry in enumerate(run.entries):
+            if i not in bad:
+                highest = None if run.highest_sequence_ids is None else run.highest_sequence_ids[i]
+                good.add(run.sequence_ids[i], 1 if run.counts is None else run.counts[i], highest, entry, good=True)
+                good.size_bytes += len(entry)
+        good.chunked = run.chunked
+        return good
+
+    def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Any]) -> None:
+        for start, stop, duplicate in spans:
+            sequence_ids = run.sequence_ids[start:stop]
+            highest_ids = None if run.highest_sequence_ids is None else run.highest_sequence_ids[start:stop]
+            entries = run.entries[start:stop]
+            size = sum(map(len, entries))
+            if not duplicate:
+                counts = None if run.counts is None else run.counts[start:stop]
+                self._append(producer, sequence_ids, highest_ids, counts, entries, size)
+                continue
+            assert self.dedup is not None
+            self.dedup.duplicates += stop - start
+            self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, None, 0, size))
+        self._release(EARLIEST)
+
+    def _append(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        counts: list[int] | None,
+        entries: list[bytes],
+        size_bytes: int,
+    ) -> None:
+        try:
+            position = self.log.append(entries, counts)
+        except LogError as error:
+            if self.dedup is not None:
+                self.dedup.state.forget_pushed(producer.name)
+            producer.connection.published(size_bytes)
+            producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
+            return
+        count = len(entries)
+        messages = count if counts is None else sum(counts)
+        producer.messages_in += messages
+        producer.bytes_in += size_bytes
+        self.messages_in += messages
+        self.bytes_in += size_bytes
+        self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, position, count, size_bytes))
+
+    def appended(self, run: EntryRun) -> None:
+        """Entries became durable (LogListener): receipts and deliveries leave in this tick."""
+        self.last_publish_ms = run.broker_time_ms
+        self._release(Position(run.ledger_id, run.first_entry + len(run.entries) - 1))
+        for subscription in self.subscriptions.values():
+            subscription.pump()
+
+    def _release(self, durable: Position) -> None:
+        """Answers what waits at the head of the line, as far as it is durable."""
+        waiting = self._waiting
+        while waiting:
+            head = waiting[0]
+            position = head.position
+            if position is not None and (position[0], position[1] + head.count - 1) > durable:
+                return
+            waiting.popleft()
+            if position is not None and self.dedup is not None:
+                highest = head.sequence_ids[-1] if head.highest_ids is None else max(head.highest_ids)
+                self.dedup.persisted(head.producer.name, highest, position, head.count)
+            connection = head.producer.connection
+            connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
+            connection.published(head.size_bytes)
+
+    def failed(self, error: MagnetarError) -> None:
+        """The log cannot keep entries (LogListener): nothing that waits was acknowledged."""
+        _log.error("%s: %s; its producers and consumers are sent away", self.name, error)
+        waiting, self._waiting = self._waiting, deque()
+        code = wire_code(error)
+        for item in waiting:
+            if self.dedup is not None:
+                self.dedup.state.forget_pushed(item.producer.name)
+            item.producer.connection.published(item.size_bytes)
+            item.producer.connection.send_errors(item.producer, item.sequence_ids, code, str(error))
+        self.disconnect_clients()
+
+    # -- subscriptions -----------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Opens the durable subscriptions that the log knows. Called once, before clients attach."""
+        for name, cursor in list(self.log.cursors.items()):
+            if name != DEDUP_CURSOR:
+                self._add_subscription(name, cursor)
+
+    def _add_subscription(self, name: str, cursor: Any, properties: dict[str, str] | None = None) -> Subscription:
+        subscription = Subscription(
+            topic=self.name,
+            name=name,
+            log=self.log,
+            cursor=cursor,
+            spawn=self._spawn,
+            hash_of=entry_hash,
+            properties=properties,
+        )
+        self.subscriptions[name] = subscription
+        return subscription
+
+    async def subscription(
+        self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None
+    ) -> Subscription:
+        """The durable subscription, created when missing.
+
+        `start` (exclusive) or `initial_earliest` say where a new one begins.
+        """
+        self._check_open()
+        existing = self.subscriptions.get(name)
+        if existing is not None:
+            return existing
+        initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
+        cursor = await self.log.open_cursor(name, initial=initial)
+        return self.subscriptions.get(name) or self._add_subscription(name, cursor, properties)
+
+    def reader(self, name: str, start_after: Position) -> Subscription:
+        """A subscription that lives as long as its consumers (Reader)."""
+        self._check_open()
+        existing = self.subscriptions.get(name)
+        if existing is not None:
+            return existing
+        return self._add_subscription(name, self.log.new_reader_cursor(start_after))
+
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """Removes a subscription. Raises SubscriptionNotFoundError, PreconditionFailedError."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            raise SubscriptionNotFoundError(f"{self.name} has no subscription {name}")
+        subscription.check_deletable(None, force=force)
+        await self.drop_subscription(subscription)
+
+    async def drop_subscription(self, subscription: Subscription) -> None:
+        """Removes a subscription whose consumers may still be attached; they are sent away."""
+        self.subscriptions.pop(subscription.name, None)
+        subscription.detach_all()
+        if subscription.durable:
+            await self.log.delete_cursor(subscription.name)
+
+    def leave_reader(self, subscription: Subscription) -> None:
+        """Forgets a non-durable subscription without consumers."""
+        if not subscription.durable and not subscription.consumers:
+            self.subscriptions.pop(subscription.name, None)
+
+    # -- life cycle --------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ServiceNotReadyError(f"{self.name} is being unloaded; look it up again")
+
+    def disconnect_clients(self) -> None:
+        """Sends every producer and consumer away: they look the topic up again."""
+        self.closed = True
+        for producer in list(self.producers.values()):
+            producer.connection.producer_detached(producer)
+        self.producers.clear()
+        for subscription in self.subscriptions.values():
+            subscription.detach_all()
+
+    def check_deletable(self) -> None:
+        """Raises ConflictError while producers, consumers or durable subscriptions are there."""
+        if self.producers or any(sub.consumers or sub.durable for sub in self.subscriptions.values()):
+            raise ConflictError(f"{self.name} has active producers or subscriptions")
+
+    async def close(self) -> None:
+        """Sends clients away, makes deduplication and cursors durable, closes the log."""
+        self.disconnect_clients()
+        if self.dedup is not None:
+            await self.dedup.snapshot()
+        await self.log.close()

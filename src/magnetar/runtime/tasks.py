@@ -1,0 +1,90 @@
+"""Background work with a parent: no task outlives its group, no exception is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+_log = logging.getLogger("magnetar.runtime")
+
+_T = TypeVar("_T")
+
+
+class TaskGroup:
+    """Tasks that end together.
+
+    Unlike asyncio.TaskGroup it lives as long as its owner, not as long as a block of code, and a
+    failed task is logged without taking its siblings down: one connection's bug must not stop a
+    broker.
+    """
+
+    __slots__ = ("_closed", "_name", "_tasks")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Runs `work` in the background; after `close` it is discarded unstarted."""
+        if self._closed:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs `work` again and again, `interval_s` seconds after it ended; its failures are logged."""
+
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(interval_s)
+                try:
+                    await work()
+                except Exception:  # noqa: BLE001  # one failed round must not end the rounds
+                    _log.exception("%s: periodic work failed", self._name)
+
+        self.spawn(repeat())
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s: background work failed", self._name, exc_info=error)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Waits until all tasks have ended, at most `timeout_s` seconds."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+    async def close(self) -> None:
+        """Cancels what still runs and waits for its end; nothing can be spawned after."""
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+class SingleFlight(Generic[_T]):
+    """Many callers that want the same thing share one attempt to get it."""
+
+    __slots__ = ("_attempts",)
+
+    def __init__(self) -> None:
+        self._attempts: dict[Hashable, asyncio.Task[_T]] = {}
+
+    async def run(self, key: Hashable, attempt: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """The result or error of the running attempt for `key`, started when there is none.
+
+        A cancelled caller leaves the attempt running for the others.
+        """
+        task = self._attempts.get(key)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(attempt())
+            self._attempts[key] = task
+            task.add_done_callback(lambda _: self._attempts.pop(key, None))
+        return await asyncio.shield(task)
