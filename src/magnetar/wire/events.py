@@ -1,0 +1,179 @@
+"""What a client's bytes mean to a broker: the events of `ServerParser`."""
+
+from __future__ import annotations
+
+from magnetar.base.ids import Position
+from magnetar.wire import pulsar_pb2 as pb
+
+
+class SendRun:
+    """SENDs of one producer, in the order in which they came; one row per frame."""
+
+    __slots__ = (
+        "bad",
+        "chunked",
+        "counts",
+        "entries",
+        "highest_sequence_ids",
+        "producer_id",
+        "sequence_ids",
+        "size_bytes",
+    )
+
+    producer_id: int
+    sequence_ids: list[int]
+    highest_sequence_ids: list[int] | None
+    """Last sequence id of each frame's batch, or of the frame where it named none; None when no frame did."""
+    counts: list[int] | None
+    """Messages in each frame, >= 1; None when each is one message."""
+    entries: list[bytes]
+    """What is stored: all that followed the command, see `EntryRun`. Copied out of the buffer."""
+    size_bytes: int
+    """Bytes of all entries."""
+    bad: list[int] | None
+    """Rows whose checksum does not match, ascending; None when there are none."""
+    chunked: bool
+    """Whether any frame is a piece of a larger message."""
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.sequence_ids = []
+        self.highest_sequence_ids = None
+        self.counts = None
+        self.entries = []
+        self.size_bytes = 0
+        self.bad = None
+        self.chunked = False
+
+    def __repr__(self) -> str:
+        return (
+            f"SendRun(producer={self.producer_id}, frames={len(self.entries)}, "
+            f"bytes={self.size_bytes}, bad={self.bad})"
+        )
+
+    def add(
+        self, sequence_id: int, count: int, highest_sequence_id: int | None, entry: bytes, *, good: bool
+    ) -> None:
+        """One more frame of any shape. A highest id below the frame's own says nothing and is dropped."""
+        row = len(self.entries)
+        if highest_sequence_id is None or highest_sequence_id < sequence_id:
+            if self.highest_sequence_ids is not None:
+                self.highest_sequence_ids.append(sequence_id)
+        elif self.highest_sequence_ids is not None:
+            self.highest_sequence_ids.append(highest_sequence_id)
+        else:
+            self.highest_sequence_ids = [*self.sequence_ids, highest_sequence_id]
+        if self.counts is not None:
+            self.counts.append(count)
+        elif count != 1:
+            self.counts = [1] * row
+            self.counts.append(count)
+        self.sequence_ids.append(sequence_id)
+        self.entries.append(entry)
+        if not good:
+            self.note_bad(row)
+
+    def note_bad(self, row: int) -> None:
+        """Marks `row`, the last one, as damaged."""
+        if self.bad is None:
+            self.bad = [row]
+        else:
+            self.bad.append(row)
+
+
+class AckEvent:
+    """One consumer acknowledges entries."""
+
+    __slots__ = (
+        "batch_acks",
+        "consumer_id",
+        "cumulative",
+        "positions",
+        "request_id",
+        "transactional",
+        "validation_error",
+    )
+
+    consumer_id: int
+    cumulative: bool
+    """Everything up to the position, not only the position. Then there is normally one position."""
+    positions: list[Position]
+    """Entries acknowledged as a whole."""
+    batch_acks: list[tuple[Position, tuple[int, ...], int]] | None
+    """Entries acknowledged in part: position, words of the bit set, batch size (0 when not said).
+
+    Words are unsigned 64-bit, least significant word first; a set bit is a message that is still NOT
+    acknowledged. None when there are none.
+    """
+    request_id: int | None
+    """The client waits for an ACK_RESPONSE with this id."""
+    validation_error: int | None
+    """Why the client threw the message away (`CommandAck.ValidationError`); it counts as acknowledged."""
+    transactional: bool
+    """The ack belongs to a transaction, whose id was not kept."""
+
+    def __init__(
+        self,
+        consumer_id: int,
+        positions: list[Position],
+        *,
+        cumulative: bool = False,
+        batch_acks: list[tuple[Position, tuple[int, ...], int]] | None = None,
+        request_id: int | None = None,
+        validation_error: int | None = None,
+        transactional: bool = False,
+    ) -> None:
+        self.consumer_id = consumer_id
+        self.positions = positions
+        self.cumulative = cumulative
+        self.batch_acks = batch_acks
+        self.request_id = request_id
+        self.validation_error = validation_error
+        self.transactional = transactional
+
+    def __repr__(self) -> str:
+        kind = "cumulative" if self.cumulative else "individual"
+        return (
+            f"AckEvent(consumer={self.consumer_id}, {kind}, positions={self.positions}, "
+            f"batch_acks={self.batch_acks}, request_id={self.request_id})"
+        )
+
+
+class FlowEvent:
+    """A consumer takes `permits` >= 0 more messages."""
+
+    __slots__ = ("consumer_id", "permits")
+
+    consumer_id: int
+    permits: int
+
+    def __init__(self, consumer_id: int, permits: int) -> None:
+        self.consumer_id = consumer_id
+        self.permits = permits
+
+    def __repr__(self) -> str:
+        return f"FlowEvent(consumer={self.consumer_id}, permits={self.permits})"
+
+
+class CommandEvent:
+    """Any other command.
+
+    A SEND comes like this, without its entry, when it belongs to a transaction, is a marker or carries
+    a message id: a run cannot say so.
+    """
+
+    __slots__ = ("command", "type")
+
+    type: int
+    """Number in `BaseCommand.Type`, or one that we do not know; then `command` holds no fields of ours."""
+    command: pb.BaseCommand
+
+    def __init__(self, type: int, command: pb.BaseCommand) -> None:  # noqa: A002  # the protocol's word
+        self.type = type
+        self.command = command
+
+    def __repr__(self) -> str:
+        return f"CommandEvent({self.type}, {str(self.command)[:200]!r})"
+
+
+ServerEvent = SendRun | AckEvent | FlowEvent | CommandEvent

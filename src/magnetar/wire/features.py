@@ -1,0 +1,88 @@
+"""What protocol versions and feature flags allow.
+
+Version by version (what a peer of that version understands first):
+
+    1 ping   2 redeliver   3 LZ4, ZLIB   4 batches   5 close without disconnect   6 checksums
+    7 binary lookup   8 consumer stats   9 end of topic   10 proxy   11 checksums in C++ consumers
+    12 last message id, active consumer, topics of a namespace   13 Avro for JSON schemas
+    14 auth challenge, Key_Shared   15 get or create schema   16 broker metadata   17 ack receipts
+    18 broker metadata for clients   19 transaction coordinator   20 topic migrated   21 AUTO_CONSUME
+
+Newer abilities are told by feature flags alone.
+
+Source: Pulsar binary protocol, ProtocolVersion, FeatureFlags; the command switch of the C++ client.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.wire import pulsar_pb2 as pb
+
+PROTOCOL_VERSION: Final = 21
+"""The version that we speak."""
+
+VERSION_PING: Final = 1
+VERSION_CHECKSUM: Final = 6
+VERSION_END_OF_TOPIC: Final = 9
+VERSION_ACTIVE_CONSUMER_CHANGE: Final = 12
+VERSION_AUTH_CHALLENGE: Final = 14
+VERSION_ACK_RECEIPT: Final = 17
+VERSION_BROKER_METADATA: Final = 18
+VERSION_TOPIC_MIGRATED: Final = 20
+
+
+def negotiated_version(client_version: int) -> int:
+    """What CONNECTED says to a client that speaks `client_version`; never below 0."""
+    return max(0, min(PROTOCOL_VERSION, client_version))
+
+
+def broker_features() -> pb.FeatureFlags:
+    """The flags that a broker of ours sends in CONNECTED.
+
+    Topic watchers, deduplication of replicated positions, scalable topics and coordinator discovery are
+    not spoken; credentials are not refreshed on an open connection.
+    """
+    return pb.FeatureFlags(
+        supports_auth_refresh=False,
+        supports_broker_entry_metadata=True,
+        supports_partial_producer=True,
+        supports_get_partitioned_metadata_without_auto_creation=True,
+    )
+
+
+def wants_broker_metadata(connect: pb.CommandConnect) -> bool:
+    """Whether MESSAGE frames to this client may carry the 0x0e02 block."""
+    return (
+        connect.protocol_version >= VERSION_BROKER_METADATA
+        and connect.feature_flags.supports_broker_entry_metadata
+    )
+
+
+CPP_CLIENT_COMMANDS: Final = frozenset(
+    (
+        pb.BaseCommand.CONNECTED,
+        pb.BaseCommand.SEND_RECEIPT,
+        pb.BaseCommand.SEND_ERROR,
+        pb.BaseCommand.MESSAGE,
+        pb.BaseCommand.SUCCESS,
+        pb.BaseCommand.ERROR,
+        pb.BaseCommand.CLOSE_PRODUCER,
+        pb.BaseCommand.CLOSE_CONSUMER,
+        pb.BaseCommand.PRODUCER_SUCCESS,
+        pb.BaseCommand.PING,
+        pb.BaseCommand.PONG,
+        pb.BaseCommand.PARTITIONED_METADATA_RESPONSE,
+        pb.BaseCommand.LOOKUP_RESPONSE,
+        pb.BaseCommand.CONSUMER_STATS_RESPONSE,
+        pb.BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE,
+        pb.BaseCommand.ACTIVE_CONSUMER_CHANGE,
+        pb.BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+        pb.BaseCommand.GET_SCHEMA_RESPONSE,
+        pb.BaseCommand.AUTH_CHALLENGE,
+        pb.BaseCommand.ACK_RESPONSE,
+        pb.BaseCommand.TOPIC_MIGRATED,
+    )
+)
+"""What the C++ client, and so the Python and Node ones, takes from a broker. It closes the connection on
+anything else, REACHED_END_OF_TOPIC above all."""

@@ -1,0 +1,140 @@
+"""Frames: the envelope around every command, and the numbers both directions share.
+
+    Simple frame     totalSize u32 | commandSize u32 | BaseCommand
+    Payload frame    totalSize u32 | commandSize u32 | BaseCommand
+                     [0x0e02 u16 | size u32 | BrokerEntryMetadata]     only broker to client
+                     [0x0e01 u16 | CRC32C u32]                         checksum of all that follows
+                     metadataSize u32 | MessageMetadata | payload
+
+All integers are big-endian and unsigned; `totalSize` counts the bytes after itself. Only SEND and
+MESSAGE have a payload.
+
+Source: Pulsar binary protocol, framing.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from magnetar.base.errors import ProtocolError
+from magnetar.base.ids import Position
+from magnetar.wire import pulsar_pb2 as pb
+
+MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
+"""Largest message a broker takes unless configured otherwise; announced in CONNECTED."""
+
+FRAME_PADDING_BYTES: Final = 10 * 1024
+"""What a frame may hold beyond the largest message: command and metadata."""
+
+MAGIC_CHECKSUM: Final = 0x0E01
+MAGIC_BROKER_METADATA: Final = 0x0E02
+
+NO_ID: Final = (1 << 64) - 1
+"""-1 as the unsigned field that holds ledger and entry ids: "no position"."""
+
+FRAME_HEAD: Final = struct.Struct(">II")
+"""totalSize, commandSize."""
+
+CHECKSUM_HEAD: Final = struct.Struct(">HII")
+"""Magic, CRC32C, metadataSize."""
+
+
+class FrameError(ProtocolError):
+    """The peer sent bytes that are no legal frame; the connection cannot be used any more.
+
+    `events` holds what was read from the same buffer before the bad frame.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.events: list[object] = []
+
+
+def varint(value: int) -> bytes:
+    """`value` >= 0 as a protobuf varint."""
+    if value < 0x80:
+        return _LAST_BYTE[value]
+    return _FIRST_BYTE[value & 0x7F] + _varint_rest(value >> 7)
+
+
+@lru_cache(maxsize=4096)
+def _varint_rest(value: int) -> bytes:
+    # Neighbouring ids share all but their low seven bits.
+    return varint(value)
+
+
+_LAST_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+_FIRST_BYTE: Final = tuple(bytes((value | 0x80,)) for value in range(0x80))
+
+
+def read_varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
+    """The varint at `data[at]` and the place behind it.
+
+    `stop + 1` stands for the place when the varint does not end before `stop`, or is longer than nine bytes
+    (63 bits): longer ones are legal, but rare enough that hand decoders leave them to protobuf.
+    """
+    value = shift = 0
+    end = at + 9
+    if end > stop:
+        end = stop
+    while at < end:
+        byte = data[at]
+        at += 1
+        if byte < 0x80:
+            return value | byte << shift, at
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return 0, stop + 1
+
+
+def signed(value: int) -> int:
+    """An unsigned 64-bit field read as signed: how -1 travels in ledger and entry ids."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def position_of(message_id: pb.MessageIdData) -> Position:
+    """The entry a message id names; -1:-1 and other negative ids come back as such."""
+    return Position(signed(message_id.ledgerId), signed(message_id.entryId))
+
+
+def frame_bytes_max(message_bytes_max: int) -> int:
+    """Largest legal `totalSize` + 4 for a broker that takes messages of `message_bytes_max` bytes."""
+    return message_bytes_max + FRAME_PADDING_BYTES
+
+
+def encode_command(command: pb.BaseCommand) -> bytes:
+    """A simple frame. Raises google.protobuf.message.EncodeError when a required field is not set."""
+    body = command.SerializeToString()
+    return FRAME_HEAD.pack(len(body) + 4, len(body)) + body
+
+
+_FIELD_OF_TYPE: Final = {
+    number: pb.BaseCommand.DESCRIPTOR.fields_by_number[number].name for number in pb.BaseCommand.Type.values()
+}
+
+
+def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
+    """Type and content of a BaseCommand; the type's own field is set, with all that it requires.
+
+    A type that we do not know comes back with its number and a command without a type.
+    Raises FrameError when the bytes are no BaseCommand.
+    """
+    try:
+        command = pb.BaseCommand.FromString(data)
+    except DecodeError as error:
+        raise FrameError(f"command of {len(data)} bytes cannot be decoded") from error
+    if not command.HasField("type"):
+        kind, at = read_varint(data, 1, len(data)) if data[:1] == b"\x08" else (0, len(data) + 1)
+        if at > len(data) or kind in _FIELD_OF_TYPE:
+            raise FrameError("command without a type")
+        return kind, command
+    kind = command.type
+    # upb does not ask for required fields by itself.
+    if not command.HasField(_FIELD_OF_TYPE[kind]) or not command.IsInitialized():
+        raise FrameError(f"{pb.BaseCommand.Type.Name(kind)} without required fields")
+    return kind, command

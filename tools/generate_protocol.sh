@@ -1,0 +1,15 @@
+#!/bin/sh
+# Writes src/magnetar/wire/pulsar_pb2.py and .pyi from pulsar.proto.
+# Usage: [PYTHON=path/to/python] tools/generate_protocol.sh
+# Needs grpcio-tools (in the dev dependency group). The results are committed; run it after a change of the
+# proto. A grpcio-tools newer than the oldest protobuf that pyproject.toml allows gives code that one refuses.
+set -eu
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+wire=$root/src/magnetar/wire
+# The include root is the wire folder, so that the generated descriptor is named `pulsar.proto` whatever
+# the working directory is.
+"${PYTHON:-python3}" -m grpc_tools.protoc \
+    --proto_path="$wire" --python_out="$wire" --pyi_out="$wire" "$wire/pulsar.proto"
+# Schema.Type has a value named None, which cannot be written as an annotation.
+sed '/^ *None: /d' "$wire/pulsar_pb2.pyi" > "$wire/pulsar_pb2.pyi.new"
+mv "$wire/pulsar_pb2.pyi.new" "$wire/pulsar_pb2.pyi"
