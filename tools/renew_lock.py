@@ -1,0 +1,29 @@
+"""`./dev lock`: renews requirements/*.txt with uv: exact versions and hashes, no download addresses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+REQUIREMENTS = Path("requirements")
+OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate")
+EXTRAS = ("--extra", "spark", "--extra", "lake", "--extra", "demo", "--group", "dev")
+
+
+def main() -> int:
+    """Run in the project's root. Takes the newest versions within the bounds of pyproject.toml."""
+    uv = [".venv/.tools/bin/python", "-m", "uv", "pip", "compile", "--quiet", *OPTIONS]
+    for command in (
+        [*uv, "--upgrade", *EXTRAS, "pyproject.toml", "-o", str(REQUIREMENTS / "lock.txt")],
+        [*uv, "--upgrade", str(REQUIREMENTS / "uv.in"), "-o", str(REQUIREMENTS / "uv.txt")],
+    ):
+        code = subprocess.run(command, check=False).returncode
+        if code != 0:
+            return code
+    print("renewed; the next ./dev command installs it. Run ./dev check and ./dev test before committing")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

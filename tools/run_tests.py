@@ -1,0 +1,181 @@
+"""`./dev test`: the tests in stages, the fast ones first, with one summary.
+
+    ./dev test                       every stage
+    ./dev test unit integration      these stages
+    ./dev test tests/unit/base -x    paths, in one stage
+    ./dev test wire -k frame         options go to pytest
+
+The last line is `N passed, N failed, N skipped` over all stages.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+DEADLINE_S = 30 * 60
+"""For all stages together: a test that hangs must not hang whoever waits for the result."""
+
+TEST_DUMP_S = 180
+"""A single test that takes longer prints where it stands."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tests that run under one pytest."""
+
+    name: str
+    folders: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+PARALLEL = ("-n", "2")
+# Process tests of one file share fixtures and some of them measure progress: keep files together.
+BY_FILE = ("-n", "2", "--dist", "loadfile")
+
+STAGES = (
+    Stage("fast", ("unit", "property", "wire", "simulation"), PARALLEL),
+    Stage("integration", ("integration",), BY_FILE),
+    Stage("compat", ("compat",), BY_FILE),
+    # A Spark session takes both cores by itself.
+    Stage("spark", ("spark",)),
+    Stage("e2e", ("e2e",)),
+)
+
+
+@dataclass
+class Outcome:
+    """How a stage ended."""
+
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    remark: str = ""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs what the arguments select in the project's root."""
+    options = [argument for argument in arguments if argument.startswith("-")]
+    # The word after -k, -m and the like belongs to the option.
+    words = list(arguments)
+    for option in ("-k", "-m", "-p", "-o", "-W", "-n", "--maxfail", "--durations"):
+        while option in words[:-1]:
+            at = words.index(option)
+            options.insert(options.index(option) + 1, words[at + 1])
+            del words[at : at + 2]
+    words = [word for word in words if not word.startswith("-")]
+    deadline = time.monotonic() + DEADLINE_S
+    outcomes = [run(stage, options, deadline) for stage in selected(words)]
+    return report(outcomes)
+
+
+def selected(words: list[str]) -> list[Stage]:
+    """The stages that the words name; a word that names no stage is a path."""
+    if not words:
+        return list(STAGES)
+    by_folder = {folder: stage for stage in STAGES for folder in stage.folders}
+    by_folder |= {stage.name: stage for stage in STAGES}
+    chosen: list[Stage] = []
+    paths = [word for word in words if word not in by_folder]
+    if paths:
+        chosen.append(Stage(" ".join(paths), tuple(paths)))
+    for word in words:
+        if word in by_folder:
+            stage = by_folder[word]
+            folders = stage.folders if word == stage.name else (word,)
+            chosen.append(Stage(word, folders, stage.options))
+    return chosen
+
+
+def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
+    """Runs one stage; a stage without tests is no failure."""
+    outcome = Outcome(stage.name)
+    places = [Path("tests") / folder for folder in stage.folders]
+    paths = [str(place) for place in places if place.is_dir()] or [
+        folder for folder in stage.folders if Path(folder.split("::")[0]).exists()
+    ]
+    if not paths:
+        outcome.remark = "no such tests"
+        outcome.failed = int(stage not in STAGES)
+        return outcome
+    if time.monotonic() >= deadline:
+        outcome.remark = "not run: no time left"
+        outcome.failed = 1
+        return outcome
+    print(f"== {stage.name}", flush=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="magnetar-tests-") as folder:
+        results = Path(folder) / "results.xml"
+        code = pytest([*paths, *stage.options, *options, f"--junitxml={results}"], deadline)
+        outcome.seconds = time.monotonic() - started
+        count(results, outcome)
+    if code == 5:
+        outcome.remark = "no tests"
+    elif code not in (0, 1) or (code == 1 and outcome.failed == 0):
+        outcome.failed += 1
+        outcome.remark = "stopped: too slow" if code < 0 else f"pytest ended with code {code}"
+    return outcome
+
+
+def pytest(arguments: list[str], deadline: float) -> int:
+    """Pytest's exit code; -1 when it had to be stopped."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-o", f"faulthandler_timeout={TEST_DUMP_S}", *arguments],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(timeout=max(1.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return -1
+    except KeyboardInterrupt:
+        # Its own session keeps Ctrl-C from it; it gets the chance to stop what it started.
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+        raise
+
+
+def count(results: Path, outcome: Outcome) -> None:
+    """Reads pytest's result file; a stage that died has none."""
+    if not results.exists():
+        return
+    for suite in ElementTree.parse(results).getroot().iter("testsuite"):
+        total, failures, errors, skipped = (
+            int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
+        )
+        outcome.failed += failures + errors
+        outcome.skipped += skipped
+        outcome.passed += total - failures - errors - skipped
+
+
+def report(outcomes: list[Outcome]) -> int:
+    """Prints the summary; its last line is the sum."""
+    print("== summary")
+    for outcome in outcomes:
+        print(
+            f"{outcome.name:14} {outcome.passed:6} passed {outcome.failed:4} failed "
+            f"{outcome.skipped:4} skipped {outcome.seconds:7.1f} s  {outcome.remark}".rstrip()
+        )
+    passed, failed, skipped = (
+        sum(getattr(outcome, name) for outcome in outcomes) for name in ("passed", "failed", "skipped")
+    )
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
+    return int(failed > 0 or passed == 0)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
