@@ -93,7 +93,9 @@ class DispatchMachine(RuleBasedStateMachine):
             undelivered = [
                 Position(0, i)
                 for i in range(position.entry_id)
-                if self.log[i] == key and Position(0, i) not in self.cursor.done and Position(0, i) not in before
+                if self.log[i] == key
+                and Position(0, i) not in self.cursor.done
+                and Position(0, i) not in before
             ]
             assert not undelivered, "an earlier entry of the key was passed over"
         self.sent[consumer].append(position)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar.broker.service import Broker
 from magnetar.broker.session import Session
-from magnetar.wire.frames import FRAME_PADDING_BYTES, FrameError
+from magnetar.wire.frames import FrameError, frame_bytes_max
 from magnetar.wire.server import ServerParser
 
 _log = logging.getLogger("magnetar.broker.connection")
@@ -60,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = broker
         self._shared = shared
         self._loop = asyncio.get_running_loop()
-        self._parser = ServerParser(broker.config.message_bytes_max + FRAME_PADDING_BYTES)
+        self._parser = ServerParser(frame_bytes_max(broker.config.message_bytes_max))
         self._tail = b""
         self._large: bytearray | None = None
         self._filled = 0
@@ -79,7 +80,9 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")
         self._peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-        self._session = Session(self._broker, self, peer=self._peer, local_host=_host(local[0]), port=local[1])
+        self._session = Session(
+            self._broker, self, peer=self._peer, local_host=_host(local[0]), port=local[1]
+        )
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -143,9 +146,9 @@ class Connection(asyncio.BufferedProtocol):
         self._large[: self._filled] = memoryview(buffer)[start:end]
         self._tail = b""
 
-    def _guarded_handle(self, events: list[object]) -> None:
+    def _guarded_handle(self, events: Sequence[object]) -> None:
         try:
-            self._session.handle(events)  # type: ignore[arg-type]  # FrameError carries them untyped
+            self._session.handle(events)
         except Exception:  # noqa: BLE001  # a bug met by one client must not take the broker down
             _log.exception("%s: handling its commands failed; the connection is dropped", self._peer)
             self.abort("internal error")

@@ -17,13 +17,14 @@ from magnetar.base.errors import (
     MetadataError,
     StorageError,
 )
+from magnetar.base.names import InvalidNameError
 from magnetar.wire import pulsar_pb2 as pb
 
 
 class RefusedError(BrokerError):
     """Base of all refusals that a client is told about."""
 
-    code: ClassVar[int] = pb.UnknownError
+    code: ClassVar[pb.ServerError] = pb.UnknownError
     """`ServerError` on the wire."""
     http_status: ClassVar[int] = 500
     """Status of the admin API."""
@@ -137,7 +138,8 @@ class ConsumerAssignmentError(RefusedError):
     http_status = 400
 
 
-_BRANCH_CODES: tuple[tuple[type[MagnetarError], int], ...] = (
+_BRANCH_CODES: tuple[tuple[type[MagnetarError], pb.ServerError], ...] = (
+    (InvalidNameError, pb.InvalidTopicName),
     (DiskFullError, pb.PersistenceError),
     (StorageError, pb.PersistenceError),
     (LedgerError, pb.PersistenceError),
@@ -147,7 +149,7 @@ _BRANCH_CODES: tuple[tuple[type[MagnetarError], int], ...] = (
 """Codes of errors from below the broker, most special first."""
 
 
-def wire_code(error: BaseException) -> int:
+def wire_code(error: BaseException) -> pb.ServerError:
     """The `ServerError` that tells a client of `error`."""
     if isinstance(error, RefusedError):
         return error.code

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.entry import metadata_of
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
-from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.checksum import crc32c
+from magnetar.wire.frames import position_of
 
 
 async def partitions(broker: Broker, name: str) -> int:
@@ -31,7 +33,7 @@ class TopicList:
 
 def topics_digest(names: list[str]) -> str:
     """CRC32C over the sorted names joined by commas, as eight hex digits of little-endian bytes."""
-    return payload.crc32c(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
+    return crc32c(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
 
 
 async def topics_of_namespace(broker: Broker, request: pb.CommandGetTopicsOfNamespace) -> TopicList:
@@ -63,7 +65,7 @@ async def last_message(topic: Topic) -> tuple[Position, int]:
     runs = await topic.log.read(last, 1 << 20, 1)
     if not runs:
         return EARLIEST, -1
-    metadata = payload.metadata_of(runs[0].entries[0])
+    metadata = metadata_of(runs[0].entries[0])
     batch_index = metadata.num_messages_in_batch - 1 if metadata.HasField("num_messages_in_batch") else -1
     return Position(runs[0].ledger_id, runs[0].first_entry), batch_index
 
@@ -91,7 +93,7 @@ async def reader_start(topic: Topic, start: Position | None, request: pb.Command
 
 def seek_position(topic: Topic, message_id: pb.MessageIdData) -> Position:
     """The entry that a SEEK by id asks for; the ends of the log for the reserved ids."""
-    position = payload.position_of(message_id)
+    position = position_of(message_id)
     if position >= LATEST:
         return topic.log.next_position(topic.log.last_position)
     if position <= EARLIEST:

@@ -172,7 +172,9 @@ class PolicyStore:
 
     async def create_partitioned(self, topic: TopicName, partitions: int) -> None:
         """Raises ConflictError when it exists."""
-        await self._create(keys.partitioned_topic(topic), {"partitions": partitions}, f"partitioned topic {topic}")
+        await self._create(
+            keys.partitioned_topic(topic), {"partitions": partitions}, f"partitioned topic {topic}"
+        )
 
     async def grow_partitioned(self, topic: TopicName, partitions: int) -> None:
         """Raises TopicNotFoundError, or ConflictError when it would shrink."""
@@ -192,7 +194,9 @@ class PolicyStore:
 
     async def partitioned_topics(self, name: NamespaceName, domain: str = "persistent") -> list[TopicName]:
         locals_ = await self._store.children(keys.partitioned_topics(name, domain))
-        return [TopicName.of(domain, name.tenant, name.namespace, keys.decode_child(local)) for local in locals_]
+        return [
+            TopicName.of(domain, name.tenant, name.namespace, keys.decode_child(local)) for local in locals_
+        ]
 
 
 def _encode(document: Policies) -> bytes:

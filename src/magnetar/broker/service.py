@@ -64,7 +64,9 @@ class BrokerConfig:
 class Broker:
     """One event loop's worth of topics."""
 
-    def __init__(self, *, config: BrokerConfig, store: MetadataStore, logs: ManagedLogs, clock: Clock) -> None:
+    def __init__(
+        self, *, config: BrokerConfig, store: MetadataStore, logs: ManagedLogs, clock: Clock
+    ) -> None:
         self.config = config
         self.clock = clock
         self.store = store
@@ -208,7 +210,9 @@ class Broker:
             found.update(topic.with_partition(i) for i in range(count))
         return sorted(found, key=str)
 
-    async def topics_matching(self, namespace: NamespaceName, pattern: str | None) -> tuple[list[TopicName], bool]:
+    async def topics_matching(
+        self, namespace: NamespaceName, pattern: str | None
+    ) -> tuple[list[TopicName], bool]:
         """Topics of a namespace, and whether `pattern` (a regular expression) was applied.
 
         The pattern is matched against the name without its partition suffix. Patterns of more than

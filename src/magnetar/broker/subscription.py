@@ -21,8 +21,8 @@ from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, PreconditionFailedError
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
-from magnetar.wire.encode import MessageEncoder
-from magnetar.wire.server import AckEvent
+from magnetar.wire.events import AckEvent
+from magnetar.wire.messages import MessageEncoder
 
 _log = logging.getLogger("magnetar.broker.subscription")
 
@@ -59,7 +59,9 @@ class ConsumerConnection(Protocol):
     def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
         """Failover: tells the client whether its consumer is the active one."""
 
-    def ack_response(self, consumer: AttachedConsumer, request_id: int, error: BaseException | None) -> None: ...
+    def ack_response(
+        self, consumer: AttachedConsumer, request_id: int, error: BaseException | None
+    ) -> None: ...
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -227,7 +229,9 @@ class Subscription:
         dispatcher = self._dispatcher
         assert dispatcher is not None
         if event.cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
-            raise NotAllowedError(f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions")
+            raise NotAllowedError(
+                f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions"
+            )
         consumer.acks += len(event.positions)
         if event.cumulative:
             self._ack_cumulative(dispatcher, consumer, event)
@@ -240,7 +244,9 @@ class Subscription:
                     dispatcher.acked(consumer, (position,))
         if event.request_id is not None:
             request_id = event.request_id
-            self.cursor.when_durable(lambda error: consumer.connection.ack_response(consumer, request_id, error))
+            self.cursor.when_durable(
+                lambda error: consumer.connection.ack_response(consumer, request_id, error)
+            )
         self.pump()
 
     def _ack_cumulative(self, dispatcher: Dispatcher, consumer: AttachedConsumer, event: AckEvent) -> None:
@@ -335,7 +341,9 @@ class Subscription:
         try:
             runs = await self._log.read(want.position, READ_BYTES_MAX, want.entries_max)
         except MagnetarError:
-            _log.exception("%s %s: reading at %s failed; dispatch stops", self.topic, self.name, want.position)
+            _log.exception(
+                "%s %s: reading at %s failed; dispatch stops", self.topic, self.name, want.position
+            )
             self._reading = False
             return
         self._reading = False

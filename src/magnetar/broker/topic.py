@@ -19,7 +19,7 @@ from magnetar.base.errors import LogError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.dedup.room import DedupRoom
-from magnetar.broker.dispatch.hashing import key_hash, sticky_key
+from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
     ChecksumMismatchError,
     ConflictError,
@@ -31,8 +31,8 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.subscription import Subscription
 from magnetar.managedlog.log import ManagedLog
-from magnetar.wire import payload
-from magnetar.wire.server import SendRun
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import SendRun
 
 _log = logging.getLogger("magnetar.broker.topic")
 
@@ -44,11 +44,17 @@ class ProducerConnection(Protocol):
     """What a topic needs of a producer's connection."""
 
     def receipts(
-        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None, position: Position | None
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        position: Position | None,
     ) -> None:
         """Entries from `position` on are durable; None: they were duplicates."""
 
-    def send_errors(self, producer: Producer, sequence_ids: list[int], code: int, message: str) -> None: ...
+    def send_errors(
+        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
+    ) -> None: ...
 
     def published(self, size_bytes: int) -> None:
         """So many bytes of this connection are no longer in flight."""
@@ -98,11 +104,6 @@ class _Waiting:
         """Of the first entry; None for duplicates."""
         self.count = count
         self.size_bytes = size_bytes
-
-
-def entry_hash(entry: bytes) -> int:
-    """Sticky hash of a stored entry (Key_Shared)."""
-    return key_hash(sticky_key(payload.metadata_of(entry)))
 
 
 class Topic:
@@ -173,12 +174,14 @@ class Topic:
             if not run.entries:
                 return
         if self.dedup is not None:
-            partial = payload.chunk_continues(run.entries) if run.chunked else None
+            partial = pieces_to_come(run.entries) if run.chunked else None
             spans = self.dedup.state.admit(producer.name, run.sequence_ids, run.highest_sequence_ids, partial)
             if spans is not None:
                 self._publish_spans(producer, run, spans)
                 return
-        self._append(producer, run.sequence_ids, run.highest_sequence_ids, run.counts, run.entries, run.size_bytes)
+        self._append(
+            producer, run.sequence_ids, run.highest_sequence_ids, run.counts, run.entries, run.size_bytes
+        )
 
     def _without_bad(self, producer: Producer, run: SendRun) -> SendRun:
         """Refuses the rows whose checksum does not match and keeps the others."""
@@ -195,7 +198,9 @@ class Topic:
         for i, entry in enumerate(run.entries):
             if i not in bad:
                 highest = None if run.highest_sequence_ids is None else run.highest_sequence_ids[i]
-                good.add(run.sequence_ids[i], 1 if run.counts is None else run.counts[i], highest, entry, good=True)
+                good.add(
+                    run.sequence_ids[i], 1 if run.counts is None else run.counts[i], highest, entry, good=True
+                )
                 good.size_bytes += len(entry)
         good.chunked = run.chunked
         return good
@@ -283,7 +288,9 @@ class Topic:
             if name != DEDUP_CURSOR:
                 self._add_subscription(name, cursor)
 
-    def _add_subscription(self, name: str, cursor: Any, properties: dict[str, str] | None = None) -> Subscription:
+    def _add_subscription(
+        self, name: str, cursor: Any, properties: dict[str, str] | None = None
+    ) -> Subscription:
         subscription = Subscription(
             topic=self.name,
             name=name,

@@ -70,7 +70,9 @@ class SchemaRegistry:
         for child in await self._store.children(base):
             value = await self._store.get(f"{base}/{child}")
             if value is not None:
-                found.append(StoredSchema(int(child), pb.Schema.FromString(value.data), value.stat.created_ms))
+                found.append(
+                    StoredSchema(int(child), pb.Schema.FromString(value.data), value.stat.created_ms)
+                )
         return self._loaded.setdefault(name, found)
 
     async def latest(self, topic: TopicName) -> StoredSchema | None:

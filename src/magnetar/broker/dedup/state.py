@@ -31,7 +31,11 @@ class DedupState:
         return dict(self._persisted)
 
     def admit(
-        self, producer: str, sequence_ids: list[int], highest_ids: list[int] | None, partial: list[bool] | None = None
+        self,
+        producer: str,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        partial: list[bool] | None = None,
     ) -> list[Span] | None:
         """Decides for each row and notes what is new as pushed; None when everything is.
 

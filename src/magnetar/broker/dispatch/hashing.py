@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import bisect
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -93,7 +94,9 @@ class StickyRanges:
             raise ConsumerAssignmentError("a STICKY Key_Shared consumer must name its hash ranges")
         for start, end in consumer.hash_ranges:
             if not 0 <= start <= end < RANGE_SIZE:
-                raise ConsumerAssignmentError(f"hash range [{start}, {end}] is not within [0, {RANGE_SIZE - 1}]")
+                raise ConsumerAssignmentError(
+                    f"hash range [{start}, {end}] is not within [0, {RANGE_SIZE - 1}]"
+                )
             i = bisect.bisect_right(self._starts, end) - 1
             if i >= 0 and self._ends[i] >= start:
                 raise ConsumerAssignmentError(
@@ -110,7 +113,7 @@ class StickyRanges:
     @staticmethod
     def _check_own(ranges: Sequence[tuple[int, int]]) -> None:
         ordered = sorted(ranges)
-        for (_, end), (start, _) in zip(ordered, ordered[1:], strict=False):
+        for (_, end), (start, _) in itertools.pairwise(ordered):
             if start <= end:
                 raise ConsumerAssignmentError("hash ranges of one consumer overlap each other")
 

@@ -116,7 +116,9 @@ class SharedDispatcher:
         readable = {(run.ledger_id, run.first_entry + i) for run in runs for i in range(len(run.entries))}
         for i in range(want.entries_max):
             position = Position(want.position.ledger_id, want.position.entry_id + i)
-            if not runs or (position not in readable and position < (runs[-1].ledger_id, runs[-1].last_entry)):
+            if not runs or (
+                position not in readable and position < (runs[-1].ledger_id, runs[-1].last_entry)
+            ):
                 self._replay.discard(position)
                 self.redeliveries.pop(position, None)
 

@@ -1,0 +1,163 @@
+"""Consumers come and go, seek and ask again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import TopicName
+from magnetar.broker import lookup
+from magnetar.broker.errors import (
+    ConsumerNotFoundError,
+    NotAllowedError,
+    SubscriptionNotFoundError,
+    UnsupportedError,
+)
+from magnetar.broker.handlers.schemas import register_schema
+from magnetar.broker.subscription import AttachedConsumer, KeySharedPolicy, SubscriptionType
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.frames import position_of
+from magnetar.wire.messages import MessageEncoder
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Handler, Session
+
+Command = pb.BaseCommand
+
+
+def subscribe(session: Session, command: Command) -> None:
+    request = command.subscribe
+    session.run_simple(request.request_id, _open_consumer(session, request))
+
+
+async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None:
+    if request.consumer_id in session.consumers:
+        session.reply(commands.success(request.request_id))
+        return
+    if request.read_compacted:
+        raise UnsupportedError("reading the compacted topic is not offered yet")
+    if not request.subscription:
+        raise NotAllowedError("a subscription needs a name")
+    topic = await session.broker.topic(TopicName.parse(request.topic), create=request.force_topic_creation)
+    await register_schema(session, topic, request.schema if request.HasField("schema") else None)
+    start = position_of(request.start_message_id) if request.HasField("start_message_id") else None
+    if request.durable:
+        subscription = await topic.subscription(
+            request.subscription,
+            initial_earliest=request.initialPosition == pb.CommandSubscribe.InitialPosition.Earliest,
+            start=None,
+            properties={pair.key: pair.value for pair in request.subscription_properties},
+        )
+    else:
+        after = await lookup.reader_start(topic, start, request)
+        subscription = topic.reader(request.subscription, after)
+    if session.closed:
+        return
+    meta = request.keySharedMeta
+    consumer = AttachedConsumer(
+        consumer_id=request.consumer_id,
+        name=request.consumer_name or f"{session.peer}-{request.consumer_id}",
+        outlet=session,
+        priority=request.priority_level,
+        epoch=request.consumer_epoch if request.HasField("consumer_epoch") else None,
+        hash_ranges=tuple((each.start, each.end) for each in meta.hashRanges),
+        connection=session,
+        encoder=MessageEncoder(request.consumer_id, topic.name.partition),
+        subscription=subscription,
+        broker_metadata=session.broker_metadata,
+        client_address=session.peer,
+        connected_ms=session.broker.clock.now_ms(),
+        properties={pair.key: pair.value for pair in request.metadata},
+    )
+    policy = KeySharedPolicy(meta.keySharedMode == pb.KeySharedMode.STICKY, meta.allowOutOfOrderDelivery)
+    subscription.attach(consumer, SubscriptionType(request.subType), policy)
+    session.consumers[request.consumer_id] = consumer
+    session.reply(commands.success(request.request_id))
+
+
+def close_consumer(session: Session, command: Command) -> None:
+    request = command.close_consumer
+    consumer = session.consumers.pop(request.consumer_id, None)
+    if consumer is not None:
+        session.leave(consumer)
+    session.reply(commands.success(request.request_id))
+
+
+def _consumer_of(session: Session, consumer_id: int) -> AttachedConsumer:
+    consumer = session.consumers.get(consumer_id)
+    if consumer is None:
+        raise ConsumerNotFoundError(f"consumer {consumer_id} is not connected")
+    return consumer
+
+
+def unsubscribe(session: Session, command: Command) -> None:
+    request = command.unsubscribe
+
+    async def work() -> None:
+        consumer = _consumer_of(session, request.consumer_id)
+        subscription = consumer.subscription
+        subscription.check_deletable(consumer, force=request.force)
+        topic = await session.broker.topic(subscription.topic, create=False)
+        if topic.subscriptions.get(subscription.name) is not subscription:
+            raise SubscriptionNotFoundError(f"{topic.name} has no subscription {subscription.name}")
+        session.consumers.pop(request.consumer_id, None)
+        subscription.detach(consumer)
+        await topic.drop_subscription(subscription)
+        session.reply(commands.success(request.request_id))
+
+    session.run_simple(request.request_id, work())
+
+
+def redeliver(session: Session, command: Command) -> None:
+    request = command.redeliverUnacknowledgedMessages
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is not None:
+        ids = [position_of(each) for each in request.message_ids]
+        epoch = request.consumer_epoch if request.HasField("consumer_epoch") else None
+        consumer.subscription.redeliver(consumer, ids or None, epoch)
+
+
+def seek(session: Session, command: Command) -> None:
+    request = command.seek
+
+    async def work() -> None:
+        subscription = _consumer_of(session, request.consumer_id).subscription
+        topic = await session.broker.topic(subscription.topic, create=False)
+        if request.HasField("message_id"):
+            position = lookup.seek_position(topic, request.message_id)
+        else:
+            position = await topic.log.position_of_time(request.message_publish_time)
+        await subscription.seek(position)
+        session.reply(commands.success(request.request_id))
+
+    session.run_simple(request.request_id, work())
+
+
+def last_message_id(session: Session, command: Command) -> None:
+    request = command.getLastMessageId
+
+    async def work() -> None:
+        subscription = _consumer_of(session, request.consumer_id).subscription
+        topic = await session.broker.topic(subscription.topic, create=False)
+        last, batch_index = await lookup.last_message(topic)
+        session.reply(
+            commands.last_message_id(
+                request.request_id,
+                last,
+                partition=topic.name.partition,
+                batch_index=batch_index,
+                mark_delete=subscription.cursor.mark_delete,
+            )
+        )
+
+    session.run_simple(request.request_id, work())
+
+
+HANDLERS: dict[int, Handler] = {
+    pb.BaseCommand.SUBSCRIBE: subscribe,
+    pb.BaseCommand.CLOSE_CONSUMER: close_consumer,
+    pb.BaseCommand.UNSUBSCRIBE: unsubscribe,
+    pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: redeliver,
+    pb.BaseCommand.SEEK: seek,
+    pb.BaseCommand.GET_LAST_MESSAGE_ID: last_message_id,
+}

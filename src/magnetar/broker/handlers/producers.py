@@ -1,0 +1,73 @@
+"""Producers come and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import UnsupportedError
+from magnetar.broker.handlers.schemas import register_schema
+from magnetar.broker.topic import Producer
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Handler, Session
+
+Command = pb.BaseCommand
+
+
+def producer(session: Session, command: Command) -> None:
+    request = command.producer
+    session.run_simple(request.request_id, _open_producer(session, request))
+
+
+async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
+    mode = request.producer_access_mode
+    if mode not in (pb.Shared, pb.Exclusive):
+        raise UnsupportedError(f"producer access mode {pb.ProducerAccessMode.Name(mode)} is not offered yet")
+    topic = await session.broker.topic(TopicName.parse(request.topic))
+    schema_version = await register_schema(
+        session, topic, request.schema if request.HasField("schema") else None
+    )
+    if session.closed:
+        return
+    name = request.producer_name or session.broker.new_producer_name()
+    producer = Producer(
+        request.producer_id,
+        name,
+        session,
+        epoch=request.epoch,
+        exclusive=mode == pb.Exclusive,
+        user_named=request.user_provided_producer_name and bool(request.producer_name),
+        schema_version=schema_version,
+        client_address=session.peer,
+        connected_ms=session.broker.clock.now_ms(),
+        properties={pair.key: pair.value for pair in request.metadata},
+    )
+    topic.attach_producer(producer)
+    session.producers[request.producer_id] = (topic, producer)
+    session.closed_producers.pop(request.producer_id, None)
+    session.reply(
+        commands.producer_success(
+            request.request_id,
+            name,
+            last_sequence_id=topic.last_sequence(name),
+            schema_version=schema_version or None,
+        )
+    )
+
+
+def close_producer(session: Session, command: Command) -> None:
+    request = command.close_producer
+    attached = session.producers.get(request.producer_id)
+    if attached is not None:
+        attached[0].detach_producer(attached[1])
+        session.forget_producer(request.producer_id)
+    session.reply(commands.success(request.request_id))
+
+
+HANDLERS: dict[int, Handler] = {
+    pb.BaseCommand.PRODUCER: producer,
+    pb.BaseCommand.CLOSE_PRODUCER: close_producer,
+}

@@ -1,0 +1,71 @@
+"""Schemas by version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.topic import Topic
+from magnetar.schemas.registry import BYTES_TYPES, decode_version
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Handler, Session
+
+Command = pb.BaseCommand
+
+
+async def register_schema(session: Session, topic: Topic, schema: pb.Schema | None) -> bytes:
+    """The version of the schema as it travels; b"" when there is none."""
+    if schema is None or schema.type in BYTES_TYPES:
+        return b""
+    stored = await session.broker.schemas.add(topic.name, schema)
+    return stored.version_bytes
+
+
+def get_schema(session: Session, command: Command) -> None:
+    request = command.getSchema
+
+    async def work() -> None:
+        topic = TopicName.parse(request.topic)
+        try:
+            version = decode_version(request.schema_version) if request.schema_version else None
+        except ValueError as error:
+            raise NotAllowedError(str(error)) from error
+        registry = session.broker.schemas
+        stored = await (registry.latest(topic) if version is None else registry.get(topic, version))
+        if stored is None:
+            session.reply(
+                commands.schema_error(request.request_id, pb.TopicNotFound, "Topic not found or no-schema")
+            )
+            return
+        session.reply(commands.schema_found(request.request_id, stored.schema, stored.version_bytes))
+
+    session.run(
+        request.request_id,
+        work(),
+        lambda code, text: commands.schema_error(request.request_id, code, text),
+    )
+
+
+def get_or_create_schema(session: Session, command: Command) -> None:
+    request = command.getOrCreateSchema
+
+    async def work() -> None:
+        topic = await session.broker.topic(TopicName.parse(request.topic))
+        version = await register_schema(session, topic, request.schema)
+        session.reply(commands.schema_registered(request.request_id, version))
+
+    session.run(
+        request.request_id,
+        work(),
+        lambda code, text: commands.schema_refused(request.request_id, code, text),
+    )
+
+
+HANDLERS: dict[int, Handler] = {
+    pb.BaseCommand.GET_SCHEMA: get_schema,
+    pb.BaseCommand.GET_OR_CREATE_SCHEMA: get_or_create_schema,
+}

@@ -1,0 +1,72 @@
+"""Look-up, partitions, lists of topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import TopicName
+from magnetar.broker import lookup
+from magnetar.broker.errors import NotAllowedError
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Handler, Session
+
+Command = pb.BaseCommand
+
+
+def partitions(session: Session, command: Command) -> None:
+    request = command.partitionMetadata
+
+    async def answer() -> None:
+        count = await lookup.partitions(session.broker, request.topic)
+        session.reply(commands.partitions(request.request_id, count))
+
+    session.run(
+        request.request_id,
+        answer(),
+        lambda code, text: commands.partitions_error(request.request_id, code, text),
+    )
+
+
+def look_up(session: Session, command: Command) -> None:
+    request = command.lookupTopic
+
+    async def answer() -> None:
+        if request.advertised_listener_name:
+            raise NotAllowedError(f"there is no listener named {request.advertised_listener_name}")
+        await session.broker.check_name(TopicName.parse(request.topic))
+        url = f"pulsar://{session.host}:{session.port}"
+        session.reply(commands.lookup_response(request.request_id, url))
+
+    session.run(
+        request.request_id,
+        answer(),
+        lambda code, text: commands.lookup_error(request.request_id, code, text),
+    )
+
+
+def topics_of_namespace(session: Session, command: Command) -> None:
+    request = command.getTopicsOfNamespace
+
+    async def answer() -> None:
+        found = await lookup.topics_of_namespace(session.broker, request)
+        session.reply(
+            commands.topics_of_namespace(
+                request.request_id,
+                found.topics,
+                filtered=found.filtered,
+                topics_hash=found.digest,
+                changed=found.changed,
+            )
+        )
+
+    session.run_simple(request.request_id, answer())
+
+
+HANDLERS: dict[int, Handler] = {
+    pb.BaseCommand.PARTITIONED_METADATA: partitions,
+    pb.BaseCommand.LOOKUP: look_up,
+    pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: topics_of_namespace,
+}
