@@ -1,0 +1,30 @@
+"""Fixtures for every kind of test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from support.standalone import StandaloneProcess  # noqa: E402  # needs the path above
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProcess]:
+    """A durable standalone that all tests of a run share; use topic names of your own."""
+    with StandaloneProcess(tmp_path_factory.mktemp("standalone")) as process:
+        yield process
+
+
+@pytest.fixture()
+def standalone_folder(tmp_path: Path) -> Iterator[StandaloneProcess]:
+    """A standalone of the test's own, not started yet; killed at the end."""
+    process = StandaloneProcess(tmp_path / "standalone")
+    try:
+        yield process
+    finally:
+        process.kill()

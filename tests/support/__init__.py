@@ -1,0 +1,1 @@
+"""What tests share: real server processes and waiting for conditions."""

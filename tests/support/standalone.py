@@ -1,0 +1,100 @@
+"""A real `magnetar standalone` process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+START_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 30.0
+
+
+class StandaloneProcess:
+    """Starts the program on free ports with a data folder of its own, stops or kills it."""
+
+    def __init__(self, folder: Path, *, ephemeral: bool = False, options: tuple[str, ...] = ()) -> None:
+        """`folder` holds the data, the log and the ready file; a later instance may take it over."""
+        self.folder = folder
+        self.data_dir = folder / "data"
+        self.log_path = folder / "standalone.log"
+        self.broker_url = ""
+        self.http_url = ""
+        self._ready_path = folder / "ready.json"
+        self._ephemeral = ephemeral
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> StandaloneProcess:
+        """Starts the process and waits until it is ready."""
+        assert self._process is None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._ready_path.unlink(missing_ok=True)
+        place = ["--ephemeral"] if self._ephemeral else ["--data", str(self.data_dir)]
+        arguments = [sys.executable, "-m", "magnetar", "standalone", *place, "--port", "0", "--http-port", "0"]
+        arguments += ["--ready-file", str(self._ready_path), *self._options]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(lambda: self._ready_path.exists() or self._process_ended(), START_DEADLINE_S, "ready")
+        if not self._ready_path.exists():
+            raise AssertionError(f"standalone did not start:\n{self.log_text()}")
+        ready = json.loads(self._ready_path.read_text())
+        self.broker_url, self.http_url = ready["broker_url"], ready["http_url"]
+        return self
+
+    def _process_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def log_text(self) -> str:
+        """Everything that the process printed."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_DEADLINE_S)
+            self._process = None
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            os.kill(self._process.pid, signal.SIGABRT)
+            self.kill()
+            raise AssertionError(f"standalone did not stop:\n{self.log_text()}") from None
+        self._process = None
+        return code
+
+    def __enter__(self) -> StandaloneProcess:
+        return self if self._process is not None else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill() if error is not None else self.stop()
+
+
+def wait_until(condition: Callable[[], bool], deadline_s: float, what: str) -> None:
+    """Returns when `condition` holds; raises AssertionError after `deadline_s` seconds."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not {what} within {deadline_s} s")
+        time.sleep(0.01)
