@@ -1,0 +1,168 @@
+"""Metrics and their text form.
+
+Two ways in. A `Counter` or `Gauge` of the registry is a plain object whose `value` the owner changes. A
+collector is a function that is called at each scrape and reads what broker objects know already; this is
+the way for everything that is counted per topic or per message.
+
+Source: Prometheus text exposition format, version 0.0.4: a family is `# HELP`, `# TYPE` and its
+samples, all together; backslash, newline and, in label values, the double quote are escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+SERIES_MAX: Final = 50_000
+"""Series in one scrape: about 8 MB of text. A broker with more topics than that allows shows the first
+ones in the order of collection, and says how many it left out."""
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, in the order in which they are printed."""
+
+
+class Kind(Enum):
+    """Types of families that are offered."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+class Counter:
+    """A number that only grows. The owner adds to `value` itself: there is no call on the way."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Gauge:
+    """A number that goes up and down; the owner sets `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+
+class _Family:
+    __slots__ = ("help", "kind", "lines")
+
+    def __init__(self, kind: Kind, text: str) -> None:
+        self.kind = kind
+        self.help = text
+        self.lines: list[str] = []
+
+
+class Exposition:
+    """One scrape in the making."""
+
+    def __init__(self, *, series_max: int = SERIES_MAX) -> None:
+        self._families: dict[str, _Family] = {}
+        self._series_max = series_max
+        self.series = 0
+        """Samples taken."""
+        self.dropped = 0
+        """Samples refused because of the limit."""
+
+    def add(self, name: str, kind: Kind, text: str, value: float, labels: Labels = ()) -> None:
+        """One sample. `text` explains the family; the first one given counts."""
+        if self.series >= self._series_max:
+            self.dropped += 1
+            return
+        self.series += 1
+        family = self._families.get(name)
+        if family is None:
+            family = self._families[name] = _Family(kind, text)
+        family.lines.append(f"{name}{_labels(labels)} {_number(value)}\n")
+
+    def counter(self, name: str, text: str, value: float, labels: Labels = ()) -> None:
+        """A sample of a family that only grows."""
+        self.add(name, Kind.COUNTER, text, value, labels)
+
+    def gauge(self, name: str, text: str, value: float, labels: Labels = ()) -> None:
+        """A sample of a family that goes up and down."""
+        self.add(name, Kind.GAUGE, text, value, labels)
+
+    def render(self) -> str:
+        """The text; families in the order in which they were first seen."""
+        parts: list[str] = []
+        for name, family in self._families.items():
+            parts.append(f"# HELP {name} {_escaped(family.help)}\n# TYPE {name} {family.kind.value}\n")
+            parts.extend(family.lines)
+        return "".join(parts)
+
+
+Collector = Callable[[Exposition], None]
+"""Adds what it knows to a scrape. Runs on the event loop and must not wait."""
+
+
+class Registry:
+    """Everything that this process shows."""
+
+    def __init__(self, *, series_max: int = SERIES_MAX) -> None:
+        self._series_max = series_max
+        self._own: list[tuple[str, Kind, str, Labels, Counter | Gauge]] = []
+        self._collectors: list[Collector] = []
+
+    def counter(self, name: str, text: str, labels: Labels = ()) -> Counter:
+        """A new counter; its name ends in `_total`."""
+        counter = Counter()
+        self._own.append((name, Kind.COUNTER, text, labels, counter))
+        return counter
+
+    def gauge(self, name: str, text: str, labels: Labels = ()) -> Gauge:
+        """A new gauge."""
+        gauge = Gauge()
+        self._own.append((name, Kind.GAUGE, text, labels, gauge))
+        return gauge
+
+    def collector(self, collect: Collector) -> None:
+        """Asks `collect` at every scrape, after the collectors that came before it."""
+        self._collectors.append(collect)
+
+    def render(self) -> str:
+        """The text of a scrape."""
+        exposition = Exposition(series_max=self._series_max)
+        for name, kind, text, labels, metric in self._own:
+            exposition.add(name, kind, text, metric.value, labels)
+        for collect in self._collectors:
+            collect(exposition)
+        about = Exposition()
+        about.gauge("magnetar_metrics_series", "Series in this scrape.", exposition.series)
+        about.gauge(
+            "magnetar_metrics_series_dropped",
+            f"Series left out of this scrape because it may have {self._series_max}.",
+            exposition.dropped,
+        )
+        return exposition.render() + about.render()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    inner = ",".join(f'{name}="{_escaped(value).replace(_QUOTE, _ESCAPED_QUOTE)}"' for name, value in labels)
+    return f"{{{inner}}}"
+
+
+_QUOTE: Final = '"'
+_ESCAPED_QUOTE: Final = '\\"'
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return str(int(value))
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)

@@ -1,0 +1,55 @@
+"""What the operating system knows of this process.
+
+Linux tells it in /proc (proc(5)); elsewhere only what `resource` and `time` know is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
+from magnetar.observability.metrics import Exposition
+
+_PROC = Path("/proc/self")
+_STARTED_S = time.time()
+
+
+def resident_bytes() -> int:
+    """Resident memory, bytes; the highest so far where /proc is missing."""
+    try:
+        pages = int((_PROC / "statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
+
+
+def open_descriptors() -> int | None:
+    """Open file descriptors; None where that cannot be told."""
+    try:
+        return len(os.listdir(_PROC / "fd")) - 1
+    except OSError:
+        return None
+
+
+def collect(exposition: Exposition) -> None:
+    """A collector with the names that Prometheus's client libraries agreed on."""
+    exposition.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes())
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    exposition.counter(
+        "process_cpu_seconds_total",
+        "User and system CPU time spent in seconds.",
+        usage.ru_utime + usage.ru_stime,
+    )
+    exposition.gauge(
+        "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", _STARTED_S
+    )
+    descriptors = open_descriptors()
+    if descriptors is not None:
+        exposition.gauge("process_open_fds", "Number of open file descriptors.", descriptors)
+    exposition.gauge(
+        "process_max_fds",
+        "Maximum number of open file descriptors.",
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )

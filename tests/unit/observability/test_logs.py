@@ -1,0 +1,76 @@
+"""One record, one line, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import StartupError
+from magnetar.observability import logs
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    logger = logging.getLogger("magnetar")
+    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
+    flags = logging.logThreads, logging.logProcesses, logging.logMultiprocessing
+    logger.handlers = []
+    yield
+    for handler in logger.handlers:
+        handler.close()
+    logger.handlers, logger.propagate = handlers, propagate
+    logger.setLevel(level)
+    logging.logThreads, logging.logProcesses, logging.logMultiprocessing = flags
+
+
+def test_text_is_one_line_per_record(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    logs.configure(path=path)
+    log = logging.getLogger("magnetar.test")
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("from %s", "peer\r\n2026-01-01 forged")
+    log.debug("not shown")
+    lines = path.read_text().splitlines()
+    assert len(lines) == 1
+    assert " ERROR   magnetar.test from peer\\r\\n2026-01-01 forged\\nTraceback" in lines[0]
+
+
+def test_json_carries_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    logs.configure(level="debug", path=path, as_json=True)
+    try:
+        raise ValueError("cause")
+    except ValueError:
+        logging.getLogger("magnetar.test").exception("failed")
+    document = json.loads(path.read_text())
+    assert document["level"] == "ERROR"
+    assert document["logger"] == "magnetar.test"
+    assert document["message"] == "failed"
+    assert "ValueError: cause" in document["error"]
+
+
+def test_second_call_replaces_the_first(tmp_path: Path) -> None:
+    logs.configure(path=tmp_path / "one")
+    logs.configure(path=tmp_path / "two")
+    logging.getLogger("magnetar").info("here")
+    assert (tmp_path / "one").read_text() == ""
+    assert "here" in (tmp_path / "two").read_text()
+
+
+def test_stderr_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure()
+    logging.getLogger("magnetar.x").warning("out")
+    assert " WARNING magnetar.x out" in capsys.readouterr().err
+
+
+def test_unknown_level_and_unwritable_file_are_start_errors(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="level 'loud' is unknown"):
+        logs.configure(level="loud")
+    with pytest.raises(StartupError, match="cannot be opened"):
+        logs.configure(path=tmp_path)
