@@ -1,0 +1,1 @@
+"""The guided tour: a year of real departures through broker, Spark and official clients."""

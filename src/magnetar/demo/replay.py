@@ -1,0 +1,173 @@
+"""Publishes the script with the official client: as fast as it goes, tick by tick, with producers' retries.
+
+Each feed has two named producers with sequence ids of their own: the main link, batched, and a backup link,
+not batched, whose receipts get lost, so that it sends everything twice. The broker must recognise the
+second time by producer name and sequence id. The retries go unbatched because the official client gives a
+batch the sequence id of its first message only: a retry that is cut into batches differently would not be
+recognised by any broker.
+
+Per message the client is given no callback on the main link: a callback costs a switch of the interpreter
+lock for each receipt, which divides the rate by four. `flush` waits for all receipts of a tick, retries are
+counted by their own receipts, and what the topics hold in the end is counted by the batch: that, not the
+receipts, is the proof that nothing was lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pulsar
+
+from magnetar.demo.events import Feed
+from magnetar.demo.script import Script, Step, closing_event
+from magnetar.demo.topics import SCHEMAS, Cluster, Encoded
+
+
+class ReplayError(Exception):
+    """A publish failed or receipts did not arrive in time."""
+
+
+@dataclass(slots=True)
+class ReplayState:
+    """Counters of a running replay; written by its thread only, read by anyone."""
+
+    sent: int = 0
+    """Messages acknowledged, retries not counted."""
+    retried: int = 0
+    """Messages sent a second time and answered."""
+    refused: int = 0
+    """Retries that the broker recognised: answered without being stored."""
+    clock_ms: int = 0
+    """The replay's clock: arrival time up to which everything is published."""
+    busy_s: float = 0.0
+    """Seconds spent publishing and waiting for receipts."""
+
+    @property
+    def rate(self) -> float:
+        """Messages a second while publishing, retries included."""
+        return (self.sent + self.retried) / self.busy_s if self.busy_s else 0.0
+
+
+class Replay:
+    """One run through a script."""
+
+    def __init__(self, cluster: Cluster, script: Script) -> None:
+        self._cluster = cluster
+        self._script = script
+        self.state = ReplayState(clock_ms=script.first_ms)
+
+    def run(self, stop: threading.Event) -> None:
+        """Publish everything, then the closing events; returns early when `stop` is set.
+
+        Raises `ReplayError`.
+        """
+        client = pulsar.Client(
+            self._cluster.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        )
+        try:
+            feeds = self._script.feeds
+            main = {feed.producer: self._producer(client, feed, batched=True) for feed in feeds}
+            backup = {feed.producer: self._producer(client, feed, batched=False) for feed in feeds}
+            for tick in self._script.ticks:
+                if stop.is_set():
+                    return
+                began = time.perf_counter()
+                self._publish(tick.steps, main)
+                self._publish_twice([step for step in tick.steps if step.retried], backup)
+                self.state.busy_s += time.perf_counter() - began
+                self.state.clock_ms = tick.clock_ms
+            self._close(main)
+        except pulsar.PulsarException as error:
+            if not stop.is_set():
+                raise ReplayError(f"publishing failed: {error}") from error
+        finally:
+            client.close()
+
+    def _producer(self, client: Any, feed: Feed, *, batched: bool) -> Any:
+        return client.create_producer(
+            self._cluster.topic(feed.topic),
+            producer_name=feed.producer if batched else f"{feed.producer}-backup",
+            schema=Encoded(SCHEMAS[feed.topic]),
+            batching_enabled=batched,
+            batching_max_messages=1000,
+            batching_max_publish_delay_ms=5,
+            max_pending_messages=20_000,
+            block_if_queue_full=True,
+            message_routing_mode=pulsar.PartitionsRoutingMode.UseSinglePartition,
+        )
+
+    def _publish(self, steps: list[Step], producers: dict[str, Any]) -> None:
+        for step in steps:
+            _send(producers[step.feed.producer], step.feed, step.start, step.stop - step.retried, None)
+        for step in steps:
+            producers[step.feed.producer].flush()
+        self.state.sent += sum(step.stop - step.retried - step.start for step in steps)
+
+    def _publish_twice(self, steps: list[Step], producers: dict[str, Any]) -> None:
+        """Send the last messages of each step over the backup link, and then all of them again."""
+        receipts = _Receipts()
+        for callback in (None, receipts):
+            for step in steps:
+                _send(producers[step.feed.producer], step.feed, step.stop - step.retried, step.stop, callback)
+            for step in steps:
+                producers[step.feed.producer].flush()
+        expected = sum(step.retried for step in steps)
+        receipts.wait(expected, timeout_s=30)
+        self.state.sent += expected
+        self.state.retried += expected
+        self.state.refused += receipts.refused
+
+    def _close(self, producers: dict[str, Any]) -> None:
+        closing_ms = self._script.closing_ms
+        last = {feed.topic: feed for feed in self._script.feeds}
+        for topic, feed in last.items():
+            producers[feed.producer].send(
+                closing_event(topic, closing_ms),
+                partition_key="closing",
+                sequence_id=len(feed) + 1,
+                event_timestamp=closing_ms,
+            )
+
+
+def _send(producer: Any, feed: Feed, start: int, stop: int, callback: Any) -> None:
+    send = producer.send_async
+    for index in range(start, stop):
+        send(
+            feed.payloads[index],
+            callback,
+            partition_key=feed.keys[index],
+            # From 1: the client takes 0 for "not given".
+            sequence_id=index + 1,
+            event_timestamp=feed.event_ms[index],
+        )
+
+
+class _Receipts:
+    """Counts receipts on the client's thread; `refused` are those without a position: nothing was stored."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._failed = 0
+        self.refused = 0
+
+    def __call__(self, result: Any, message_id: Any) -> None:
+        with self._changed:
+            self._count += 1
+            if result != pulsar.Result.Ok:
+                self._failed += 1
+            elif message_id.entry_id() < 0:
+                self.refused += 1
+            self._changed.notify()
+
+    def wait(self, expected: int, timeout_s: float) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._count >= expected, timeout_s):
+                raise ReplayError(
+                    f"{expected - self._count} of {expected} receipts missing after {timeout_s:.0f} s"
+                )
+            if self._failed:
+                raise ReplayError(f"{self._failed} of {expected} retries failed")

@@ -1,0 +1,151 @@
+"""The topics of the tour: names, partitions, policies and the schemas that official clients see."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+from pulsar.schema import Boolean, Double, Integer, JsonSchema, Long, Record, Schema, String
+
+from magnetar.demo.events import DEPARTURES, WEATHER
+
+RESULTS = "delays-by-hour"
+ALERTS = "alerts"
+DEAD_LETTERS = "dead-letters"
+
+PARTITIONS = {DEPARTURES: 4, WEATHER: 2, RESULTS: 2, ALERTS: 2, DEAD_LETTERS: 1}
+"""Partitions per topic. Few, because the tour is sized for two cores."""
+
+
+class Departure(Record):  # type: ignore[misc]  # pulsar ships no types
+    """A departure as the tower reports it; cancelled ones have no delay."""
+
+    flight_id = Long()
+    carrier = String()
+    flight = Integer()
+    tailnum = String()
+    origin = String()
+    dest = String()
+    distance_mi = Integer()
+    sched_ms = Long()
+    event_ms = Long()
+    arrival_ms = Long()
+    cancelled = Boolean()
+    delay_min = Integer()
+    route_seq = Integer()
+
+
+class Observation(Record):  # type: ignore[misc]  # pulsar ships no types
+    """The hourly report of a weather station, in hundredths of the usual units."""
+
+    station = String()
+    event_ms = Long()
+    arrival_ms = Long()
+    temp_f_x100 = Integer()
+    wind_mph_x100 = Integer()
+    visib_mi_x100 = Integer()
+    precip_in_x100 = Integer()
+
+
+class Alert(Record):  # type: ignore[misc]  # pulsar ships no types
+    """A large delay, with the place it concerns; the place is null where the airport is unknown."""
+
+    flight_id = Long()
+    carrier = String()
+    flight = Integer()
+    origin = String()
+    dest = String()
+    dest_name = String()
+    dest_lat = Double()
+    dest_lon = Double()
+    event_ms = Long()
+    delay_min = Integer()
+    route_seq = Integer()
+
+
+SCHEMAS: dict[str, type[Any]] = {DEPARTURES: Departure, WEATHER: Observation, ALERTS: Alert}
+
+
+class Encoded(Schema):  # type: ignore[misc]  # pulsar ships no types
+    """Registers a JSON schema for payloads that are encoded already.
+
+    The client's own encoder walks a record object per message; at hundreds of thousands of events that, not
+    the broker, would set the pace.
+    """
+
+    def __init__(self, record: type[Any]) -> None:
+        self._inner = JsonSchema(record)
+
+    def encode(self, obj: bytes) -> bytes:
+        return obj
+
+    def decode(self, data: bytes) -> Any:
+        return self._inner.decode(data)
+
+    def schema_info(self) -> Any:
+        return self._inner.schema_info()
+
+
+class AdminError(Exception):
+    """The admin interface refused; the message names the request, the status and the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the tour's broker listens, and the namespace it uses."""
+
+    broker_url: str
+    http_url: str
+    namespace: str = "public/tour"
+
+    def topic(self, name: str) -> str:
+        """The full name of one of the tour's topics."""
+        return f"persistent://{self.namespace}/{name}"
+
+    def prepare(self) -> None:
+        """Create namespace and topics, with deduplication on; raises `AdminError`."""
+        self._request("PUT", f"/admin/v2/namespaces/{self.namespace}", {}, accept=(409,))
+        self._request("POST", f"/admin/v2/namespaces/{self.namespace}/deduplication", True)
+        self._await_deduplication(timeout_s=10)
+        for name, count in PARTITIONS.items():
+            self._request("PUT", f"/admin/v2/persistent/{self.namespace}/{name}/partitions", count)
+
+    def _await_deduplication(self, timeout_s: float) -> None:
+        """Policies may take effect a moment after the call; topics made before that would miss it."""
+        deadline = time.monotonic() + timeout_s
+        while (
+            json.loads(
+                self._request("GET", f"/admin/v2/namespaces/{self.namespace}/deduplication") or b"null"
+            )
+            is not True
+        ):
+            if time.monotonic() > deadline:
+                raise AdminError(
+                    f"deduplication of {self.namespace} did not take effect within {timeout_s:.0f} s"
+                )
+            time.sleep(0.05)
+
+    def _request(self, method: str, path: str, body: object = None, accept: tuple[int, ...] = ()) -> bytes:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.http_url.rstrip("/") + path,
+            data=data,
+            method=method,
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=15) as answer:
+                content: bytes = answer.read()
+                return content
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")[:300]
+            if error.code in accept:
+                return b""
+            raise AdminError(f"{method} {path} answered {error.code}: {text}") from error
+        except (urllib.error.URLError, OSError) as error:
+            raise AdminError(f"{method} {path} at {self.http_url} failed: {error}") from error
