@@ -1,0 +1,143 @@
+"""Command line: `python -m bench [SCENARIO…]`, from the root of the project."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import device, machine, report
+from bench.broker import Broker, Cpus
+from bench.connection import Connection
+from bench.run import Options, run_all
+from bench.scan import BrokerAnswerError
+from bench.scenario import BadScenarioError, Scenario, choose, load_all
+
+DEVICE_S = 2.0
+
+
+def arguments() -> argparse.ArgumentParser:
+    """All options."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measures a broker on this machine.")
+    parser.add_argument("scenario", nargs="*", help="names of scenarios; all of them when none is given")
+    parser.add_argument("--list", action="store_true", help="show the scenarios and their questions")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything measured to PATH")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
+    parser.add_argument("--seconds", type=float, default=10.0, help="measured time of a case (10)")
+    parser.add_argument("--warm-up", type=float, default=3.0, help="seconds of load before it counts (3)")
+    parser.add_argument("--runs", type=int, default=3, help="runs whose median is shown (3)")
+    parser.add_argument(
+        "--cpus", default="0,1", help='cores of broker and generator ("0,1"); "free" pins nothing'
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, help="folder for the brokers' data (the system's temporary folder)"
+    )
+    parser.add_argument(
+        "--no-device", action="store_true", help="leave out the device and loopback measurements"
+    )
+    external = parser.add_argument_group("measure a broker that already runs")
+    external.add_argument("--service-url", help="pulsar://HOST:PORT")
+    external.add_argument("--http-url", default="", help="http://HOST:PORT")
+    external.add_argument(
+        "--broker-pid", type=int, help="root of its process tree; without it no costs are known"
+    )
+    return parser
+
+
+def parse_cpus(text: str) -> Cpus:
+    """Cores of broker and generator; nothing is pinned on a machine without both. Raises ValueError."""
+    if text == "free":
+        return Cpus(None, None)
+    broker, generator = (int(part) for part in text.split(","))
+    if not {broker, generator} <= os.sched_getaffinity(0):
+        return Cpus(None, None)
+    return Cpus(broker, generator)
+
+
+def size_name(size: int) -> str:
+    """4096 is 4 KiB."""
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+def measure_device(folder: Path, cpus: Cpus) -> dict[str, dict[str, dict[str, float]]]:
+    """The machine's own limits."""
+    print("device and loopback", file=sys.stderr, flush=True)
+    return {
+        "sync": {
+            size_name(size): device.sync_histogram(folder, size, DEVICE_S) for size in device.SYNC_SIZES
+        },
+        "loopback": {
+            size_name(size): device.loopback(
+                size, DEVICE_S, sender_cpu=cpus.broker, receiver_cpu=cpus.generator
+            )
+            for size in device.LOOPBACK_SIZES
+        },
+    }
+
+
+def show_list(scenarios: list[Scenario]) -> None:
+    """Names, questions, cases."""
+    for scenario in scenarios:
+        print(f"{scenario.name}\n    {scenario.question}")
+        for case in scenario.cases:
+            print(f"    - {case.name}")
+
+
+def main() -> int:
+    """0 when every case worked or was left out, 1 when one was broken, 2 for a wrong call."""
+    parser = arguments()
+    options = parser.parse_args()
+    try:
+        scenarios = choose(load_all(), options.scenario)
+        cpus = parse_cpus(options.cpus)
+    except (BadScenarioError, ValueError) as error:
+        parser.error(str(error))
+    if options.list:
+        show_list(scenarios)
+        return 0
+    external = None
+    name = "magnetar standalone, started for each case"
+    if options.service_url:
+        external = Broker(options.service_url, options.http_url, options.broker_pid)
+        try:
+            with Connection(options.service_url) as connection:
+                name = f"{connection.server_version} at {options.service_url}"
+        except (OSError, ValueError, BrokerAnswerError) as error:
+            parser.error(f"{options.service_url}: {error}")
+    folder = options.data_dir or Path(tempfile.gettempdir())
+    head: dict[str, object] = {
+        "machine": machine.describe(folder),
+        "broker": name,
+        "cpus": "nothing pinned"
+        if cpus.broker is None
+        else f"broker on core {cpus.broker}, generator on {cpus.generator}",
+        "runs": options.runs,
+        "seconds": options.seconds,
+        "warm_up_s": options.warm_up,
+        "device": {} if options.no_device else measure_device(folder, cpus),
+    }
+    if cpus.generator is not None:
+        os.sched_setaffinity(0, {cpus.generator})
+    results = run_all(
+        scenarios,
+        Options(
+            seconds=options.seconds,
+            warm_up_s=options.warm_up,
+            cpus=cpus,
+            data_folder=folder,
+            external=external,
+        ),
+        options.runs,
+    )
+    content = report.document(results, **head)
+    if options.json:
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
+    print(report.render(content, results, markdown=options.markdown))
+    return int(any(run.error for result in results for case in result.cases for run in case.runs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

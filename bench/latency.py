@@ -1,0 +1,197 @@
+"""Open loop: messages leave at their intended times, whatever the broker does; latency counts from then."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from bench import frames as f
+from bench.connection import Inbox, answer_commands, connect_to_owner
+from bench.consumer import Consumer
+from bench.histogram import Latencies, due_count, intended_ns
+from bench.meter import Meter, no_garbage_collection
+from bench.publisher import message_of, now_ms
+from bench.scan import ReceiptScanner
+
+BLOCK_FRAMES: Final = 256
+LEAD_S: Final = 0.2
+DRAIN_S: Final = 10.0
+SUSTAINED_SHARE: Final = 0.97
+E2E_QUEUE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyRun:
+    """What one run gave."""
+
+    metrics: dict[str, float]
+    histograms: dict[str, str]
+    """HdrHistograms by name, encoded."""
+    notes: list[str]
+
+
+class Arrivals:
+    """When each message arrived, by its number; filled in order."""
+
+    def __init__(self, count: int) -> None:
+        self.times_ns: npt.NDArray[np.int64] = np.zeros(count, dtype=np.int64)
+        self.count: int = 0
+
+    def until(self, count: int, now_ns: int) -> None:
+        """All messages below `count` that had not arrived yet arrived now."""
+        self.times_ns[self.count : count] = now_ns
+        self.count = count
+
+    def latencies(self, due: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
+        """Waiting times of the messages from `first` on that did arrive."""
+        return self.times_ns[first : self.count] - due[first : self.count]
+
+
+class OpenLoopPublisher:
+    """Sends message i at `start + i / rate`, one message an entry.
+
+    Block k of 256 messages lies in buffer k mod 2: while one leaves, the other is numbered as soon as its old
+    content is with the kernel, at a moment when nothing is due, so that numbering delays no message.
+    """
+
+    def __init__(self, service_url: str, topic: str, *, payload_bytes: int) -> None:
+        connection = connect_to_owner(service_url, topic)
+        name = connection.open_producer(topic, 1)
+        self.template: Final = f.SendTemplate(
+            producer_id=1, producer_name=name, message=message_of(payload_bytes)
+        )
+        self.scanner: Final = ReceiptScanner(producer_id=1, messages_per_entry=1)
+        self.socket: Final = connection.socket
+        self._blocks = [f.SendBlock(self.template, BLOCK_FRAMES) for _ in range(2)]
+        self._frame_length = len(self.template.frame)
+        self._numbered = 0
+        self._taken_bytes = 0
+        self._inbox = Inbox(connection.hand_over())
+        self.prepare()
+
+    @property
+    def sent(self) -> int:
+        """Messages that the kernel has taken in full."""
+        return self._taken_bytes // self._frame_length
+
+    def prepare(self) -> bool:
+        """Number the next block if its buffer is free; True when it was."""
+        block = self._numbered // BLOCK_FRAMES
+        if self.sent < (block - 1) * BLOCK_FRAMES:
+            return False
+        self._blocks[block % 2].number(f.FIRST_SEQUENCE_ID + self._numbered, now_ms())
+        self._numbered += BLOCK_FRAMES
+        return True
+
+    def send(self, due: int) -> bool:
+        """Send the messages below number `due` as far as the socket takes them; False when there was none."""
+        if self._taken_bytes >= due * self._frame_length:
+            return False
+        block_bytes = BLOCK_FRAMES * self._frame_length
+        while self._taken_bytes < due * self._frame_length:
+            if self.sent >= self._numbered:
+                self.prepare()
+            block, offset = divmod(self._taken_bytes, block_bytes)
+            end = min(block_bytes, due * self._frame_length - block * block_bytes)
+            try:
+                self._taken_bytes += self.socket.send(self._blocks[block % 2].view[offset:end])
+            except BlockingIOError:
+                break
+        return True
+
+    def receive(self) -> bool:
+        """Read once and check what came; False when there was nothing."""
+        data = self._inbox.receive(self.socket)
+        if data is None:
+            return False
+        self._inbox.used(self.scanner.feed(data))
+        if self.scanner.commands:
+            answer_commands(self.socket, self.scanner.commands)
+        return True
+
+
+def run(
+    service_url: str,
+    topic: str,
+    meter: Meter,
+    *,
+    rate_per_s: int,
+    payload_bytes: int,
+    end_to_end: bool,
+    warm_up_s: float,
+    seconds: float,
+) -> LatencyRun:
+    """Send at a fixed rate; measure the waits for receipts and, with `end_to_end`, for delivery.
+
+    The generator spins on its core: sleeping would add the kernel's wake-up time to every figure.
+    """
+    consumer = None
+    if end_to_end:
+        consumer = Consumer(
+            service_url, topic, subscription="bench", queue_messages=E2E_QUEUE, durable=True, earliest=True
+        )
+    publisher = OpenLoopPublisher(service_url, topic, payload_bytes=payload_bytes)
+    if consumer:
+        consumer.start(publisher.template)
+    first = int(rate_per_s * warm_up_s)
+    count = first + int(rate_per_s * seconds)
+    receipts, deliveries, departures = Arrivals(count), Arrivals(count), Arrivals(count)
+    clock = time.perf_counter_ns
+    with no_garbage_collection():
+        start_ns = clock() + int(LEAD_S * 1e9)
+        meter_from_ns = start_ns + int(warm_up_s * 1e9)
+        end_ns = meter_from_ns + int(seconds * 1e9)
+        before = after = meter.now()
+        metering = False
+        acknowledged_in_time = 0
+        while True:
+            now = clock()
+            if not metering and now >= meter_from_ns:
+                before, metering = meter.now(), True
+            if publisher.send(min(count, due_count(start_ns, rate_per_s, now))):
+                departures.until(publisher.sent, clock())
+            elif publisher.receive():
+                receipts.until(min(count, publisher.scanner.received), clock())
+            elif not consumer:
+                publisher.prepare()
+            if consumer:
+                consumer.receive()
+                if consumer.entries_received > deliveries.count:
+                    deliveries.until(consumer.entries_received, clock())
+                else:
+                    publisher.prepare()
+            if now >= end_ns:
+                if not acknowledged_in_time:
+                    after, acknowledged_in_time = meter.now(), receipts.count
+                all_here = receipts.count == count and (not consumer or deliveries.count == count)
+                if all_here or now >= end_ns + int(DRAIN_S * 1e9):
+                    break
+    publisher.socket.close()
+    if consumer:
+        consumer.socket.close()
+
+    due = intended_ns(start_ns, rate_per_s, 0, count)
+    measured = count - first
+    acknowledged = max(0, acknowledged_in_time - first)
+    metrics = meter.metrics(before, after, messages=acknowledged, payload_bytes=acknowledged * payload_bytes)
+    histograms: dict[str, str] = {}
+    series = {"": receipts, "late_": departures} | ({"end_to_end_": deliveries} if consumer else {})
+    for prefix, arrivals in series.items():
+        latencies = Latencies()
+        latencies.record(arrivals.latencies(due, first))
+        metrics |= latencies.milliseconds(prefix)
+        histograms[prefix.rstrip("_") or "publish"] = latencies.encoded()
+    notes = []
+    if acknowledged < SUSTAINED_SHARE * measured:
+        notes.append(
+            f"not sustained: {acknowledged} of {measured} messages acknowledged inside the measured time"
+        )
+    if receipts.count < count:
+        notes.append(f"{count - receipts.count} messages had no receipt {DRAIN_S:.0f} s after the end")
+    if consumer and deliveries.count < count:
+        notes.append(f"{count - deliveries.count} messages were not delivered {DRAIN_S:.0f} s after the end")
+    return LatencyRun(metrics, histograms, notes)

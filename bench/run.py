@@ -1,0 +1,206 @@
+"""Runs scenarios: a fresh broker for every case of every run, and the results put together."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import catchup, latency, modules, start
+from bench.broker import Broker, BrokerFailedError, Cpus, discard_command, magnetar_command, started
+from bench.histogram import median_metrics
+from bench.meter import Meter
+from bench.publisher import Publisher
+from bench.scan import BrokerAnswerError
+from bench.scenario import (
+    Case,
+    CatchupLoad,
+    LatencyLoad,
+    Load,
+    ModuleLoad,
+    OfficialLoad,
+    PublishLoad,
+    Scenario,
+    StartLoad,
+)
+from bench.throughput import publish_for
+
+BROKEN = (BrokerFailedError, BrokerAnswerError, modules.ModuleFailedError, OSError, ValueError)
+"""What ends one case and not the whole program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to measure."""
+
+    seconds: float
+    warm_up_s: float
+    cpus: Cpus
+    data_folder: Path
+    external: Broker | None
+    """A broker that already runs, instead of one started for each case."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRun:
+    """What one run of one case gave."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    histograms: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    error: str = ""
+    skipped: str = ""
+    """Why it was left out."""
+
+
+@dataclass
+class CaseResult:
+    """All runs of one case."""
+
+    case: Case
+    runs: list[CaseRun] = field(default_factory=list)
+
+    @property
+    def median(self) -> dict[str, float]:
+        """Median of every metric over the runs that worked."""
+        return median_metrics([run.metrics for run in self.runs if run.metrics])
+
+    @property
+    def remarks(self) -> list[str]:
+        """Everything to say about the runs, each thing once."""
+        said = [
+            text
+            for run in self.runs
+            for text in (*run.notes, run.skipped, run.error and f"failed: {run.error}")
+        ]
+        return list(dict.fromkeys(text for text in said if text))
+
+
+@dataclass
+class ScenarioResult:
+    """All cases of one scenario."""
+
+    scenario: Scenario
+    cases: list[CaseResult]
+
+
+def run_all(scenarios: Sequence[Scenario], options: Options, runs: int) -> list[ScenarioResult]:
+    """Run everything `runs` times, interleaved, so that a slow minute of the machine hits all alike."""
+    results = [ScenarioResult(s, [CaseResult(case) for case in s.cases]) for s in scenarios]
+    for number in range(1, runs + 1):
+        for result in results:
+            for case in result.cases:
+                print(
+                    f"run {number}/{runs}  {result.scenario.name}: {case.case.name}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                try:
+                    case.runs.append(_run_case(case.case.load, options))
+                except BROKEN as error:
+                    print(f"  failed: {error}", file=sys.stderr, flush=True)
+                    case.runs.append(CaseRun(error=f"{type(error).__name__}: {error}"))
+    return results
+
+
+def _topic() -> str:
+    return f"persistent://public/default/bench-{secrets.token_hex(6)}"
+
+
+@contextmanager
+def _scratch(options: Options) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="magnetar-bench-", dir=options.data_folder))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _broker(options: Options, folder: Path, *, discard: bool) -> Iterator[Broker]:
+    if options.external and not discard:
+        yield options.external
+        return
+    with started(discard_command() if discard else magnetar_command(), folder, options.cpus) as broker:
+        yield broker
+
+
+def _run_case(load: Load, options: Options) -> CaseRun:
+    with _scratch(options) as folder:
+        if isinstance(load, StartLoad):
+            if options.external:
+                return CaseRun(skipped="left out: the broker was not started here")
+            return CaseRun(start.run(magnetar_command(), folder, options.cpus, load))
+        if isinstance(load, ModuleLoad):
+            return _module(load, options, folder)
+        discard = isinstance(load, PublishLoad | CatchupLoad) and load.discard
+        with _broker(options, folder, discard=discard) as broker:
+            return _with_broker(load, options, broker)
+
+
+def _module(load: ModuleLoad, options: Options, folder: Path) -> CaseRun:
+    if not modules.exists(load.module):
+        return CaseRun(skipped=f"left out: there is no {load.module}")
+    if not load.needs_broker:
+        return CaseRun(modules.run(load.module, None, seconds=options.seconds, folder=folder))
+    with _broker(options, folder, discard=False) as broker:
+        return CaseRun(modules.run(load.module, broker, seconds=options.seconds, folder=folder))
+
+
+def _with_broker(
+    load: PublishLoad | LatencyLoad | CatchupLoad | OfficialLoad, options: Options, broker: Broker
+) -> CaseRun:
+    meter = Meter(broker.pid)
+    url, topic = broker.service_url, _topic()
+    match load:
+        case PublishLoad():
+            publishers = [
+                Publisher(
+                    url,
+                    topic,
+                    producer_id=1,
+                    payload_bytes=load.payload_bytes,
+                    messages_per_entry=load.messages_per_entry,
+                    window_messages=load.window_messages,
+                )
+                for _ in range(load.producers)
+            ]
+            return CaseRun(
+                publish_for(publishers, meter, warm_up_s=options.warm_up_s, seconds=options.seconds)
+            )
+        case LatencyLoad():
+            result = latency.run(
+                url,
+                topic,
+                meter,
+                rate_per_s=load.rate_per_s,
+                payload_bytes=load.payload_bytes,
+                end_to_end=load.end_to_end,
+                warm_up_s=options.warm_up_s,
+                seconds=options.seconds,
+            )
+            return CaseRun(result.metrics, result.histograms, result.notes)
+        case CatchupLoad():
+            return CaseRun(
+                catchup.run(
+                    url,
+                    topic,
+                    meter,
+                    messages=load.messages,
+                    payload_bytes=load.payload_bytes,
+                    messages_per_entry=load.messages_per_entry,
+                    queue_messages=load.queue_messages,
+                )
+            )
+        case OfficialLoad():
+            command = [sys.executable, "-m", "bench.official", "--service-url", url, "--topic", topic]
+            command += ["--payload-bytes", str(load.payload_bytes)] + ["--batching"] * load.batching
+            command += ["--warm-up", str(options.warm_up_s), "--seconds", str(options.seconds)]
+            if broker.pid:
+                command += ["--broker-pid", str(broker.pid)]
+            return CaseRun(modules.call(command, None))
