@@ -3,7 +3,7 @@
     totalSize u32 | commandSize u32 | 08 07 | 3a size | 08 producer_id | 10 sequence_id
     | 1a size | 08 ledgerId | 10 entryId | [18 partition] | [20 highest_sequence_id]
 
-A run has consecutive entries and nearly always consecutive sequence ids. While neither crosses a
+A run has consecutive entries, and consecutive sequence ids unless it holds batches. While neither crosses a
 multiple of 128, only the low byte of two varints differs between its receipts: then a block of up to
 128 equal frames is written and the two columns of bytes are laid over it with strided slices.
 
@@ -12,7 +12,15 @@ Source: Pulsar binary protocol, CommandSendReceipt.
 
 from __future__ import annotations
 
+from typing import Final
+
 from magnetar.wire.frames import FRAME_HEAD, NO_ID, varint
+
+_BLOCK_ROWS_MIN: Final = 4
+"""Below this a block costs more than its rows one by one."""
+
+_SEQUENCE_TAG_AT: Final = 12
+"""Where the CommandSendReceipt starts: two sizes, type, tag and size of the field."""
 
 
 def encode_receipts(
@@ -25,12 +33,13 @@ def encode_receipts(
 ) -> bytes:
     """One frame per sequence id, joined; row i is entry `first_entry + i` of `ledger_id`.
 
-    `highest_sequence_ids` has the same length or is None; `partition` -1 is left out. Costs 30 ns per
-    receipt in long runs without highest ids, 0.7 µs per receipt otherwise.
+    `highest_sequence_ids` has the same length or is None; `partition` -1 is left out. Costs 70 ns
+    per receipt when the sequence ids are consecutive and there are no highest ids, else 0.8 µs.
     """
     end = b"" if partition < 0 else b"\x18" + varint(partition)
     producer = b"\x08" + varint(producer_id) + b"\x10"
     ledger = b"\x08" + varint(ledger_id) + b"\x10"
+    rows = len(sequence_ids)
     if highest_sequence_ids is not None:
         return b"".join(
             [
@@ -40,35 +49,31 @@ def encode_receipts(
                 )
             ]
         )
-    out: list[bytes | bytearray] = []
+    if rows < _BLOCK_ROWS_MIN or sequence_ids != list(range(sequence_ids[0], sequence_ids[0] + rows)):
+        return b"".join(
+            [
+                _receipt(producer, sequence_id, ledger + varint(entry) + end, b"")
+                for entry, sequence_id in enumerate(sequence_ids, first_entry)
+            ]
+        )
+    blocks: list[bytearray] = []
     row = 0
-    rows = len(sequence_ids)
     while row < rows:
         entry = first_entry + row
         sequence_id = sequence_ids[row]
         frame = _receipt(producer, sequence_id, ledger + varint(entry) + end, b"")
-        block = sequence_ids[row : row + 128 - (entry & 0x7F)]
-        base = sequence_id & ~0x7F
-        if max(block) > base + 0x7F:
-            block = block[: base + 0x80 - sequence_id]  # all of one base when they are consecutive
-        if min(block) < base or max(block) > base + 0x7F:
-            block = _same_base(block, base)
-        count = len(block)
-        if count < 4:
-            out.append(frame)
-            row += 1
-            continue
         size = len(frame)
-        frames = bytearray(frame * count)
-        sequence_at = 12 + len(producer)
-        entry_at = size - len(end) - len(varint(entry))
-        low = -base + (0x80 if base else 0)
-        frames[sequence_at::size] = bytes([value + low for value in block])
-        low = entry & 0x7F | (0x80 if entry > 0x7F else 0)
-        frames[entry_at::size] = bytes(range(low, low + count))
-        out.append(frames)
+        count = min(128 - (entry & 0x7F), 128 - (sequence_id & 0x7F), rows - row)
+        block = bytearray(frame * count)
+        at = _SEQUENCE_TAG_AT + len(producer)
+        low = frame[at]
+        block[at::size] = bytes(range(low, low + count))
+        at = size - len(end) - len(varint(entry))
+        low = frame[at]
+        block[at::size] = bytes(range(low, low + count))
+        blocks.append(block)
         row += count
-    return b"".join(out)
+    return b"".join(blocks)
 
 
 def encode_duplicate_receipt(
@@ -88,11 +93,3 @@ def _receipt(producer: bytes, sequence_id: int, message_id: bytes, highest: byte
     command_bytes = len(receipt) + 4
     head = FRAME_HEAD.pack(command_bytes + 4, command_bytes)
     return b"".join((head, b"\x08\x07\x3a", bytes((len(receipt),)), receipt))
-
-
-def _same_base(block: list[int], base: int) -> list[int]:
-    """The front of `block` whose values lie in `base..base + 127`."""
-    for index, value in enumerate(block):
-        if value & ~0x7F != base:
-            return block[:index]
-    return block
