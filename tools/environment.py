@@ -33,7 +33,7 @@ NETWORK = re.compile(
     r"from versions: none|tunnel error",
 )
 DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|os error 28")
-PROGRESS = re.compile(r"\s*(Downloading|Downloaded|Building|Built|Prepared|Installed|Collecting)\b")
+PROGRESS = re.compile(r"\s*(Downloading|Downloaded|Building|Built|Prepared|Installed)\b")
 WRONG_HASH = re.compile(r"[Hh]ash mismatch|DO NOT MATCH THE HASHES")
 
 
@@ -236,7 +236,7 @@ def link(root: Path, home: Path) -> None:
     (library / "magnetar-work-tree.pth").write_text(f"{root / 'src'}\n")
     script = home / "bin" / "magnetar"
     # A "#!" line cannot hold a path with spaces, so the shell starts the interpreter.
-    script.write_text('#!/bin/sh\nexec "$(dirname -- "$0")/python" -m magnetar.cli "$@"\n')
+    script.write_text('#!/bin/sh\nexec "$(dirname -- "$0")/python" -m magnetar "$@"\n')
     script.chmod(0o755)
 
 

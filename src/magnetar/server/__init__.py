@@ -1,0 +1,1 @@
+"""Composes roles into processes. See README.md."""

@@ -1,0 +1,32 @@
+"""`magnetar standalone`: broker, bookie, metadata and admin HTTP in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_PORT = click.IntRange(0, 65535)
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(epilog="Every setting, also those without an option: docs/configuration.md.")
+@click.option("--data", "data_dir", type=_FILE, help="Folder of everything kept.  [~/.local/share/magnetar]")
+@click.option("--ephemeral", is_flag=True, default=None, help="Keep nothing; no fsync.")
+@click.option("--port", "broker_port", type=_PORT, help="Port of the Pulsar protocol, 0: a free one.  [6650]")
+@click.option("--http-port", type=_PORT, help="Port of admin and metrics, 0: a free one.  [8080]")
+@click.option("--host", help="Address to listen on.  [127.0.0.1]")
+@click.option("--advertised-address", help="Host that clients are told to connect to.")
+@click.option("--config", type=_FILE, envvar="MAGNETAR_CONFIG", help="TOML file with settings.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[info]")
+@click.option("--log-json", is_flag=True, default=None, help="Log JSON objects, one a line.")
+@click.option("--ready-file", type=_FILE, help="Write URLs and process id there, as JSON, once ready.")
+def standalone(config: Path | None, **overrides: object) -> int:
+    """Run everything in one process, until Ctrl-C."""
+    # Imported here, so that `magnetar --help` need not wait for the server's rooms.
+    from magnetar.server.config import load
+
+    settings = load(overrides, file=config)
+    from magnetar.server.standalone import run
+
+    return run(settings)

@@ -1,0 +1,70 @@
+"""What a started process says: a banner for people, a file for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from magnetar.base.errors import StartupError
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where a process is reached, with the ports that it really got."""
+
+    broker_url: str
+    """`pulsar://host:port`"""
+    http_url: str
+    """`http://host:port`"""
+
+
+def banner(
+    endpoints: Endpoints, *, version: str, data_dir: Path | None, ready_ms: float | None = None
+) -> str:
+    """Some lines for a terminal. `data_dir` None: nothing is kept. `ready_ms`: since the process began."""
+    if data_dir is None:
+        data, durability = "none, everything goes with the process", "ephemeral: nothing survives"
+    else:
+        data, durability = str(data_dir), "acknowledged after fsync"
+    after = "" if ready_ms is None else f" in {ready_ms:.0f} ms"
+    lines = [
+        f"Magnetar {version} is ready{after}",
+        "",
+        f"  Pulsar clients   {endpoints.broker_url}",
+        f"  Admin, metrics   {endpoints.http_url}  (/admin/v2, /metrics)",
+        f"  Data             {data}",
+        f"  Durability       {durability}",
+        "",
+        f"  Try              curl {endpoints.http_url}/admin/v2/persistent/public/default",
+        "  Stop             Ctrl-C",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None) -> None:
+    """Writes a JSON object of `pid`, `broker_url`, `http_url`, `data_dir` (null when nothing is kept).
+
+    Renamed into place: who sees the file sees all of it. Raises StartupError.
+    """
+    document = {
+        "pid": os.getpid(),
+        "broker_url": endpoints.broker_url,
+        "http_url": endpoints.http_url,
+        "data_dir": None if data_dir is None else str(data_dir),
+    }
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_text(json.dumps(document) + "\n")
+        new.replace(path)
+    except OSError as error:
+        raise StartupError(
+            f"the ready file {path} cannot be written: {error.strerror}; choose another place for it"
+        ) from error
+
+
+def remove_ready_file(path: Path) -> None:
+    """To be called when the process stops: the file says that it runs."""
+    path.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""The folder that holds everything durable of a process.
+
+    DATA/LOCK                   held by the process that uses the folder
+    DATA/FORMAT                 version of this layout: decimal, LF
+    DATA/metadata/metadata.db   the metadata store
+    DATA/bookie/                the message store; has a format of its own
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import StartupError
+from magnetar.bookie.lock import FolderLock
+
+FORMAT_VERSION: Final = 1
+"""A release reads every format up to its own, and refuses newer ones before it touches anything."""
+
+ROOM_BYTES_MIN: Final = 64 << 20
+"""With less free room no folder is taken: the first segment and a few metadata writes would not fit."""
+
+
+class DataFolder:
+    """A data folder in this process's hands, from `__init__` until `release`."""
+
+    def __init__(self, root: Path) -> None:
+        """Makes the folder where it is missing, takes its lock, checks its format.
+
+        Raises StartupError: in use, newer format, not writable, no room.
+        """
+        self.root = root
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = FolderLock(root)
+        except OSError as error:
+            raise _unusable(root, error) from error
+        try:
+            self._check()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def metadata_file(self) -> Path:
+        """Where the embedded metadata store lies."""
+        return self.root / "metadata" / "metadata.db"
+
+    @property
+    def bookie_dir(self) -> Path:
+        """Where the message store lies."""
+        return self.root / "bookie"
+
+    def release(self) -> None:
+        """Gives the lock back; may be called twice."""
+        self._lock.release()
+
+    def _check(self) -> None:
+        file = self.root / "FORMAT"
+        try:
+            free = os.statvfs(self.root)
+            if free.f_bavail * free.f_frsize < ROOM_BYTES_MIN:
+                raise OSError(errno.ENOSPC, "less than 64 MiB free")
+            found = file.read_text("ascii", "replace").strip() if file.exists() else ""
+            if not found:
+                _write_durably(file, f"{FORMAT_VERSION}\n")
+                return
+        except OSError as error:
+            raise _unusable(self.root, error) from error
+        if not found.isdigit():
+            raise StartupError(f"{file} is damaged; restore it, or choose another data folder with --data")
+        if int(found) > FORMAT_VERSION:
+            raise StartupError(
+                f"the data folder {self.root} has format {found}, this release knows up to {FORMAT_VERSION}; "
+                "use the newer release, or another folder with --data"
+            )
+
+
+def _unusable(root: Path, error: OSError) -> StartupError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StartupError(
+            f"no room left for the data folder {root}; free some, or choose another disk with --data"
+        )
+    return StartupError(
+        f"the data folder {root} cannot be used: {error.strerror}; choose another one with --data"
+    )
+
+
+def _write_durably(file: Path, text: str) -> None:
+    """A crash leaves the whole file or none."""
+    new = file.with_name(f"{file.name}.new")
+    with new.open("w") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    new.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

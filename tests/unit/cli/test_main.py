@@ -1,0 +1,54 @@
+"""Exit codes and lines of the command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from magnetar import __version__
+from magnetar.cli.main import main
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, captured.out, captured.err
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = outcome(capsys, "--help")
+    assert code == 0
+    assert "standalone" in out
+    code, out, _ = outcome(capsys, "--version")
+    assert (code, out) == (0, f"magnetar, version {__version__}\n")
+    code, out, _ = outcome(capsys, "standalone", "--help")
+    assert code == 0
+    assert "--ready-file" in out
+
+
+def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["nonsense"], ["standalone", "--port", "x"], ["standalone", "--nonsense"]):
+        code, _, err = outcome(capsys, *arguments)
+        assert code == 2
+        assert "Usage" in err
+
+
+def test_a_start_that_fails_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = outcome(capsys, "standalone", "--config", "/absent.toml")
+    assert (code, out) == (1, "")
+    assert err.startswith("magnetar: configuration /absent.toml cannot be read: ")
+    assert err.count("\n") == 1
+
+
+def test_help_imports_no_server() -> None:
+    program = (
+        "import sys, magnetar.cli.main as m\n"
+        "heavy = {'asyncio', 'uvloop', 'google.protobuf', 'sqlite3', 'starlette', 'magnetar.broker'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.stderr.strip() == ""

@@ -1,0 +1,84 @@
+"""Where settings come from, which source wins, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import StartupError
+from magnetar.server.config import StandaloneConfig, default_data_dir, load
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_defaults() -> None:
+    config = load({}, environment={"XDG_DATA_HOME": "/var/data"})
+    assert config.data_dir == Path("/var/data/magnetar")
+    assert (config.host, config.broker_port, config.http_port) == ("127.0.0.1", 6650, 8080)
+    assert config.max_message_bytes == 5 * 1024 * 1024
+
+
+def test_default_folder_ignores_a_relative_xdg_path() -> None:
+    expected = Path.home() / ".local" / "share" / "magnetar"
+    assert default_data_dir({"XDG_DATA_HOME": "relative"}) == expected
+    assert default_data_dir({}) == expected
+
+
+def test_an_ephemeral_process_has_no_folder() -> None:
+    assert load({"ephemeral": True}, environment={}).data_dir is None
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('broker_port = 1\nhttp_port = 1\nhost = "file"\ncache_bytes = "2MiB"\nlog_json = true\n')
+    environment = {"MAGNETAR_HTTP_PORT": "2", "MAGNETAR_BROKER_PORT": "2", "MAGNETAR_UNRELATED": "x"}
+    config = load({"broker_port": 3, "host": None, "data_dir": tmp_path}, file=file, environment=environment)
+    assert (config.broker_port, config.http_port, config.host) == (3, 2, "file")
+    assert config.cache_bytes == 2 << 20
+    assert config.log_json
+    assert config.data_dir == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("broker-port = 1", "unknown key 'broker-port'; did you mean 'broker_port'?"),
+        ("zzz = 1", "unknown key 'zzz'; known keys are host, "),
+        ("broker_port = 70000", "broker_port is 70000; it must be from 0 to 65535"),
+        ('broker_port = "x"', "key 'broker_port': 'x' is not a whole number"),
+        ("broker_port = true", "True is not a whole number"),
+        ("host = 3", "3 is not a text"),
+        ('ephemeral = "maybe"', "'maybe' is not true or false"),
+        ('cache_bytes = "5 MB"', "'5 MB' is not a size in bytes"),
+        ('log_level = "loud"', "log_level is 'loud'; it must be one of debug"),
+        ('cluster = "a b"', "cluster is 'a b'"),
+        ("http_port = 6650", "broker_port and http_port are both 6650"),
+        ("max_message_bytes = 1", "max_message_bytes is 1"),
+        ("publish_pending_bytes_max = 1", "publish_pending_bytes_max is 1"),
+        ("retention_minutes = -2", "retention_minutes is -2"),
+        ("= 1", "is not valid TOML"),
+    ],
+)
+def test_wrong_settings_name_cause_and_remedy(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(StartupError) as caught:
+        load({}, file=file, environment={})
+    assert said in str(caught.value)
+
+
+def test_other_refusals(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="cannot be read"):
+        load({}, file=tmp_path / "absent.toml", environment={})
+    with pytest.raises(StartupError, match="environment variable MAGNETAR_BROKER_PORT"):
+        load({}, environment={"MAGNETAR_BROKER_PORT": "many"})
+    with pytest.raises(StartupError, match="makes no sense"):
+        load({"ephemeral": True, "data_dir": tmp_path}, environment={})
+
+
+def test_every_setting_is_documented() -> None:
+    text = (REPOSITORY / "docs" / "configuration.md").read_text()
+    missing = [field.name for field in fields(StandaloneConfig) if f"| `{field.name}` |" not in text]
+    assert missing == []

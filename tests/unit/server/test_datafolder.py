@@ -1,0 +1,46 @@
+"""Taking a data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import StartupError
+from magnetar.server.datafolder import DataFolder
+
+
+def test_a_new_folder_is_made_and_may_be_taken_again(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "b"
+    folder = DataFolder(root)
+    assert (root / "FORMAT").read_text() == "1\n"
+    assert folder.metadata_file.is_relative_to(root)
+    assert folder.bookie_dir.is_relative_to(root)
+    with pytest.raises(StartupError, match="in use"):
+        DataFolder(root)
+    folder.release()
+    folder.release()
+    DataFolder(root).release()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("2\n", "format 2, this release knows up to 1"), ("x", "is damaged")]
+)
+def test_other_formats_are_refused_and_the_lock_given_back(tmp_path: Path, content: str, said: str) -> None:
+    DataFolder(tmp_path).release()
+    (tmp_path / "FORMAT").write_text(content)
+    for _ in range(2):
+        with pytest.raises(StartupError, match=said):
+            DataFolder(tmp_path)
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartupError, match=r"file cannot be used: .*; choose another one"):
+        DataFolder(tmp_path / "file")
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magnetar.server.datafolder.ROOM_BYTES_MIN", 1 << 62)
+    with pytest.raises(StartupError, match="no room left for the data folder"):
+        DataFolder(tmp_path)
