@@ -1,0 +1,349 @@
+"""Blocks: the unit in which entries lie on disk.
+
+A block holds consecutive entries of one ledger that were appended together. Its header carries two
+CRC32C sums: one over the header itself, so that the length and the owner of a damaged body are still
+known, and one over the body. All numbers are little-endian.
+
+    offset width field
+    0      4     magic           "MGB1"
+    4      4     header_crc      CRC32C of bytes 8..96
+    8      8     salt            the segment's salt: bytes of a former life of the file never match
+    16     4     body_crc        CRC32C of the body
+    20     4     body_length     bytes of the body
+    24     8     ledger_id       i64
+    32     8     first_entry     i64; entry id of the first entry
+    40     8     base_index      i64; index of the first message (PIP-70)
+    48     8     broker_time_ms  i64; Unix milliseconds (PIP-70)
+    56     4     entry_count     entries in the body
+    60     2     kind            see Kind
+    62     2     flags           1 = the table has message counts
+    64     4     offset          where the block starts in the segment: a misplaced block never matches
+    68     4     synced_to       the segment was synced up to here before this block was written
+    72     4     previous_offset start of the block before this one; 0 for the first
+    76     4     previous_size   size of that block, header included; 0 for the first
+    80     8     previous_ledger i64; its ledger, -1 for none: names the owner of a lost header
+    88     8     previous_last   i64; its last entry, -1 for none
+
+    body   table of entry lengths, u32 * entry_count
+           table of message counts, u32 * entry_count; absent when each entry is one message
+           the entries' bytes, one after the other
+
+One header and one sum per block, not per entry, is what makes unbatched publishing cheap.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from magnetar.base.entries import EntryRun
+
+MAGIC: Final = b"MGB1"
+BLOCK_BYTES_MAX: Final = 1 << 20
+"""Entries are gathered into a block up to here; one entry alone may be larger."""
+ENTRY_BYTES_MAX: Final = (5 << 20) + (10 << 10)
+"""Largest entry: Pulsar's message of 5 MiB and the frame's allowance of 10 KiB around it."""
+JOIN_BELOW_BYTES: Final = 8192
+"""Entries of a smaller mean size are copied into one buffer; larger ones are written from where they lie."""
+
+_CHECKED: Final = struct.Struct("<QIIqqqqIHHIIIIqq")
+_SEALED: Final = struct.Struct("<4sI")
+HEADER_BYTES: Final = _SEALED.size + _CHECKED.size
+assert HEADER_BYTES == 96
+
+_HAS_COUNTS: Final = 1
+
+_crc = google_crc32c.value
+_crc_extend = google_crc32c.extend
+
+
+class Kind(IntEnum):
+    """What a block says."""
+
+    ENTRIES = 0
+    """Entries of a ledger."""
+    MARK = 1
+    """Nothing but `synced_to`: written when idle, to tell damage from a torn tail."""
+    TOMBSTONE = 2
+    """The ledger is deleted, wherever its entries lie."""
+    START = 3
+    """First block of a segment; the body names where the segment before it ended: id u64, end u32."""
+
+
+class BlockHeader(NamedTuple):
+    """The checked fields, in the order of the table above."""
+
+    salt: int
+    body_crc: int
+    body_length: int
+    ledger_id: int
+    first_entry: int
+    base_index: int
+    broker_time_ms: int
+    entry_count: int
+    kind: int
+    flags: int
+    offset: int
+    synced_to: int
+    previous_offset: int
+    previous_size: int
+    previous_ledger: int
+    previous_last: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole block."""
+        return HEADER_BYTES + self.body_length
+
+    @property
+    def last_entry(self) -> int:
+        """Entry id of the last entry; `first_entry - 1` when there is none."""
+        return self.first_entry + self.entry_count - 1
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the tables in front of the entries."""
+        return self.entry_count * (8 if self.flags & _HAS_COUNTS else 4)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the entries alone."""
+        return self.body_length - self.table_bytes
+
+
+class Block:
+    """A block whose place is not known yet: the body is final, the header waits for its offset."""
+
+    __slots__ = (
+        "base_index",
+        "body_crc",
+        "body_length",
+        "broker_time_ms",
+        "data_bytes",
+        "entry_count",
+        "first_entry",
+        "flags",
+        "kind",
+        "ledger_id",
+        "pieces",
+    )
+
+    def __init__(
+        self,
+        kind: int,
+        ledger_id: int,
+        first_entry: int,
+        entry_count: int,
+        flags: int,
+        base_index: int,
+        broker_time_ms: int,
+        pieces: list[bytes],
+        data_bytes: int,
+    ) -> None:
+        self.kind = kind
+        self.ledger_id = ledger_id
+        self.first_entry = first_entry
+        self.entry_count = entry_count
+        self.flags = flags
+        self.base_index = base_index
+        self.broker_time_ms = broker_time_ms
+        self.pieces = pieces
+        self.data_bytes = data_bytes
+        crc = 0
+        length = 0
+        for piece in pieces:
+            crc = _crc_extend(crc, piece)
+            length += len(piece)
+        self.body_crc = crc
+        self.body_length = length
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole block."""
+        return HEADER_BYTES + self.body_length
+
+    @property
+    def last_entry(self) -> int:
+        """Entry id of the last entry; `first_entry - 1` when there is none."""
+        return self.first_entry + self.entry_count - 1
+
+    def header(
+        self,
+        salt: int,
+        offset: int,
+        synced_to: int,
+        previous_offset: int,
+        previous_size: int,
+        previous_ledger: int,
+        previous_last: int,
+    ) -> bytes:
+        """The 96 bytes in front of the body, for a block that starts at `offset`."""
+        checked = _CHECKED.pack(
+            salt,
+            self.body_crc,
+            self.body_length,
+            self.ledger_id,
+            self.first_entry,
+            self.base_index,
+            self.broker_time_ms,
+            self.entry_count,
+            self.kind,
+            self.flags,
+            offset,
+            synced_to,
+            previous_offset,
+            previous_size,
+            previous_ledger,
+            previous_last,
+        )
+        return _SEALED.pack(MAGIC, _crc(checked)) + checked
+
+
+def entries_block(
+    ledger_id: int,
+    first_entry: int,
+    entries: list[bytes],
+    lengths: list[int],
+    counts: list[int] | None,
+    base_index: int,
+    broker_time_ms: int,
+    data_bytes: int,
+) -> Block:
+    """A block of entries; `lengths` and `data_bytes` are those of `entries`, handed in to measure once."""
+    number = len(entries)
+    flags = 0
+    table = struct.pack(f"<{number}I", *lengths)
+    if counts is not None:
+        flags = _HAS_COUNTS
+        table += struct.pack(f"<{number}I", *counts)
+    if data_bytes < number * JOIN_BELOW_BYTES:
+        pieces = [table + b"".join(entries) if number > 1 else table + entries[0]]
+    else:
+        pieces = [table, *entries]
+    return Block(
+        Kind.ENTRIES, ledger_id, first_entry, number, flags, base_index, broker_time_ms, pieces, data_bytes
+    )
+
+
+def blocks_of(
+    ledger_id: int,
+    first_entry: int,
+    entries: list[bytes],
+    counts: list[int] | None,
+    base_index: int,
+    broker_time_ms: int,
+) -> list[Block]:
+    """The entries as blocks of at most BLOCK_BYTES_MAX, or of one entry where that is larger."""
+    assert entries
+    assert counts is None or len(counts) == len(entries)
+    lengths = list(map(len, entries))
+    total = sum(lengths)
+    if total <= BLOCK_BYTES_MAX:
+        return [
+            entries_block(ledger_id, first_entry, entries, lengths, counts, base_index, broker_time_ms, total)
+        ]
+    blocks: list[Block] = []
+    start = 0
+    size = 0
+    for stop, length in enumerate([*lengths, BLOCK_BYTES_MAX + 1]):
+        if size + length > BLOCK_BYTES_MAX and stop > start:
+            part_counts = None if counts is None else counts[start:stop]
+            blocks.append(
+                entries_block(
+                    ledger_id,
+                    first_entry + start,
+                    entries[start:stop],
+                    lengths[start:stop],
+                    part_counts,
+                    base_index,
+                    broker_time_ms,
+                    size,
+                )
+            )
+            base_index += stop - start if part_counts is None else sum(part_counts)
+            start, size = stop, 0
+        size += length
+    return blocks
+
+
+def mark_block() -> Block:
+    """A block that only says how far the segment is synced."""
+    return Block(Kind.MARK, -1, 0, 0, 0, 0, 0, [], 0)
+
+
+def tombstone_block(ledger_id: int) -> Block:
+    """A block that says the ledger is deleted."""
+    return Block(Kind.TOMBSTONE, ledger_id, 0, 0, 0, 0, 0, [], 0)
+
+
+_START: Final = struct.Struct("<QI")
+
+
+def start_block(previous_segment: int, previous_end: int) -> Block:
+    """First block of a segment: the one before it, `previous_segment`, is whole up to `previous_end`."""
+    return Block(Kind.START, -1, 0, 0, 0, 0, 0, [_START.pack(previous_segment, previous_end)], 0)
+
+
+def decode_start(body: bytes) -> tuple[int, int]:
+    """The arguments of `start_block`, from the block's body."""
+    segment_id, end = _START.unpack(body)
+    return segment_id, end
+
+
+def decode_header(buffer: bytes, at: int, salt: int, offset: int) -> BlockHeader | None:
+    """The header at `buffer[at:]` when it is whole and belongs at `offset` of the segment; else None."""
+    if len(buffer) - at < HEADER_BYTES:
+        return None
+    magic, crc = _SEALED.unpack_from(buffer, at)
+    if magic != MAGIC:
+        return None
+    checked = buffer[at + _SEALED.size : at + HEADER_BYTES]
+    if _crc(checked) != crc:
+        return None
+    header = BlockHeader._make(_CHECKED.unpack(checked))
+    if header.salt != salt or header.offset != offset:
+        return None
+    return header
+
+
+def first_salt(buffer: bytes, offset: int) -> int | None:
+    """The salt in the block header at the start of `buffer`, whatever it is; None without a whole header."""
+    if len(buffer) < HEADER_BYTES:
+        return None
+    salt: int = _CHECKED.unpack_from(buffer, _SEALED.size)[0]
+    return None if decode_header(buffer, 0, salt, offset) is None else salt
+
+
+def body_is_good(header: BlockHeader, body: bytes) -> bool:
+    """Whether `body` is what was written below `header`: its sum, and the table that describes it."""
+    if len(body) != header.body_length or _crc(body) != header.body_crc:
+        return False
+    if header.kind != Kind.ENTRIES:
+        return True
+    table = header.table_bytes
+    if header.entry_count < 1 or table > len(body):
+        return False
+    lengths = struct.unpack_from(f"<{header.entry_count}I", body)
+    described: int = table + sum(lengths)
+    return described == header.body_length
+
+
+def decode_entries(header: BlockHeader, body: bytes) -> EntryRun:
+    """The entries of a body for which `body_is_good` holds."""
+    number = header.entry_count
+    ends = list(accumulate(struct.unpack_from(f"<{number}I", body), initial=header.table_bytes))
+    counts = None
+    if header.flags & _HAS_COUNTS:
+        counts = list(struct.unpack_from(f"<{number}I", body, 4 * number))
+    return EntryRun(
+        header.ledger_id,
+        header.first_entry,
+        [body[start:stop] for start, stop in pairwise(ends)],
+        counts,
+        header.base_index,
+        header.broker_time_ms,
+    )

@@ -1,0 +1,148 @@
+"""Group commit: which blocks go to the disk together, and where they lie.
+
+    append ──► waiting ──take()──► one group in flight ──done()──► durable
+                  ▲                     │
+                  └── everything that arrives while a sync runs joins the next group
+
+At most one group is in flight, so when a group is laid out everything before it is synced: that is
+what each block's `synced_to` records and what recovery builds on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from magnetar.bookie.blocks import HEADER_BYTES, Block, Kind
+
+GROUP_BYTES_MAX: Final = 8 << 20
+"""Bytes of a group: bounds the pause of one write, and is far above what amortises a sync."""
+
+
+class Tail:
+    """The end of the active segment's log: gives blocks their places."""
+
+    __slots__ = ("_previous", "block_count", "limit", "offset", "salt", "segment_id")
+
+    def __init__(self, segment_id: int, salt: int, offset: int, limit: int) -> None:
+        self.segment_id = segment_id
+        self.salt = salt
+        self.offset = offset
+        """Where the next block goes; everything before it is synced."""
+        self.limit = limit
+        """Blocks must end here at the latest."""
+        self.block_count = 0
+        self._previous = (0, 0, -1, -1)
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes that still fit."""
+        return self.limit - self.offset
+
+    def place(self, blocks: list[Block]) -> tuple[list[int], list[bytes]]:
+        """Lays `blocks` out one behind the other: their offsets, and the pieces to write from `offset` on."""
+        synced_to = at = self.offset
+        salt = self.salt
+        previous_offset, previous_size, previous_ledger, previous_last = self._previous
+        offsets: list[int] = []
+        pieces: list[bytes] = []
+        for block in blocks:
+            offsets.append(at)
+            pieces.append(
+                block.header(
+                    salt, at, synced_to, previous_offset, previous_size, previous_ledger, previous_last
+                )
+            )
+            pieces += block.pieces
+            previous_offset, previous_size = at, HEADER_BYTES + block.body_length
+            if block.kind == Kind.ENTRIES:
+                previous_ledger, previous_last = block.ledger_id, block.last_entry
+            else:
+                previous_ledger, previous_last = -1, -1
+            at += previous_size
+        assert at <= self.limit
+        self._previous = (previous_offset, previous_size, previous_ledger, previous_last)
+        return offsets, pieces
+
+    def advance(self, size: int, block_count: int) -> None:
+        """The blocks placed last, `size` bytes together, are durable."""
+        self.offset += size
+        self.block_count += block_count
+        assert self.offset <= self.limit
+
+
+class CommitQueue:
+    """Blocks that wait for a group, and the group in flight."""
+
+    __slots__ = ("_waiting", "in_flight", "in_flight_bytes", "waiting_bytes")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Block] = deque()
+        self.waiting_bytes = 0
+        self.in_flight: list[Block] = []
+        self.in_flight_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, block: Block) -> None:
+        """Puts a block at the end."""
+        self._waiting.append(block)
+        self.waiting_bytes += block.size
+
+    def add_first(self, block: Block) -> None:
+        """Puts a block in front of all that wait."""
+        self._waiting.appendleft(block)
+        self.waiting_bytes += block.size
+
+    @property
+    def first_bytes(self) -> int:
+        """Size of the block that is next; 0 when none waits."""
+        return self._waiting[0].size if self._waiting else 0
+
+    def take(self, room_bytes: int, count_max: int) -> list[Block]:
+        """The next group, which is in flight from now on.
+
+        As many blocks as fit `room_bytes`, GROUP_BYTES_MAX (one block always does) and `count_max`;
+        empty when the first does not fit the room.
+        """
+        assert not self.in_flight
+        waiting = self._waiting
+        group: list[Block] = []
+        size = 0
+        while waiting and len(group) < count_max:
+            block_size = waiting[0].size
+            if size + block_size > room_bytes or (group and size + block_size > GROUP_BYTES_MAX):
+                break
+            group.append(waiting.popleft())
+            size += block_size
+        self.in_flight = group
+        self.in_flight_bytes = size
+        self.waiting_bytes -= size
+        return group
+
+    def done(self) -> None:
+        """The group in flight is durable."""
+        assert self.in_flight
+        self.in_flight = []
+        self.in_flight_bytes = 0
+
+    def fail(self) -> list[Block]:
+        """Gives up: everything in flight and waiting, in order; the queue is empty after."""
+        blocks = [*self.in_flight, *self._waiting]
+        self.in_flight = []
+        self.in_flight_bytes = 0
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        return blocks
+
+    def check(self) -> None:
+        """Walks the invariants: the byte counts are those of the blocks; entries of a ledger ascend."""
+        assert self.waiting_bytes == sum(block.size for block in self._waiting)
+        assert self.in_flight_bytes == sum(block.size for block in self.in_flight)
+        last: dict[int, int] = {}
+        for block in [*self.in_flight, *self._waiting]:
+            if block.kind == Kind.ENTRIES:
+                previous = last.get(block.ledger_id)
+                assert previous is None or block.first_entry == previous + 1
+                last[block.ledger_id] = block.last_entry

@@ -1,0 +1,113 @@
+"""The disk as the segment store uses it: one small port, so that tests can make it fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import DiskFullError, StorageError, StorageFailedError
+
+_IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
+_JOIN_PIECE_BYTES: Final = 4096
+"""Pieces below this mean size are joined: one copy is cheaper than that many vectors."""
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+
+
+def storage_error(error: OSError, folder: Path, action: str) -> StorageError:
+    """The storage error that an OSError means, with the folder and what was being done in its message."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return DiskFullError(f"no room in {folder} to {action}: free space there, or use a larger disk")
+    return StorageFailedError(f"cannot {action} in {folder}: {error}")
+
+
+class Disk:
+    """Files of the operating system. Everything raises OSError."""
+
+    def create(self, path: Path, size: int) -> int:
+        """A new file with `size` bytes set aside for it, open for reading and writing."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            self._allocate(fd, size)
+        except OSError:
+            os.close(fd)
+            path.unlink()
+            raise
+        return fd
+
+    def _allocate(self, fd: int, size: int) -> None:
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            # A file system without preallocation: blocks are found while writing.
+            os.ftruncate(fd, size)
+
+    def write(self, fd: int, pieces: list[bytes], offset: int) -> None:
+        """Writes all pieces, one behind the other, from `offset` on."""
+        total = sum(map(len, pieces))
+        if len(pieces) > 1 and total < len(pieces) * _JOIN_PIECE_BYTES:
+            pieces = [b"".join(pieces)]
+        at = 0
+        while at < len(pieces):
+            vector = pieces[at : at + _IOV_MAX]
+            written = os.pwritev(fd, vector, offset)
+            if written <= 0:
+                raise OSError(errno.EIO, "nothing was written")
+            offset += written
+            for piece in vector:
+                if written < len(piece):
+                    break
+                written -= len(piece)
+                at += 1
+            if written:
+                pieces = [pieces[at][written:], *pieces[at + 1 :]]
+                at = 0
+
+    def sync(self, fd: int) -> None:
+        """Makes the file's bytes durable."""
+        os.fdatasync(fd)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Makes the names in a folder durable."""
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read(self, fd: int, offset: int, length: int) -> bytes:
+        """The bytes, fewer only at the end of the file. May wait for the device."""
+        data = os.pread(fd, length, offset)
+        while 0 < len(data) < length:
+            more = os.pread(fd, length - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def read_now(self, fd: int, offset: int, length: int) -> bytes | None:
+        """The bytes if all of them can be had without waiting for the device."""
+        if not _NOWAIT:
+            return None
+        buffer = bytearray(length)
+        try:
+            number = os.preadv(fd, [buffer], offset, _NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                return None
+            raise
+        return bytes(buffer) if number == length else None
+
+    def next_data(self, fd: int, offset: int) -> int | None:
+        """The first offset from there on that is not a hole; None when there is only a hole."""
+        try:
+            return os.lseek(fd, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return offset

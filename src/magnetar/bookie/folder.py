@@ -1,0 +1,114 @@
+"""The store's folder.
+
+FORMAT                     version of this layout: decimal, LF
+INSTANCEID                 random UUID text: the store's identity, also in every segment's header
+LOCK                       see lock.py
+segments/<16 hex>.seg      segments, ascending ids
+segments/<16 hex>.new      a segment in preparation: holds nothing yet
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import StartupError
+from magnetar.bookie.files import Disk
+
+FORMAT_VERSION: Final = 1
+FORMAT_FILE: Final = "FORMAT"
+INSTANCE_FILE: Final = "INSTANCEID"
+_SEGMENTS: Final = "segments"
+_SEALED_SUFFIX: Final = ".seg"
+_NEW_SUFFIX: Final = ".new"
+
+
+class StoreFolder:
+    """Paths of a store, and its identity."""
+
+    def __init__(self, root: Path, instance: bytes) -> None:
+        self.root = root
+        self.segments = root / _SEGMENTS
+        self.instance = instance
+        """16 bytes."""
+
+    @classmethod
+    def open(cls, root: Path, disk: Disk, *, sync: bool) -> StoreFolder:
+        """Makes the folder where it is missing, and checks that it is ours. Raises StartupError."""
+        try:
+            (root / _SEGMENTS).mkdir(parents=True, exist_ok=True)
+            version = _read_text(root / FORMAT_FILE)
+            if version is None:
+                if any(_segment_paths(root / _SEGMENTS)):
+                    raise StartupError(
+                        f"the data folder {root} has segments but no {FORMAT_FILE} file: restore that file"
+                    )
+                _write_text(root / INSTANCE_FILE, f"{uuid.uuid4()}\n", disk, sync=sync)
+                _write_text(root / FORMAT_FILE, f"{FORMAT_VERSION}\n", disk, sync=sync)
+                version = str(FORMAT_VERSION)
+            _check_version(root, version)
+            instance = uuid.UUID(_read_text(root / INSTANCE_FILE) or "").bytes
+        except OSError as error:
+            raise StartupError(f"cannot use the data folder {root}: {error.strerror}") from error
+        except ValueError as error:
+            raise StartupError(
+                f"the data folder {root} has no valid {INSTANCE_FILE} file: restore that file"
+            ) from error
+        return cls(root, instance)
+
+    def segment_path(self, segment_id: int) -> Path:
+        """Where a segment lies."""
+        return self.segments / f"{segment_id:016x}{_SEALED_SUFFIX}"
+
+    def new_segment_path(self, segment_id: int) -> Path:
+        """Where a segment lies while it is prepared."""
+        return self.segments / f"{segment_id:016x}{_NEW_SUFFIX}"
+
+    def segment_ids(self) -> list[int]:
+        """Ids of the segments that are there, ascending. Raises OSError."""
+        return sorted(int(path.stem, 16) for path in _segment_paths(self.segments))
+
+    def remove_unfinished(self) -> None:
+        """Deletes segments whose preparation was cut short."""
+        for path in self.segments.glob(f"*{_NEW_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+
+def _segment_paths(folder: Path) -> list[Path]:
+    return [path for path in folder.glob(f"*{_SEALED_SUFFIX}") if len(path.stem) == 16]
+
+
+def _check_version(root: Path, text: str) -> None:
+    if not text.isdigit():
+        raise StartupError(f"the data folder {root} has a damaged {FORMAT_FILE} file: restore that file")
+    if int(text) > FORMAT_VERSION:
+        raise StartupError(
+            f"the data folder {root} has format {text}, this version knows up to {FORMAT_VERSION}: "
+            "use a newer version of magnetar, or another folder"
+        )
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+
+
+def _write_text(path: Path, text: str, disk: Disk, *, sync: bool) -> None:
+    """Replaces a small file so that a crash leaves the old or the new one."""
+    unfinished = path.with_name(path.name + ".new")
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, text.encode())
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    unfinished.replace(path)
+    if sync:
+        disk.sync_folder(path.parent)

@@ -1,0 +1,227 @@
+"""Where the blocks of each ledger lie.
+
+One row per block, kept packed, because a store may hold many thousands of ledgers and most of them
+are asked for nothing:
+
+    offset width field
+    0      8     first_entry  i64
+    8      4     offset       of the block in its segment
+    12     4     size         of the block, header included
+    16     4     entry_count
+    20     4     data_bytes   of the entries alone
+
+The same rows, grouped by ledger, are the footer of a sealed segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+_ROW: Final = struct.Struct("<qIIII")
+_FIRST: Final = struct.Struct("<q")
+ROW_BYTES: Final = _ROW.size
+UNKNOWN_OWNER: Final = -2
+"""Ledger of a Damage whose owner was lost with the bytes."""
+
+
+class BlockPlace(NamedTuple):
+    """One block of a ledger and where it lies."""
+
+    segment_id: int
+    first_entry: int
+    offset: int
+    size: int
+    entry_count: int
+    data_bytes: int
+
+    @property
+    def last_entry(self) -> int:
+        """Entry id of the last entry in the block."""
+        return self.first_entry + self.entry_count - 1
+
+
+class BlockRows:
+    """The blocks of one ledger in one segment, in ascending order of entries."""
+
+    __slots__ = ("data_bytes", "last_entry", "rows", "segment_id")
+
+    segment_id: int
+    rows: bytearray
+    """Packed rows; see the table above."""
+    last_entry: int
+    """Last entry of the last block; -1 without blocks."""
+    data_bytes: int
+    """Bytes of all entries."""
+
+    def __init__(self, segment_id: int, rows: bytes = b"") -> None:
+        self.segment_id = segment_id
+        self.rows = bytearray(rows)
+        self.last_entry = -1
+        self.data_bytes = 0
+        for first, _, _, count, data_bytes in _ROW.iter_unpack(rows):
+            self.last_entry = first + count - 1
+            self.data_bytes += data_bytes
+
+    def __len__(self) -> int:
+        return len(self.rows) // ROW_BYTES
+
+    def append(self, first_entry: int, offset: int, size: int, entry_count: int, data_bytes: int) -> None:
+        """Notes the next block."""
+        assert first_entry > self.last_entry
+        self.rows += _ROW.pack(first_entry, offset, size, entry_count, data_bytes)
+        self.last_entry = first_entry + entry_count - 1
+        self.data_bytes += data_bytes
+
+    def place(self, row: int) -> BlockPlace:
+        """The block of row `row`."""
+        first, offset, size, count, data_bytes = _ROW.unpack_from(self.rows, row * ROW_BYTES)
+        return BlockPlace(self.segment_id, first, offset, size, count, data_bytes)
+
+    @property
+    def first_entry(self) -> int:
+        """First entry of the first block; there must be one."""
+        first: int = _FIRST.unpack_from(self.rows)[0]
+        return first
+
+    def find(self, entry: int) -> int:
+        """The last row whose first entry is not above `entry`; -1 when all are above."""
+        rows, unpack = self.rows, _FIRST.unpack_from
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) >> 1
+            if unpack(rows, middle * ROW_BYTES)[0] <= entry:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def check(self) -> None:
+        """Walks the invariants: rows ascend, none is empty, the sums agree."""
+        last, total = -1, 0
+        for row in range(len(self)):
+            place = self.place(row)
+            assert place.first_entry > last
+            assert place.entry_count > 0
+            assert place.size > place.data_bytes
+            last, total = place.last_entry, total + place.data_bytes
+        assert (last, total) == (self.last_entry, self.data_bytes)
+
+
+class LedgerIndex:
+    """All blocks of one ledger, across segments. The part of the active segment grows in place."""
+
+    __slots__ = ("__weakref__", "deleted", "ledger_id", "parts")
+
+    ledger_id: int
+    parts: list[BlockRows]
+    """One per segment that holds blocks of the ledger, in ascending order."""
+
+    def __init__(self, ledger_id: int, parts: list[BlockRows] | None = None) -> None:
+        self.ledger_id = ledger_id
+        self.deleted = False
+        """Set for ever when the ledger is deleted while somebody holds its index."""
+        self.parts = [] if parts is None else parts
+
+    @property
+    def last_entry(self) -> int:
+        """Last entry that lies somewhere; -1 when there is none."""
+        return self.parts[-1].last_entry if self.parts else -1
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of all entries that lie somewhere."""
+        return sum(part.data_bytes for part in self.parts)
+
+    def select(self, first: int, last: int, bytes_max: int) -> list[BlockPlace]:
+        """Blocks that hold the entries from `first` on, without a gap.
+
+        Stops at `last`, at a gap, or with the block in which the entries from `first` on reach
+        `bytes_max`. Empty when `first` itself lies nowhere.
+        """
+        chosen: list[BlockPlace] = []
+        wanted = first
+        room = bytes_max
+        for part in self.parts:
+            if part.last_entry < wanted:
+                continue
+            row = max(part.find(wanted), 0)
+            for at in range(row, len(part)):
+                place = part.place(at)
+                if not place.first_entry <= wanted <= place.last_entry:
+                    return chosen
+                chosen.append(place)
+                if not room > 0:
+                    return chosen
+                # The entries before `wanted` in the first block do not count; their sizes are not
+                # known here, so the mean stands in: it only decides how much is read at once.
+                skipped = (wanted - place.first_entry) * place.data_bytes // place.entry_count
+                room -= place.data_bytes - skipped
+                wanted = place.last_entry + 1
+                if wanted > last or room <= 0:
+                    return chosen
+        return chosen
+
+    def check(self) -> None:
+        """Walks the invariants: segments and entries ascend, no part is empty."""
+        last_segment, last_entry = -1, -1
+        for part in self.parts:
+            part.check()
+            assert len(part) > 0
+            assert part.segment_id > last_segment
+            assert part.first_entry > last_entry
+            last_segment, last_entry = part.segment_id, part.last_entry
+
+
+class Damage(NamedTuple):
+    """Bytes that were synced and do not match their checksum any more."""
+
+    offset: int
+    """Where they begin in the segment."""
+    length: int
+    ledger_id: int
+    """Whose they were; -1 for nobody's (a mark), UNKNOWN_OWNER when that was lost with them."""
+    first_entry: int
+    """First entry that was lost; -1 when unknown."""
+    last_entry: int
+    """Last entry that was lost; -1 when unknown."""
+
+
+class SegmentIndex:
+    """What one segment holds, while it is written or after it was scanned."""
+
+    __slots__ = ("block_count", "damages", "ledgers", "segment_id", "tombstones")
+
+    segment_id: int
+    ledgers: dict[int, BlockRows]
+    tombstones: list[int]
+    """Ledgers whose deletion is noted in this segment."""
+    damages: list[Damage]
+    block_count: int
+    """Blocks of all kinds."""
+
+    def __init__(self, segment_id: int) -> None:
+        self.segment_id = segment_id
+        self.ledgers = {}
+        self.tombstones = []
+        self.damages = []
+        self.block_count = 0
+
+    def rows(self, ledger_id: int) -> BlockRows:
+        """The rows of a ledger, made when there are none yet."""
+        rows = self.ledgers.get(ledger_id)
+        if rows is None:
+            rows = self.ledgers[ledger_id] = BlockRows(self.segment_id)
+        return rows
+
+    def check(self) -> None:
+        """Walks the invariants of every ledger's rows; no two blocks may overlap."""
+        extents = []
+        for rows in self.ledgers.values():
+            rows.check()
+            assert rows.segment_id == self.segment_id
+            extents += [(rows.place(row).offset, rows.place(row).size) for row in range(len(rows))]
+        extents.sort()
+        assert all(a + size <= b for (a, size), (b, _) in pairwise(extents))
+        assert len(extents) + len(self.tombstones) <= self.block_count

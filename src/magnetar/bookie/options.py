@@ -1,0 +1,33 @@
+"""What can be chosen when a segment store is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from magnetar.bookie.segment import SEGMENT_BYTES_MAX
+
+
+class Durability(Enum):
+    """What an acknowledgement means."""
+
+    FSYNC = "fsync"
+    """The entries are on the device: they survive a power cut."""
+    VOLATILE = "volatile"
+    """The entries are in the page cache at best: for tests and throw-away brokers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """Sizes and times of a segment store."""
+
+    segment_bytes: int = 256 << 20
+    """A segment is sealed when the next block does not fit; also what is set aside on the disk at once."""
+    segment_blocks_max: int = 1 << 17
+    """A segment is sealed at this many blocks: bounds the scan after a crash (about 3 us per block)."""
+    idle_mark_ms: int = 100
+    """After so long without a commit the log's end is marked: damage there is told from a torn tail."""
+
+    def __post_init__(self) -> None:
+        assert 1 << 14 <= self.segment_bytes <= SEGMENT_BYTES_MAX
+        assert self.segment_blocks_max > 1

@@ -1,0 +1,195 @@
+"""Scanning a segment that has no valid footer: what of it counts, what is damage, where it ends.
+
+Groups of blocks are written and synced one after the other, and each block says up to where the
+segment was synced before its group was written (`synced_to`). So for a place that does not hold
+what it should:
+
+- some good block further on has `synced_to` beyond the place: the place was synced once and is
+  damaged now. It is noted and skipped; what follows is still used;
+- no block has: the place belongs to the last group, whose sync never returned. Nothing in it was
+  acknowledged; the log ends here, even if later blocks of that same group reached the disk.
+
+A mark is written when the log goes idle, so that the last group is covered soon as well, and the
+first block of the next segment says where this one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from magnetar.bookie.blocks import (
+    HEADER_BYTES,
+    MAGIC,
+    BlockHeader,
+    Kind,
+    body_is_good,
+    decode_header,
+    decode_start,
+)
+from magnetar.bookie.index import UNKNOWN_OWNER, Damage, SegmentIndex
+from magnetar.bookie.segment import DATA_OFFSET
+
+WINDOW_BYTES: Final = 4 << 20
+"""Bytes read at once: bounds what a scan holds in memory."""
+
+Read = Callable[[int, int], bytes]
+"""`read(offset, length)`: that many bytes, fewer only at the end of the file."""
+
+NextData = Callable[[int], int | None]
+"""`next_data(offset)`: the first offset from there on that is not a hole; None when only holes follow."""
+
+
+class Scan(NamedTuple):
+    """What a segment without a footer holds."""
+
+    found: SegmentIndex
+    end: int
+    """Where its log ends: everything behind it is to be cut off."""
+    torn_bytes: int
+    """Bytes of a group that was being written behind `end`; 0 when the end is clean."""
+    previous: tuple[int, int] | None
+    """Id and end of the segment before it, from the START block."""
+
+
+class _Item(NamedTuple):
+    offset: int
+    size: int
+    header: BlockHeader | None
+    good: bool
+
+
+class _Window:
+    """A buffered view of the file."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._start = 0
+        self._bytes = b""
+
+    def get(self, offset: int, length: int) -> bytes:
+        """The bytes, fewer at the end of the file."""
+        at = offset - self._start
+        if at < 0 or at + length > len(self._bytes):
+            self._bytes = self._read(offset, max(length, WINDOW_BYTES))
+            self._start, at = offset, 0
+        return self._bytes[at : at + length]
+
+
+def scan_segment(
+    segment_id: int, salt: int, file_bytes: int, read: Read, next_data: NextData, synced_end: int = 0
+) -> Scan:
+    """Reads a segment block by block.
+
+    `synced_end` is where the next segment says that this one ended; 0 when nothing says so.
+    """
+    window = _Window(read)
+    items, previous = _walk(window, salt, file_bytes, next_data)
+    synced_to = max((item.header.synced_to for item in items if item.header is not None), default=0)
+    synced_to = max(synced_to, synced_end)
+    index = SegmentIndex(segment_id)
+    end = DATA_OFFSET
+    torn_bytes = 0
+    for item in items:
+        if synced_end and item.offset >= synced_end:
+            # Left by a group whose write failed: the writer was told, and went on in the next segment.
+            torn_bytes = items[-1].offset + items[-1].size - item.offset
+            break
+        if item.good:
+            assert item.header is not None
+            _admit(index, item.header)
+        elif item.offset < synced_to:
+            index.damages += _damages(item, items)
+        else:
+            torn_bytes = items[-1].offset + items[-1].size - item.offset
+            break
+        end = item.offset + item.size
+    if end < synced_end:
+        index.damages.append(Damage(end, synced_end - end, UNKNOWN_OWNER, -1, -1))
+        end = synced_end
+    return Scan(index, end, torn_bytes, previous)
+
+
+def _walk(
+    window: _Window, salt: int, file_bytes: int, next_data: NextData
+) -> tuple[list[_Item], tuple[int, int] | None]:
+    """Every block whose header is whole, and the gaps between them."""
+    items: list[_Item] = []
+    previous: tuple[int, int] | None = None
+    offset = DATA_OFFSET
+    while offset + HEADER_BYTES <= file_bytes:
+        header = decode_header(window.get(offset, HEADER_BYTES), 0, salt, offset)
+        if header is None:
+            found = _resync(window, salt, offset, file_bytes, next_data)
+            if found is None:
+                # Whatever lies here without a block behind it ends the log; only its being there is told.
+                junk = window.get(offset, HEADER_BYTES).strip(b"\0")
+                if junk:
+                    items.append(_Item(offset, HEADER_BYTES, None, good=False))
+                break
+            items.append(_Item(offset, found - offset, None, good=False))
+            offset = found
+            continue
+        body = window.get(offset + HEADER_BYTES, header.body_length)
+        good = body_is_good(header, body)
+        if good and header.kind == Kind.START:
+            previous = decode_start(body)
+        items.append(_Item(offset, header.size, header, good))
+        offset += header.size
+    return items, previous
+
+
+def _resync(window: _Window, salt: int, offset: int, file_bytes: int, next_data: NextData) -> int | None:
+    """The next place from `offset` on where a whole header stands."""
+    at: int | None = offset + 1
+    while at is not None and at + HEADER_BYTES <= file_bytes:
+        at = next_data(at)
+        if at is None:
+            return None
+        buffer = window.get(at, WINDOW_BYTES)
+        found = buffer.find(MAGIC)
+        while found >= 0:
+            head = buffer[found : found + HEADER_BYTES]
+            if len(head) < HEADER_BYTES:
+                head = window.get(at + found, HEADER_BYTES)
+            if decode_header(head, 0, salt, at + found) is not None:
+                return at + found
+            found = buffer.find(MAGIC, found + 1)
+        if len(buffer) < WINDOW_BYTES:
+            return None
+        # A magic may lie across the border of two windows.
+        at += len(buffer) - len(MAGIC) + 1
+    return None
+
+
+def _admit(index: SegmentIndex, header: BlockHeader) -> None:
+    index.block_count += 1
+    if header.kind == Kind.ENTRIES:
+        rows = index.rows(header.ledger_id)
+        rows.append(header.first_entry, header.offset, header.size, header.entry_count, header.data_bytes)
+    elif header.kind == Kind.TOMBSTONE:
+        index.tombstones.append(header.ledger_id)
+
+
+def _damages(item: _Item, items: list[_Item]) -> list[Damage]:
+    """Whose bytes were lost, as far as it can be told."""
+    header = item.header
+    if header is not None:
+        if header.kind != Kind.ENTRIES:
+            return [Damage(item.offset, item.size, -1, -1, -1)]
+        return [Damage(item.offset, item.size, header.ledger_id, header.first_entry, header.last_entry)]
+    follower = next(
+        (other.header for other in items if other.offset == item.offset + item.size and other.header), None
+    )
+    if follower is None or follower.previous_offset < item.offset:
+        return [Damage(item.offset, item.size, UNKNOWN_OWNER, -1, -1)]
+    named = Damage(
+        follower.previous_offset,
+        item.offset + item.size - follower.previous_offset,
+        follower.previous_ledger,
+        -1,
+        follower.previous_last,
+    )
+    if named.offset == item.offset:
+        return [named]
+    return [Damage(item.offset, named.offset - item.offset, UNKNOWN_OWNER, -1, -1), named]

@@ -1,0 +1,230 @@
+"""Segment files: the header in front, the footer of a sealed one behind the blocks.
+
+    offset  width field
+    0       8     magic        "MGSEGMNT"
+    8       4     version      of the format: 1
+    12      8     segment_id   ascending; also the file's name, as 16 hex digits
+    20      16    instance     the store's instance id: a segment of another store is refused
+    36      8     salt         random; every block of this life of the file carries it
+    44      4     crc          CRC32C of bytes 0..44
+    48      4048  zero         blocks begin at 4096
+
+A sealed segment ends with a footer, right behind the last block:
+
+    rows        24 bytes per block (see index.py), grouped by ledger, ledgers ascending
+    directory   ledger ids i64 * L, first rows u32 * L, row counts u32 * L, CRC32C of the rows u32 * L
+    tombstones  ledger ids i64 * T
+    damages     offset u32, length u32, ledger i64, first entry i64, last entry i64; * D
+    trailer     64 bytes, the last of the file:
+
+    offset  width field
+    0       8     magic             "MGSEGEND"
+    8       8     salt              that of the header
+    16      4     version           1
+    20      4     rows_offset       where the footer begins
+    24      4     row_count
+    28      4     ledger_count
+    32      4     tombstone_count
+    36      4     damage_count
+    40      4     block_count       blocks of all kinds
+    44      4     directory_crc     CRC32C of directory, tombstones and damages
+    48      12    zero
+    60      4     crc               CRC32C of bytes 0..60
+
+A segment whose trailer does not hold is scanned like the active one: an index that cannot be trusted
+never means "empty".
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from magnetar.bookie.index import ROW_BYTES, BlockRows, Damage, SegmentIndex
+
+SEGMENT_VERSION: Final = 1
+DATA_OFFSET: Final = 4096
+"""Where blocks begin: the header's page is not written again with the data behind it."""
+SEGMENT_BYTES_MAX: Final = (1 << 32) - 1
+"""Offsets are u32."""
+
+_HEADER: Final = struct.Struct("<8sIQ16sQ")
+_CRC: Final = struct.Struct("<I")
+_HEADER_MAGIC: Final = b"MGSEGMNT"
+HEADER_READ_BYTES: Final = _HEADER.size + _CRC.size
+
+_TRAILER: Final = struct.Struct("<8sQIIIIIIII12x")
+_TRAILER_MAGIC: Final = b"MGSEGEND"
+TRAILER_BYTES: Final = _TRAILER.size + _CRC.size
+assert TRAILER_BYTES == 64
+
+_DAMAGE: Final = struct.Struct("<IIqqq")
+
+_crc = google_crc32c.value
+
+
+class SegmentHeader(NamedTuple):
+    """What stands in front of a segment."""
+
+    version: int
+    segment_id: int
+    instance: bytes
+    """16 bytes."""
+    salt: int
+
+
+def encode_segment_header(segment_id: int, instance: bytes, salt: int) -> bytes:
+    """The first DATA_OFFSET bytes of a segment."""
+    assert len(instance) == 16
+    head = _HEADER.pack(_HEADER_MAGIC, SEGMENT_VERSION, segment_id, instance, salt)
+    return (head + _CRC.pack(_crc(head))).ljust(DATA_OFFSET, b"\0")
+
+
+def decode_segment_header(buffer: bytes) -> SegmentHeader | None:
+    """The header, or None when the bytes are not one (a file whose creation was cut short, or damage)."""
+    if len(buffer) < HEADER_READ_BYTES:
+        return None
+    magic, version, segment_id, instance, salt = _HEADER.unpack_from(buffer)
+    (crc,) = _CRC.unpack_from(buffer, _HEADER.size)
+    if magic != _HEADER_MAGIC or crc != _crc(buffer[: _HEADER.size]):
+        return None
+    return SegmentHeader(version, segment_id, instance, salt)
+
+
+class Trailer(NamedTuple):
+    """What stands at the very end of a sealed segment."""
+
+    salt: int
+    version: int
+    rows_offset: int
+    row_count: int
+    ledger_count: int
+    tombstone_count: int
+    damage_count: int
+    block_count: int
+    directory_crc: int
+
+    @property
+    def directory_offset(self) -> int:
+        """Where the directory begins in the file."""
+        return self.rows_offset + self.row_count * ROW_BYTES
+
+    @property
+    def directory_bytes(self) -> int:
+        """Bytes of directory, tombstones and damages."""
+        return self.ledger_count * 20 + self.tombstone_count * 8 + self.damage_count * _DAMAGE.size
+
+
+def decode_trailer(buffer: bytes, salt: int, file_bytes: int) -> Trailer | None:
+    """The trailer of a segment of `file_bytes` bytes from its last 64, or None when it is not sealed."""
+    if len(buffer) != TRAILER_BYTES:
+        return None
+    (crc,) = _CRC.unpack_from(buffer, _TRAILER.size)
+    if crc != _crc(buffer[: _TRAILER.size]):
+        return None
+    magic, *fields = _TRAILER.unpack_from(buffer)
+    trailer = Trailer._make(fields)
+    if magic != _TRAILER_MAGIC or trailer.salt != salt or trailer.version != SEGMENT_VERSION:
+        return None
+    if trailer.directory_offset + trailer.directory_bytes + TRAILER_BYTES != file_bytes:
+        return None
+    return trailer
+
+
+def _column(kind: str, values: bytes | list[int]) -> array[int]:
+    column = array(kind, values) if isinstance(values, list) else array(kind)
+    if isinstance(values, bytes):
+        column.frombytes(values)
+    if sys.byteorder != "little":
+        column.byteswap()
+    return column
+
+
+def encode_footer(index: SegmentIndex, salt: int, rows_offset: int) -> bytes:
+    """The footer of a segment whose blocks end at `rows_offset`."""
+    ids = sorted(index.ledgers)
+    rows = [bytes(index.ledgers[ledger_id].rows) for ledger_id in ids]
+    counts = [len(part) // ROW_BYTES for part in rows]
+    starts: list[int] = []
+    total = 0
+    for count in counts:
+        starts.append(total)
+        total += count
+    directory = b"".join(
+        (
+            _column("q", ids).tobytes(),
+            _column("I", starts).tobytes(),
+            _column("I", counts).tobytes(),
+            _column("I", [_crc(part) for part in rows]).tobytes(),
+            _column("q", index.tombstones).tobytes(),
+            *(_DAMAGE.pack(*damage) for damage in index.damages),
+        )
+    )
+    trailer = _TRAILER.pack(
+        _TRAILER_MAGIC,
+        salt,
+        SEGMENT_VERSION,
+        rows_offset,
+        total,
+        len(ids),
+        len(index.tombstones),
+        len(index.damages),
+        index.block_count,
+        _crc(directory),
+    )
+    return b"".join((*rows, directory, trailer, _CRC.pack(_crc(trailer))))
+
+
+class SealedIndex:
+    """The directory of a sealed segment; the rows stay in the file until they are asked for."""
+
+    __slots__ = (
+        "_counts",
+        "_crcs",
+        "_starts",
+        "damages",
+        "ledger_ids",
+        "rows_offset",
+        "segment_id",
+        "tombstones",
+    )
+
+    def __init__(self, segment_id: int, trailer: Trailer, directory: bytes) -> None:
+        number = trailer.ledger_count
+        self.segment_id = segment_id
+        self.rows_offset = trailer.rows_offset
+        self.ledger_ids = _column("q", directory[: 8 * number])
+        """Ledgers with blocks in this segment, ascending."""
+        self._starts = _column("I", directory[8 * number : 12 * number])
+        self._counts = _column("I", directory[12 * number : 16 * number])
+        self._crcs = _column("I", directory[16 * number : 20 * number])
+        at = 20 * number + 8 * trailer.tombstone_count
+        self.tombstones = list(_column("q", directory[20 * number : at]))
+        self.damages = [Damage._make(fields) for fields in _DAMAGE.iter_unpack(directory[at:])]
+
+    @classmethod
+    def decode(cls, segment_id: int, trailer: Trailer, directory: bytes) -> SealedIndex | None:
+        """The directory's bytes as an index; None when they do not match their checksum."""
+        if len(directory) != trailer.directory_bytes or _crc(directory) != trailer.directory_crc:
+            return None
+        return cls(segment_id, trailer, directory)
+
+    def position_of(self, ledger_id: int) -> int:
+        """Where the ledger stands in the directory; -1 when the segment has no block of it."""
+        at = bisect_left(self.ledger_ids, ledger_id)
+        return at if at < len(self.ledger_ids) and self.ledger_ids[at] == ledger_id else -1
+
+    def rows_extent(self, position: int) -> tuple[int, int]:
+        """Offset and length in the file of the rows of the ledger at `position`."""
+        return self.rows_offset + self._starts[position] * ROW_BYTES, self._counts[position] * ROW_BYTES
+
+    def decode_rows(self, position: int, rows: bytes) -> BlockRows | None:
+        """The rows of the ledger at `position` from their bytes; None when they do not match."""
+        if _crc(rows) != self._crcs[position]:
+            return None
+        return BlockRows(self.segment_id, rows)

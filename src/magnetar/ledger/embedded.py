@@ -1,0 +1,343 @@
+"""Ledgers in the segment store of the same process.
+
+Which ledgers exist, and where the closed ones end, is in the metadata store; where their entries lie
+is in the segment store. A writer lives as long as its process, so an OPEN ledger without a writer here
+was left by a process that is gone: opening it recovers its end from the segment store and closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import StorageError
+from magnetar.bookie.index import LedgerIndex
+from magnetar.bookie.store import LedgerAppender, SegmentStore
+from magnetar.ledger.api import (
+    LedgerClosedError,
+    LedgerEnd,
+    LedgerFencedError,
+    LedgerWriteError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    WriterListener,
+)
+from magnetar.ledger.ids import RANGE_SIZE, IdRange, decode_reserved, encode_reserved
+from magnetar.ledger.ledger_metadata import (
+    LedgerMetadata,
+    LedgerState,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+)
+from magnetar.ledger.paths import ID_GENERATOR, ledger_path
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    MetadataStore,
+    NotFoundError,
+    Put,
+)
+from magnetar.runtime.tasks import SingleFlight
+
+DEFAULT_BOOKIE_ID: Final = "embedded"
+
+
+class EmbeddedReader:
+    """Reads a closed ledger."""
+
+    def __init__(self, store: SegmentStore, index: LedgerIndex, end: LedgerEnd) -> None:
+        self._store = store
+        self._index = index
+        self._end = end
+
+    @property
+    def ledger_id(self) -> int:
+        return self._index.ledger_id
+
+    @property
+    def last_entry(self) -> int:
+        return self._end.last_entry
+
+    @property
+    def length_bytes(self) -> int:
+        return self._end.length_bytes
+
+    def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
+        last = self._bound(first, last)
+        return self._store.read_now(self._index, first, last, bytes_max)
+
+    async def read(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
+        last = self._bound(first, last)
+        return await self._store.read(self._index, first, last, bytes_max)
+
+    def _bound(self, first: int, last: int) -> int:
+        if self._index.deleted:
+            raise NoSuchLedgerError(self.ledger_id)
+        if not 0 <= first <= self.last_entry:
+            raise NoSuchEntryError(self.ledger_id, first)
+        return min(max(first, last), self.last_entry)
+
+
+class EmbeddedWriter(EmbeddedReader):
+    """Writes an open ledger, and reads what is durable of it."""
+
+    def __init__(
+        self,
+        ledgers: EmbeddedLedgers,
+        store: SegmentStore,
+        ledger_id: int,
+        listener: WriterListener,
+        metadata: LedgerMetadata,
+    ) -> None:
+        self._listener = listener
+        self._ledgers = ledgers
+        self._metadata = metadata
+        self._appender: LedgerAppender = store.appender(ledger_id, self)
+        self._closing = False
+        self._fenced = False
+        self._closed: LedgerEnd | None = None
+        super().__init__(store, self._appender.index, LedgerEnd(-1, 0))
+
+    @property
+    def last_entry(self) -> int:
+        return self._appender.last_durable
+
+    @property
+    def length_bytes(self) -> int:
+        return self._appender.durable_bytes
+
+    @property
+    def last_pushed(self) -> int:
+        return self._appender.last_pushed
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._appender.pending_bytes
+
+    def append(
+        self, entries: list[bytes], counts: list[int] | None, base_index: int, broker_time_ms: int
+    ) -> int:
+        if self._fenced:
+            raise LedgerFencedError(f"ledger {self.ledger_id} is fenced")
+        if self._closing:
+            raise LedgerClosedError(f"ledger {self.ledger_id} is closed")
+        try:
+            return self._appender.append(entries, counts, base_index, broker_time_ms)
+        except StorageError as error:
+            raise self._write_error() from error
+
+    def durable(self, last_entry: int) -> None:
+        """From the store: the mark moved."""
+        self._listener.durable(last_entry)
+
+    def failed(self, error: StorageError) -> None:
+        """From the store: nothing more becomes durable."""
+        if not self._fenced:
+            failure = self._write_error()
+            failure.__cause__ = error
+            self._listener.failed(failure)
+
+    async def close(self) -> LedgerEnd:
+        if self._closed is not None:
+            return self._closed
+        self._closing = True
+        return await self._ledgers.single_flight.run(("close", self.ledger_id), self._close)
+
+    async def _close(self) -> LedgerEnd:
+        await self._appender.settle()
+        if self._fenced:
+            raise LedgerFencedError(f"ledger {self.ledger_id} is fenced")
+        if self._appender.error is not None:
+            raise self._write_error() from self._appender.error
+        end = LedgerEnd(self._appender.last_durable, self._appender.durable_bytes)
+        await self._ledgers.seal(self, self._metadata.closed(end))
+        self._closed = end
+        return end
+
+    async def fence(self) -> None:
+        """Takes no more from now on; returns when nothing is pending. The listener hears of it last."""
+        if self._fenced:
+            return
+        self._fenced = True
+        await self._appender.settle()
+        if self._appender.error is None and self._closed is None:
+            self._listener.failed(LedgerFencedError(f"ledger {self.ledger_id} is fenced"))
+
+    def release(self) -> None:
+        """Nothing is appended any more."""
+        self._store.release(self._appender)
+
+    def _write_error(self) -> LedgerWriteError:
+        return LedgerWriteError(f"entries of ledger {self.ledger_id} could not be made durable")
+
+
+class EmbeddedLedgers:
+    """Creates, opens and deletes ledgers in one segment store."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        metadata: MetadataStore,
+        clock: Clock,
+        *,
+        bookie_id: str = DEFAULT_BOOKIE_ID,
+        creation_token: Callable[[], int] = lambda: secrets.randbits(63),
+        accept_damage: bool = False,
+    ) -> None:
+        """`accept_damage` closes ledgers whose last entries damage may have taken, instead of refusing."""
+        self.single_flight = SingleFlight[LedgerEnd]()
+        self._store = store
+        self._metadata = metadata
+        self._clock = clock
+        self._bookie_id = bookie_id
+        self._creation_token = creation_token
+        self._accept_damage = accept_damage
+        self._ids = IdRange()
+        self._writers: dict[int, EmbeddedWriter] = {}
+        # Two reservations at a time would give ids away out of order.
+        self._reserving = asyncio.Lock()
+
+    @property
+    def store(self) -> SegmentStore:
+        """The segment store below."""
+        return self._store
+
+    async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> EmbeddedWriter:
+        """A new open ledger; see `Ledgers.create`. Raises LedgerWriteError when the store has failed."""
+        if self._store.failure is not None:
+            raise LedgerWriteError("the segment store has failed") from self._store.failure
+        metadata = LedgerMetadata(
+            state=LedgerState.OPEN,
+            end=None,
+            ensembles=((0, (self._bookie_id,)),),
+            created_ms=self._clock.now_ms(),
+            creation_token=self._creation_token(),
+            custom=dict(custom_metadata),
+        )
+        ledger_id = await self._put_new(encode_ledger_metadata(metadata))
+        try:
+            writer = EmbeddedWriter(self, self._store, ledger_id, listener, metadata)
+        except StorageError as error:
+            raise LedgerWriteError("the segment store has failed") from error
+        self._writers[ledger_id] = writer
+        return writer
+
+    async def _put_new(self, value: bytes) -> int:
+        """Stores a new ledger's metadata and returns its id."""
+        while True:
+            ledger_id = self._ids.take()
+            try:
+                if ledger_id is not None:
+                    await self._metadata.put(ledger_path(ledger_id), value, expected_version=MUST_NOT_EXIST)
+                    return ledger_id
+            except BadVersionError:
+                # Somebody who draws ids in another way was here first: this one is taken.
+                continue
+            if (ledger_id := await self._reserve_and_put(value)) is not None:
+                return ledger_id
+
+    async def _reserve_and_put(self, value: bytes) -> int | None:
+        """Reserves a range and stores the ledger with its first id in one transaction; None: try again."""
+        async with self._reserving:
+            if (ledger_id := self._ids.take()) is None:
+                stored = await self._metadata.get(ID_GENERATOR)
+                start = decode_reserved(None if stored is None else stored.data, ID_GENERATOR)
+                version = MUST_NOT_EXIST if stored is None else stored.stat.version
+                reservation = Put(ID_GENERATOR, encode_reserved(start + RANGE_SIZE), version)
+                try:
+                    await self._metadata.transact(
+                        [reservation, Put(ledger_path(start), value, MUST_NOT_EXIST)]
+                    )
+                except BadVersionError as error:
+                    if error.path != ID_GENERATOR:
+                        await self._metadata.transact([reservation])
+                        self._ids.reserved(start)
+                        self._ids.take()
+                    return None
+                self._ids.reserved(start)
+                return self._ids.take()
+        try:
+            await self._metadata.put(ledger_path(ledger_id), value, expected_version=MUST_NOT_EXIST)
+        except BadVersionError:
+            return None
+        return ledger_id
+
+    async def open(self, ledger_id: int) -> EmbeddedReader:
+        """A reader; see `Ledgers.open`.
+
+        Raises NoSuchLedgerError; CorruptDataError when damage may have taken the last entries of a
+        ledger that was never closed.
+        """
+        end = await self.single_flight.run(("open", ledger_id), lambda: self._closed_end(ledger_id))
+        return EmbeddedReader(self._store, await self._store.index_of(ledger_id), end)
+
+    async def _closed_end(self, ledger_id: int) -> LedgerEnd:
+        """Where the ledger ends, after closing it if nobody did."""
+        while True:
+            value = await self._metadata.get(ledger_path(ledger_id))
+            if value is None:
+                raise NoSuchLedgerError(ledger_id)
+            metadata = decode_ledger_metadata(value.data)
+            if metadata.end is not None:
+                return metadata.end
+            if (writer := self._writers.get(ledger_id)) is not None:
+                await writer.fence()
+                writer.release()
+                self._writers.pop(ledger_id, None)
+            end = await self._recover_end(ledger_id)
+            closed = encode_ledger_metadata(metadata.closed(end))
+            try:
+                await self._metadata.put(ledger_path(ledger_id), closed, expected_version=value.stat.version)
+            except BadVersionError:
+                continue
+            return end
+
+    async def _recover_end(self, ledger_id: int) -> LedgerEnd:
+        index = await self._store.index_of(ledger_id)
+        damage = self._store.uncertain_end(index)
+        if damage is not None and not self._accept_damage:
+            raise damage
+        return LedgerEnd(max(index.last_entry, self._store.last_lost(ledger_id)), index.data_bytes)
+
+    async def delete(self, ledger_id: int) -> None:
+        """Deletes the ledger; see `Ledgers.delete`. Raises StorageError, MetadataError."""
+        if (writer := self._writers.pop(ledger_id, None)) is not None:
+            await writer.fence()
+            writer.release()
+        # The metadata first: a crash in between leaves entries of no ledger, which `collect_garbage` finds,
+        # never a ledger without entries.
+        with contextlib.suppress(NotFoundError):
+            await self._metadata.delete(ledger_path(ledger_id))
+        await self._store.delete(ledger_id)
+
+    async def collect_garbage(self) -> int:
+        """Deletes the entries of ledgers that do not exist; returns how many ledgers those were.
+
+        For a crash between the two halves of `delete`. Any error ends it: only a certain "no such
+        ledger" counts. Raises StorageError, MetadataError.
+        """
+        count = 0
+        # Taken first: a ledger's metadata is durable before its first entry, so none of these is too new.
+        for ledger_id in sorted(self._store.ledger_ids()):
+            if not await self._metadata.exists(ledger_path(ledger_id)):
+                await self._store.delete(ledger_id)
+                count += 1
+        return count
+
+    async def seal(self, writer: EmbeddedWriter, metadata: LedgerMetadata) -> None:
+        """Closes the writer's ledger in the metadata store. Raises LedgerFencedError, NoSuchLedgerError."""
+        ledger_id = writer.ledger_id
+        path = ledger_path(ledger_id)
+        try:
+            await self._metadata.put(path, encode_ledger_metadata(metadata), expected_version=0)
+        except BadVersionError as error:
+            if error.actual is None or error.actual < 0:
+                raise NoSuchLedgerError(ledger_id) from error
+            raise LedgerFencedError(f"ledger {ledger_id} was closed by another owner") from error
+        writer.release()
+        self._writers.pop(ledger_id, None)

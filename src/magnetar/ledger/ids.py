@@ -1,0 +1,47 @@
+"""Ledger ids: strictly increasing, never given away twice, reserved in ranges."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.base.errors import MetadataError
+
+RANGE_SIZE: Final = 256
+"""Ids reserved by one write. What is left of a range when the process ends is never used."""
+FIRST_ID: Final = 1
+
+
+class IdRange:
+    """The ids that are reserved and not given away yet."""
+
+    __slots__ = ("_end", "_next")
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._end = 0
+
+    def take(self) -> int | None:
+        """The next id; None when a new range must be reserved first."""
+        if self._next == self._end:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    def reserved(self, start: int) -> None:
+        """The ids from `start` on, RANGE_SIZE of them, belong to this process."""
+        assert self._next == self._end <= start
+        self._next, self._end = start, start + RANGE_SIZE
+
+
+def decode_reserved(value: bytes | None, path: str) -> int:
+    """First id that nobody reserved, from the generator's value. Raises MetadataError for no number."""
+    if value is None or not value:
+        return FIRST_ID
+    if not value.isdigit():
+        raise MetadataError(f"{path}: not a number: {value[:32]!r}")
+    return int(value)
+
+
+def encode_reserved(end: int) -> bytes:
+    """The generator's value when all ids below `end` are reserved."""
+    return str(end).encode()

@@ -1,0 +1,115 @@
+"""Paths and values of ledgers in the metadata store, against bytes written by hand from the format."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.base.errors import MetadataError
+from magnetar.ledger.api import LedgerEnd
+from magnetar.ledger.ids import RANGE_SIZE, IdRange, decode_reserved, encode_reserved
+from magnetar.ledger.ledger_metadata import (
+    LedgerMetadata,
+    LedgerMetadataError,
+    LedgerState,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+)
+from magnetar.ledger.paths import ledger_id_of, ledger_path
+
+
+@pytest.mark.parametrize(
+    ("ledger_id", "path"),
+    [
+        (0, "/ledgers/00/0000/L0000"),
+        (1, "/ledgers/00/0000/L0001"),
+        (1234567890, "/ledgers/12/3456/L7890"),
+        ((1 << 31) - 2, "/ledgers/21/4748/L3646"),
+        ((1 << 31) - 1, "/ledgers/000/0000/0021/4748/L3647"),
+        ((1 << 63) - 1, "/ledgers/922/3372/0368/5477/L5807"),
+    ],
+)
+def test_paths_are_those_of_the_hierarchical_layout(ledger_id: int, path: str) -> None:
+    assert ledger_path(ledger_id) == path
+    assert ledger_id_of(path) == ledger_id
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/ledgers/idgen", "/ledgers/LAYOUT", "/ledgers/00/0000", "/ledgers/0/00000/L0001", "/x/00/0000/L0001"],
+)
+def test_other_nodes_are_no_ledgers(path: str) -> None:
+    assert ledger_id_of(path) is None
+
+
+def test_an_open_ledger_has_the_bytes_of_version_3() -> None:
+    metadata = LedgerMetadata(
+        state=LedgerState.OPEN, end=None, ensembles=((0, ("b:1",)),), created_ms=300, custom={"k": b"v"}
+    )
+    body = bytes.fromhex(
+        "0801"  # quorumSize
+        "1001"  # ensembleSize
+        "1800"  # length
+        "20ffffffffffffffffff01"  # lastEntryId -1
+        "2801"  # OPEN
+        "32070a03623a311000"  # segment
+        "3803"  # CRC32C
+        "4200"  # password
+        "4801"  # ackQuorumSize
+        "50ac02"  # ctime
+        "5a060a016b120176"  # customMetadata
+    )  # fmt: skip
+    value = b"BookieMetadataFormatVersion\t3\n" + bytes([len(body)]) + body
+    assert encode_ledger_metadata(metadata) == value
+    assert decode_ledger_metadata(value) == metadata
+
+
+def test_a_closed_ledger_comes_back() -> None:
+    metadata = LedgerMetadata(
+        state=LedgerState.CLOSED,
+        end=LedgerEnd(41, 1 << 40),
+        ensembles=((0, ("a", "b", "c")), (17, ("a", "d", "c"))),
+        write_quorum=3,
+        ack_quorum=2,
+        creation_token=5,
+        custom={f"key{i}": bytes(50) for i in range(20)},
+        password=b"secret",
+    )
+    assert decode_ledger_metadata(encode_ledger_metadata(metadata)) == metadata
+
+
+def test_length_and_last_entry_mean_nothing_before_the_ledger_is_closed() -> None:
+    closed = LedgerMetadata(state=LedgerState.CLOSED, end=LedgerEnd(41, 9), ensembles=((0, ("a",)),))
+    value = encode_ledger_metadata(closed).replace(b"\x28\x03", b"\x28\x01", 1)
+    assert decode_ledger_metadata(value).end is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"BookieMetadataFormatVersion\t3",
+        b"BookieMetadataFormatVersion\t9\n\x00",
+        b"something else\n\x00",
+        b"BookieMetadataFormatVersion\t3\n",
+        b"BookieMetadataFormatVersion\t3\n\xff\xff\xff\xff\xff\xff",
+        b"BookieMetadataFormatVersion\t3\n\x0aabc",
+        b"BookieMetadataFormatVersion\t3\n\x04abcd",
+    ],
+)
+def test_other_values_are_refused(value: bytes) -> None:
+    with pytest.raises(LedgerMetadataError):
+        decode_ledger_metadata(value)
+
+
+def test_a_range_gives_each_id_once() -> None:
+    ids = IdRange()
+    assert ids.take() is None
+    ids.reserved(decode_reserved(None, "/x"))
+    assert [ids.take() for _ in range(RANGE_SIZE + 1)] == [*range(1, RANGE_SIZE + 1), None]
+    ids.reserved(decode_reserved(encode_reserved(1000), "/x"))
+    assert ids.take() == 1000
+
+
+def test_a_generator_that_is_no_number_is_an_error() -> None:
+    with pytest.raises(MetadataError):
+        decode_reserved(b"-1", "/x")
