@@ -15,8 +15,6 @@ interpreter with a busy loop; with every statement on the thread that is one fig
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import os
 import sqlite3
 from collections import deque
@@ -28,16 +26,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import (
-    CorruptDataError,
-    DiskFullError,
-    StartupError,
-    StorageError,
-    StorageFailedError,
-)
+from magnetar.base.errors import StorageError, StorageFailedError
 from magnetar.metadata import paths
 from magnetar.metadata.memory import report_watcher_error
-from magnetar.metadata.sqlite_nodes import APPLICATION_ID, FORMAT_VERSION, SCHEMA, SqliteNodes
+from magnetar.metadata.sqlite_file import check_format, connect, lock, sync_folder, translated
+from magnetar.metadata.sqlite_nodes import SqliteNodes
 from magnetar.metadata.store import (
     ANY_VERSION,
     Delete,
@@ -54,15 +47,6 @@ _T = TypeVar("_T")
 
 GROUP_MAX: Final = 256
 """Writes in one transaction: bounds how long applying them holds the loop (about 15 µs each)."""
-
-ROOM_BYTES_MIN: Final = 1 << 20
-"""With less free room than this, an input/output error of SQLite means a full disk: it reports some
-of them so, for instance when it cannot enlarge its shared-memory file."""
-
-_ROOM_CODES: Final = frozenset(
-    {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN}
-)
-_CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 @dataclass(slots=True)
@@ -114,12 +98,12 @@ class EmbeddedMetadataStore:
         lock_fd = -1
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            lock_fd = _lock(file)
-            connections.append(_connect(file, durable=durable))
-            _check_format(connections[0], file)
-            connections.append(_connect(file, durable=durable))
+            lock_fd = lock(file)
+            connections.append(connect(file, durable=durable))
+            check_format(connections[0], file)
+            connections.append(connect(file, durable=durable))
             if durable:
-                _sync_folder(file.parent)
+                sync_folder(file.parent)
             return cls(file, lock_fd, connections[1], connections[0], clock)
         except BaseException as error:
             for connection in connections:
@@ -127,7 +111,7 @@ class EmbeddedMetadataStore:
             if lock_fd >= 0:
                 os.close(lock_fd)
             if isinstance(error, sqlite3.Error | OSError):
-                raise _translated(error, file) from error
+                raise translated(error, file) from error
             raise
 
     async def get(self, path: str) -> Value | None:
@@ -137,7 +121,7 @@ class EmbeddedMetadataStore:
         try:
             node = self._read_nodes.get(parent, name)
         except sqlite3.Error as error:
-            raise _translated(error, self._file) from error
+            raise translated(error, self._file) from error
         return None if node is None else node.value(path, self._session)
 
     async def children(self, path: str) -> list[str]:
@@ -147,7 +131,7 @@ class EmbeddedMetadataStore:
         try:
             return self._read_nodes.children(path)
         except sqlite3.Error as error:
-            raise _translated(error, self._file) from error
+            raise translated(error, self._file) from error
 
     async def exists(self, path: str) -> bool:
         return await self.get(path) is not None
@@ -288,7 +272,7 @@ class EmbeddedMetadataStore:
 
     def _group_failed(self, group: list[_Write], cause: sqlite3.Error | StorageError) -> None:
         """Nothing of the group was kept: tries each write alone, or lets the only one fail."""
-        error = _translated(cause, self._file) if isinstance(cause, sqlite3.Error) else cause
+        error = translated(cause, self._file) if isinstance(cause, sqlite3.Error) else cause
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
         if isinstance(error, StorageFailedError):
@@ -320,72 +304,3 @@ class EmbeddedMetadataStore:
             self._writer.close()
         finally:
             os.close(self._lock_fd)
-
-
-def _lock(file: Path) -> int:
-    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise StartupError(
-            f"the metadata in {file.parent} is in use by another process; stop it or use another folder"
-        ) from None
-    return fd
-
-
-def _connect(file: Path, *, durable: bool) -> sqlite3.Connection:
-    # The loop and the writer thread take turns on a connection, never at the same time.
-    connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        # FULL syncs the write-ahead log at each commit; NORMAL would not until a checkpoint.
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _check_format(connection: sqlite3.Connection, file: Path) -> None:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables == 0:
-        connection.executescript(SCHEMA)
-    elif application != APPLICATION_ID:
-        raise StartupError(f"{file} is not a metadata file of ours; move it away or use another data folder")
-    elif found > FORMAT_VERSION:
-        raise StartupError(
-            f"{file} has format {found}, this release knows up to {FORMAT_VERSION}; "
-            "use the newer release or another data folder"
-        )
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:
-    """What an error of SQLite or the system means to our callers."""
-    folder = file.parent
-    if isinstance(error, OSError):
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        code = -1
-    else:
-        code = getattr(error, "sqlite_errorcode", -1)
-        full = code == sqlite3.SQLITE_FULL or (code in _ROOM_CODES and _room_bytes(folder) < ROOM_BYTES_MIN)
-    if full:
-        return DiskFullError(f"no room left in {folder}; free some, or move the data folder to a larger disk")
-    if code & 0xFF in _CORRUPT_CODES:
-        return CorruptDataError(str(file), 0, str(error))
-    return StorageFailedError(f"metadata in {folder}: {error}")
-
-
-def _room_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize

@@ -1,0 +1,101 @@
+"""The SQLite file of the embedded store: how it is opened, and what its errors mean."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import (
+    CorruptDataError,
+    DiskFullError,
+    StartupError,
+    StorageError,
+    StorageFailedError,
+)
+from magnetar.metadata.sqlite_nodes import APPLICATION_ID, FORMAT_VERSION, SCHEMA
+
+ROOM_BYTES_MIN: Final = 1 << 20
+"""With less free room than this, an input/output error of SQLite means a full disk: it reports some
+of them so, for instance when it cannot enlarge its shared-memory file."""
+
+_ROOM_CODES: Final = frozenset(
+    {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN}
+)
+_CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def lock(file: Path) -> int:
+    """A descriptor that holds the lock of `file` until it is closed. Raises StartupError, OSError."""
+    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise StartupError(
+            f"the metadata in {file.parent} is in use by another process; stop it or use another folder"
+        ) from None
+    return fd
+
+
+def connect(file: Path, *, durable: bool) -> sqlite3.Connection:
+    """A connection in write-ahead mode, without implicit transactions. Raises sqlite3.Error."""
+    # The loop and the writer thread take turns on a connection, never at the same time.
+    connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # FULL syncs the write-ahead log at each commit; NORMAL would not until a checkpoint.
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_format(connection: sqlite3.Connection, file: Path) -> None:
+    """Makes the tables in a new file; raises StartupError when the file is not one that we can read."""
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables == 0:
+        connection.executescript(SCHEMA)
+    elif application != APPLICATION_ID:
+        raise StartupError(f"{file} is not a metadata file of ours; move it away or use another data folder")
+    elif found > FORMAT_VERSION:
+        raise StartupError(
+            f"{file} has format {found}, this release knows up to {FORMAT_VERSION}; "
+            "use the newer release or another data folder"
+        )
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in the folder durable. Raises OSError."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:
+    """What an error of SQLite or the system means to our callers."""
+    folder = file.parent
+    if isinstance(error, OSError):
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = -1
+    else:
+        code = getattr(error, "sqlite_errorcode", -1)
+        full = code == sqlite3.SQLITE_FULL or (code in _ROOM_CODES and _room_bytes(folder) < ROOM_BYTES_MIN)
+    if full:
+        return DiskFullError(f"no room left in {folder}; free some, or move the data folder to a larger disk")
+    if code & 0xFF in _CORRUPT_CODES:
+        return CorruptDataError(str(file), 0, str(error))
+    return StorageFailedError(f"metadata in {folder}: {error}")
+
+
+def _room_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
