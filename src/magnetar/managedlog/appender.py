@@ -1,0 +1,201 @@
+"""The way in: appends to the current ledger, and the marks that come back.
+
+Rules that everything else relies on:
+- All entries of one append lie in one ledger, at consecutive ids, with one index base and one time.
+- Entries become visible in the order of their positions, and only when durable.
+- When the log goes on in a new ledger while the old one still has appends in flight, the new appends
+  get their positions at once but are *held* until the old ledger is durable to its end. So the new
+  ledger never has an entry on disk while an earlier entry of the log may still get lost; without that,
+  a crash between the two could keep message 3 and lose 1 and 2, and a producer that sends all three
+  again would be deduplicated down to 3 alone.
+
+Synchronous: the ledgers' drivers call in on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import LedgerError
+from magnetar.base.ids import Position
+from magnetar.ledger.api import LedgerWriter
+from magnetar.managedlog.ledger_list import Ledger, LedgerList
+from magnetar.managedlog.tail_cache import TailCache
+
+
+class LedgerFeed:
+    """One ledger of the log that is written, and what its writer says."""
+
+    __slots__ = ("_appender", "held", "ledger", "next_entry", "writer")
+
+    ledger: Ledger
+    """Set, like `writer`, once the ledger exists."""
+    writer: LedgerWriter
+    next_entry: int
+    """Entry id of the next append."""
+    held: list[EntryRun]
+    """Appended, but not given to the writer yet."""
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+        self.next_entry = 0
+        self.held = []
+
+    def durable(self, last_entry: int) -> None:
+        """Every entry up to `last_entry` is durable (WriterListener)."""
+        self._appender.durable(self, last_entry)
+
+    def failed(self, error: LedgerError) -> None:
+        """The writer is lost (WriterListener)."""
+        self._appender.fail(error)
+
+
+class Appender:
+    """Stamps, numbers and hands on what is appended to a log."""
+
+    def __init__(
+        self,
+        *,
+        ledgers: LedgerList,
+        cache: TailCache,
+        clock: Clock,
+        next_index: int,
+        last_broker_time_ms: int,
+        appended: Callable[[EntryRun], None],
+        drained: Callable[[LedgerFeed], None],
+        failed: Callable[[LedgerError], None],
+    ) -> None:
+        """`appended` is told durable runs in order, `drained` when the ledger that was left is durable
+        to its end, `failed` at most once."""
+        self._ledgers = ledgers
+        self._cache = cache
+        self._clock = clock
+        self._appended = appended
+        self._drained = drained
+        self._failed = failed
+        self._pending: deque[tuple[EntryRun, int]] = deque()
+        self._draining: LedgerFeed | None = None
+        self.current: LedgerFeed | None = None
+        self.next_index = next_index
+        self.last_broker_time_ms = last_broker_time_ms
+        self.pending_bytes = 0
+        self.entries_added = 0
+        self.error: LedgerError | None = None
+
+    @property
+    def draining(self) -> bool:
+        """Whether the ledger that was left last is not durable to its end yet."""
+        return self._draining is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything appended is durable."""
+        return not self._pending
+
+    def switch(self, feed: LedgerFeed) -> None:
+        """Goes on in the ledger of `feed`, whose writer is new. Not while draining."""
+        assert self._draining is None
+        left = self.current
+        if left is not None:
+            left.ledger.sealed_end = left.next_entry - 1
+        feed.ledger.base_index = self.next_index
+        self._ledgers.add(feed.ledger)
+        self.current = feed
+        if left is not None:
+            if left.ledger.complete:
+                self._drained(left)
+            else:
+                self._draining = left
+
+    def append(self, entries: list[bytes], counts: list[int] | None) -> Position:
+        """Takes entries, at least one; the position of the first. Raises LedgerError."""
+        feed = self.current
+        assert feed is not None
+        assert entries
+        now_ms = self._clock.now_ms()
+        # Times never go back along the log, so that a time has one place in it.
+        if now_ms < self.last_broker_time_ms:
+            now_ms = self.last_broker_time_ms
+        index = self.next_index
+        if self._draining is None:
+            first = feed.writer.append(entries, counts, index, now_ms)
+            assert first == feed.next_entry, "the ledger numbered entries otherwise"
+        else:
+            first = feed.next_entry
+        run = EntryRun(feed.ledger.ledger_id, first, entries, counts, index, now_ms)
+        if self._draining is not None:
+            feed.held.append(run)
+        size_bytes = sum(map(len, entries))
+        self._pending.append((run, size_bytes))
+        self.pending_bytes += size_bytes
+        self.last_broker_time_ms = now_ms
+        self.next_index = index + (len(entries) if counts is None else sum(counts))
+        feed.next_entry = first + len(entries)
+        return Position(run.ledger_id, first)
+
+    def durable(self, feed: LedgerFeed, last_entry: int) -> None:
+        """The writer's mark has moved: what it covers becomes visible."""
+        if self.error is not None:
+            return
+        pending = self._pending
+        ledger = feed.ledger
+        while pending:
+            run, size_bytes = pending[0]
+            if run.ledger_id != ledger.ledger_id or run.first_entry > last_entry:
+                break
+            if run.last_entry > last_entry:
+                rest = run.slice(last_entry + 1 - run.first_entry, len(run.entries))
+                run = run.slice(0, last_entry + 1 - run.first_entry)
+                pending[0] = (rest, size_bytes - run.size_bytes)
+                size_bytes = run.size_bytes
+            else:
+                pending.popleft()
+            self.pending_bytes -= size_bytes
+            count = len(run.entries)
+            self.entries_added += count
+            self._ledgers.grow(ledger, entries=count, size_bytes=size_bytes, timestamp_ms=run.broker_time_ms)
+            self._cache.add(run, size_bytes)
+            self._appended(run)
+        if feed is self._draining and ledger.complete:
+            self._draining = None
+            self._release_held()
+            self._drained(feed)
+
+    def _release_held(self) -> None:
+        """Gives the writer what waited for the ledger before."""
+        feed = self.current
+        assert feed is not None
+        held, feed.held = feed.held, []
+        try:
+            for run in held:
+                first = feed.writer.append(run.entries, run.counts, run.base_index, run.broker_time_ms)
+                assert first == run.first_entry, "the ledger numbered entries otherwise"
+        except LedgerError as error:
+            self.fail(error)
+
+    def fail(self, error: LedgerError) -> None:
+        """Gives up everything that is not durable."""
+        if self.error is None:
+            self.error = error
+            self._pending.clear()
+            self.pending_bytes = 0
+            self._failed(error)
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self.pending_bytes == sum(size for _, size in self._pending)
+        positions = [(run.ledger_id, run.first_entry) for run, _ in self._pending]
+        assert positions == sorted(positions)
+        if self.current is not None and self.error is None:
+            waiting = sum(len(run.entries) for run, _ in self._pending)
+            ledgers = [self.current.ledger] + ([self._draining.ledger] if self._draining else [])
+            pushed = self.current.next_entry
+            if self._draining is not None:
+                assert self._draining.ledger.sealed_end is not None
+                pushed += self._draining.ledger.sealed_end + 1
+            else:
+                assert not self.current.held
+            assert waiting == pushed - sum(ledger.entries for ledger in ledgers)

@@ -1,0 +1,69 @@
+"""When the changes of cursors are written: one timer for the cursors of all logs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+
+class Flushable(Protocol):
+    """A cursor with changes."""
+
+    def flush_changes(self) -> None:
+        """Starts writing what has changed; never waits."""
+
+
+class CursorFlusher:
+    """Calls cursors back: soon when somebody waits for durability, else after a while.
+
+    A consumer that acknowledges message by message would otherwise cost one write per loop tick; a
+    crash loses at most the acknowledgements of that while, whose messages are then delivered again.
+    """
+
+    __slots__ = ("_delay_s", "_soon", "_soon_handle", "_timer", "_waiting")
+
+    def __init__(self, delay_ms: int) -> None:
+        self._delay_s = delay_ms / 1000
+        self._waiting: dict[Flushable, None] = {}
+        self._soon: dict[Flushable, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon_handle: asyncio.Handle | None = None
+
+    def later(self, cursor: Flushable) -> None:
+        """Within the configured time."""
+        self._waiting[cursor] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._on_timer)
+
+    def soon(self, cursor: Flushable) -> None:
+        """At the end of this tick, so that all changes of the tick go into one write."""
+        self._soon[cursor] = None
+        if self._soon_handle is None:
+            self._soon_handle = asyncio.get_running_loop().call_soon(self._on_soon)
+
+    def forget(self, cursor: Flushable) -> None:
+        """The cursor is closed."""
+        self._waiting.pop(cursor, None)
+        self._soon.pop(cursor, None)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        cursors, self._waiting = self._waiting, {}
+        for cursor in cursors:
+            cursor.flush_changes()
+
+    def _on_soon(self) -> None:
+        self._soon_handle = None
+        cursors, self._soon = self._soon, {}
+        for cursor in cursors:
+            self._waiting.pop(cursor, None)
+            cursor.flush_changes()
+
+    def close(self) -> None:
+        """Calls nobody back any more."""
+        for handle in (self._timer, self._soon_handle):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._soon_handle = None
+        self._waiting.clear()
+        self._soon.clear()

@@ -1,0 +1,166 @@
+"""Creates, recovers and deletes the durable cursors of one log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.base.names import decode_local, encode_local
+from magnetar.ledger.api import Ledgers, NoSuchLedgerError
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_entry, decode_info, encode_info
+from magnetar.managedlog.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursor_state import CursorState
+from magnetar.managedlog.cursor_store import CursorStore
+from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.ledger_list import LedgerList
+from magnetar.managedlog.log_metadata import log_path
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+
+_log = logging.getLogger("magnetar.managedlog")
+
+
+class CursorOwner(Protocol):
+    """The log that cursors belong to."""
+
+    def cursor_advanced(self, mark_delete: Position) -> None: ...
+
+    def fence(self, error: LogFencedError) -> None: ...
+
+
+class CursorOpening:
+    """The durable cursors of one log, by name."""
+
+    def __init__(
+        self,
+        *,
+        log_name: str,
+        ledger_list: LedgerList,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        clock: Clock,
+        config: ManagedLogConfig,
+        flusher: CursorFlusher,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.lock = asyncio.Lock()
+        self._log_name = log_name
+        self._ledger_list = ledger_list
+        self._store = store
+        self._ledgers = ledgers
+        self._clock = clock
+        self._config = config
+        self._flusher = flusher
+        self._spawn = spawn
+        self._stores: dict[str, CursorStore] = {}
+
+    def _path(self, name: str) -> str:
+        return f"{log_path(self._log_name)}/{encode_local(name)}"
+
+    async def create(
+        self, owner: CursorOwner, name: str, state: CursorState, cursor_properties: Mapping[str, str]
+    ) -> Cursor:
+        """A new cursor, durable on return. Raises LogFencedError, MetadataError."""
+        info = CursorInfo(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
+        try:
+            stat = await self._store.put(self._path(name), encode_info(info), expected_version=MUST_NOT_EXIST)
+        except BadVersionError as error:
+            # All cursors were read when the log was opened: only another owner can have made this one.
+            fenced = LogFencedError(f"log {self._log_name} was taken over by another owner")
+            owner.fence(fenced)
+            raise fenced from error
+        return self._cursor(owner, name, state, info, stat.version)
+
+    def _cursor(
+        self, owner: CursorOwner, name: str, state: CursorState, info: CursorInfo, version: int
+    ) -> Cursor:
+        store = CursorStore(
+            state=state,
+            path=self._path(name),
+            info=info,
+            version=version,
+            log_name=self._log_name,
+            cursor_name=name,
+            store=self._store,
+            ledgers=self._ledgers,
+            clock=self._clock,
+            config=self._config,
+            flusher=self._flusher,
+            spawn=self._spawn,
+            fenced=owner.fence,
+        )
+        self._stores[name] = store
+        return Cursor(
+            name=name,
+            state=state,
+            ledgers=self._ledger_list,
+            store=store,
+            advanced=owner.cursor_advanced,
+        )
+
+    async def recover_all(self, owner: CursorOwner) -> list[Cursor]:
+        """Every cursor of the log, as its last durable change left it.
+
+        Raises LedgerError, MetadataError, StorageError, InvalidLogDataError: a cursor that cannot be
+        read is not skipped, as that would deliver or lose messages silently.
+        """
+        cursors = []
+        for child in await self._store.children(log_path(self._log_name)):
+            name = decode_local(child)
+            path = f"{log_path(self._log_name)}/{child}"
+            value = await self._store.get(path)
+            if value is None:
+                continue
+            info = decode_info(value.data, path)
+            state = CursorState(self._ledger_list, info.state.mark_delete)
+            if info.ledger_id == IN_STORE or not await self._replay(state, info.ledger_id):
+                state.apply(info.state)
+            state.settle()
+            for ledger_id in info.deleted_ledgers:
+                await self._ledgers.delete(ledger_id)
+            cursors.append(self._cursor(owner, name, state, info, value.stat.version))
+        return cursors
+
+    async def _replay(self, state: CursorState, ledger_id: int) -> bool:
+        """Applies what a cursor ledger holds; False when the ledger is lost."""
+        try:
+            reader = await self._ledgers.open(ledger_id)
+            position = 0
+            while position <= reader.last_entry:
+                for run in await reader.read(position, reader.last_entry, self._config.recovery_read_bytes):
+                    for entry in run.entries:
+                        state.apply(decode_entry(entry, f"cursor ledger {ledger_id} entry {position}"))
+                        position += 1
+        except NoSuchLedgerError:
+            # The value's mark-delete is a lower bound: messages are delivered again, none are lost.
+            _log.error("%s: cursor ledger %d is lost", self._log_name, ledger_id)
+            return False
+        return position > 0
+
+    async def delete(self, name: str) -> None:
+        """Removes a cursor for good. Raises MetadataError."""
+        store = self._stores[name]
+        await store.delete()
+        del self._stores[name]
+
+    async def close(self) -> None:
+        """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
+        first_error: MagnetarError | None = None
+        for store in self._stores.values():
+            try:
+                await store.close()
+            except MagnetarError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+
+    def abandon(self) -> None:
+        """Ends every cursor as it is, without writing anything."""
+        for store in self._stores.values():
+            store.abandon()

@@ -1,0 +1,372 @@
+"""What a cursor knows: which entries are acknowledged. Pure.
+
+Three parts, from coarse to fine:
+- `mark_delete`: every entry up to and including it is acknowledged;
+- acknowledged entries after it, per ledger, without any limit (dropping some because there are too
+  many would deliver acknowledged messages again after a restart);
+- half-acknowledged batches: which messages of an entry are left.
+
+Positions that do not exist (trimmed, not appended yet, of another topic) are ignored: a client may
+send anything, and remembering such would let it fill memory.
+
+Changes are also noted as a delta, so that persisting costs what changed, not what is known. The theory:
+a delta names the new mark-delete and what was acknowledged after it since the last delta. Deltas
+applied in order to the snapshot before them give the state; a delta that a crash loses only makes the
+state older, so that messages are delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from magnetar.base.ids import Position
+from magnetar.managedlog.entry_set import EntrySet
+from magnetar.managedlog.ledger_list import LedgerList
+
+WORD_BITS = 64
+WORD_MASK = (1 << WORD_BITS) - 1
+
+
+def bits_of_words(words: Sequence[int]) -> int:
+    """One integer from 64-bit words, lowest first. Signed words, as protobuf carries them, are taken too."""
+    bits = 0
+    for index, word in enumerate(words):
+        bits |= (word & WORD_MASK) << (WORD_BITS * index)
+    return bits
+
+
+def words_of_bits(bits: int) -> tuple[int, ...]:
+    """The inverse of `bits_of_words`, unsigned, without zero words at the end (as a Java BitSet)."""
+    words = []
+    while bits:
+        words.append(bits & WORD_MASK)
+        bits >>= WORD_BITS
+    return tuple(words)
+
+
+@dataclass(slots=True)
+class CursorDelta:
+    """Changes of a cursor since the delta before, or all of it (a snapshot)."""
+
+    mark_delete: Position
+    replaces: bool
+    """Whether everything known before is dropped first: a snapshot, or a seek happened."""
+    acked: dict[int, EntrySet] = field(default_factory=dict)
+    """Newly acknowledged entries after `mark_delete`, by ledger."""
+    partial: dict[Position, int] = field(default_factory=dict)
+    """What is left of half-acknowledged batches, as bits; replaces what was known of the entry."""
+    properties: Mapping[str, int] | None = None
+    """The cursor's numbers, when they changed."""
+
+
+class CursorState:
+    """Acknowledgements over the ledgers of one log."""
+
+    __slots__ = (
+        "_acked",
+        "_acked_count",
+        "_fresh",
+        "_fresh_partial",
+        "_ledgers",
+        "_partial",
+        "_properties_changed",
+        "_replaced",
+        "mark_delete",
+        "properties",
+        "version",
+    )
+
+    mark_delete: Position
+    """Everything up to here is acknowledged."""
+    properties: Mapping[str, int]
+    """Numbers that are kept with the position; not to be changed in place."""
+    version: int
+    """One more at each change."""
+
+    def __init__(
+        self, ledgers: LedgerList, mark_delete: Position, properties: Mapping[str, int] | None = None
+    ) -> None:
+        self._ledgers = ledgers
+        self.mark_delete = mark_delete
+        self.properties = dict(properties or {})
+        self.version = 0
+        # Entries after mark_delete, by ledger; no empty sets.
+        self._acked: dict[int, EntrySet] = {}
+        self._acked_count = 0
+        self._partial: dict[Position, int] = {}
+        # The delta in the making.
+        self._fresh: list[Position] = []
+        self._fresh_partial: set[Position] = set()
+        self._replaced = False
+        self._properties_changed = False
+
+    # Questions
+
+    @property
+    def acked_count(self) -> int:
+        """Entries acknowledged after mark_delete."""
+        return self._acked_count
+
+    @property
+    def partial_count(self) -> int:
+        """Half-acknowledged batches."""
+        return len(self._partial)
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether anything after mark_delete is acknowledged, wholly or in part."""
+        return bool(self._acked or self._partial)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the delta in the making begins with a seek."""
+        return self._replaced
+
+    def is_acked(self, position: Position) -> bool:
+        """Whether the whole entry is acknowledged."""
+        if position <= self.mark_delete:
+            return True
+        entries = self._acked.get(position.ledger_id)
+        return entries is not None and position.entry_id in entries
+
+    def ack_set(self, position: Position) -> tuple[int, ...] | None:
+        """What is left of a half-acknowledged batch, as words; None when the entry is not one."""
+        bits = self._partial.get(position)
+        return None if bits is None else words_of_bits(bits)
+
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Acknowledged runs after mark_delete: (ledger, first, last), inclusive, ascending."""
+        for ledger_id in sorted(self._acked):
+            for first, last in self._acked[ledger_id].ranges():
+                yield ledger_id, first, last
+
+    def next_unacked(self, position: Position) -> Position:
+        """The first entry >= `position` that is not acknowledged and exists or may come to exist."""
+        ledgers = self._ledgers
+        if position <= self.mark_delete:
+            position = ledgers.next_position(self.mark_delete)
+        elif (known := ledgers.find(position.ledger_id)) is None or (
+            known.sealed_end is not None and position.entry_id > known.sealed_end
+        ):
+            position = ledgers.next_position(position)
+        elif position.entry_id < 0:
+            position = Position(position.ledger_id, 0)
+        while (entries := self._acked.get(position.ledger_id)) is not None:
+            missing = entries.next_missing(position.entry_id)
+            if missing == position.entry_id:
+                break
+            following = ledgers.next_position(Position(position.ledger_id, missing - 1))
+            if following.ledger_id == position.ledger_id:
+                return following
+            position = following
+        return position
+
+    # Acknowledgements
+
+    def ack(self, positions: Sequence[Position]) -> bool:
+        """Whole entries, in any order; whether anything changed."""
+        mark_ledger, mark_entry = self.mark_delete
+        ledger_of_limits = -2
+        entries: EntrySet | None = None
+        floor = limit = -1
+        before = self._acked_count
+        count = before
+        fresh = self._fresh
+        partial = self._partial
+        for position in positions:
+            ledger_id, entry_id = position
+            if ledger_id != ledger_of_limits:
+                ledger_of_limits = ledger_id
+                ledger = self._ledgers.find(ledger_id)
+                limit = -1 if ledger is None or ledger_id < mark_ledger else ledger.entries - 1
+                floor = mark_entry if ledger_id == mark_ledger else -1
+                entries = self._acked.get(ledger_id)
+            if not floor < entry_id <= limit:
+                continue
+            if entries is None:
+                entries = self._acked[ledger_id] = EntrySet()
+            if entries.add(entry_id):
+                count += 1
+                fresh.append(position)
+                if partial:
+                    partial.pop(position, None)
+        if count == before:
+            return False
+        self._acked_count = count
+        self._advance()
+        self.version += 1
+        return True
+
+    def ack_batch(self, position: Position, ack_set: Sequence[int], batch_size: int) -> bool:
+        """Some messages of an entry: words, bit set = not acknowledged; words left out are zero.
+
+        `batch_size` > 0 is the number of messages in the entry. Acknowledgements add up. True when
+        the entry is acknowledged as a whole with this call.
+        """
+        ledger = self._ledgers.find(position.ledger_id)
+        if ledger is None or not 0 <= position.entry_id < ledger.entries or self.is_acked(position):
+            return False
+        left = bits_of_words(ack_set) & ((1 << max(batch_size, 1)) - 1)
+        known = self._partial.get(position)
+        if known is not None:
+            left &= known
+        if not left:
+            return self.ack((position,))
+        if left != known:
+            self._partial[position] = left
+            self._fresh_partial.add(position)
+            self.version += 1
+        return False
+
+    def ack_cumulative(self, position: Position) -> bool:
+        """Everything up to and including `position`, at most to the last durable entry."""
+        position = self._clamp(position)
+        if position <= self.mark_delete:
+            return False
+        self._move_mark(position)
+        self._advance()
+        # Entries that were acknowledged one by one have left `_partial` by then: only here are any covered.
+        self._drop_covered_partial()
+        self.version += 1
+        return True
+
+    def reset(self, position: Position) -> None:
+        """The next entry to deliver is `position`; acknowledgements after it are forgotten."""
+        ledgers = self._ledgers
+        self.mark_delete = min(ledgers.previous_position(position), ledgers.last_position)
+        self._drop_all()
+        self._replaced = True
+        self.version += 1
+
+    def set_properties(self, properties: Mapping[str, int]) -> None:
+        """Replaces the numbers that are kept with the position."""
+        self.properties = dict(properties)
+        self._properties_changed = True
+        self.version += 1
+
+    def _clamp(self, position: Position) -> Position:
+        """A position that may be mark-delete: of a ledger that exists, at most the last durable entry."""
+        end = self._ledgers.last_position
+        if position >= end:
+            return end
+        ledger = self._ledgers.find(position.ledger_id)
+        if ledger is None:
+            return self._ledgers.previous_position(position)
+        return Position(position.ledger_id, min(position.entry_id, ledger.entries - 1))
+
+    def _move_mark(self, position: Position) -> None:
+        """Sets mark-delete and drops what it covers."""
+        self.mark_delete = position
+        mark_ledger, mark_entry = position
+        acked = self._acked
+        if acked:
+            if len(acked) > 1 or mark_ledger not in acked:
+                for ledger_id in [key for key in acked if key < mark_ledger]:
+                    self._acked_count -= acked.pop(ledger_id).count
+            entries = acked.get(mark_ledger)
+            if entries is not None:
+                count = entries.count
+                entries.remove_upto(mark_entry)
+                self._acked_count += entries.count - count
+                if not entries.count:
+                    del acked[mark_ledger]
+
+    def _advance(self) -> None:
+        """Moves mark-delete over acknowledged entries that follow it, across ledgers."""
+        mark = self.mark_delete
+        while self._acked:
+            following = self._ledgers.next_position(mark)
+            entries = self._acked.get(following.ledger_id)
+            if entries is None:
+                break
+            missing = entries.next_missing(following.entry_id)
+            if missing == following.entry_id:
+                break
+            mark = Position(following.ledger_id, missing - 1)
+        if mark != self.mark_delete:
+            self._move_mark(mark)
+
+    def _drop_covered_partial(self) -> None:
+        for position in [key for key in self._partial if self.is_acked(key)]:
+            del self._partial[position]
+
+    def _drop_all(self) -> None:
+        self._acked.clear()
+        self._acked_count = 0
+        self._partial.clear()
+        self._fresh.clear()
+        self._fresh_partial.clear()
+
+    # Persistence
+
+    def take_delta(self) -> CursorDelta:
+        """What changed since the last `take_delta` or `snapshot`, which then starts anew."""
+        mark = self.mark_delete
+        acked: dict[int, EntrySet] = {}
+        for position in self._fresh:
+            if position > mark:
+                entries = acked.get(position.ledger_id)
+                if entries is None:
+                    entries = acked[position.ledger_id] = EntrySet()
+                entries.add(position.entry_id)
+        delta = CursorDelta(
+            mark,
+            self._replaced,
+            acked,
+            {key: bits for key in self._fresh_partial if (bits := self._partial.get(key)) is not None},
+            self.properties if self._properties_changed or self._replaced else None,
+        )
+        self._forget_delta()
+        return delta
+
+    def snapshot(self) -> CursorDelta:
+        """All of it, sharing the sets: to be encoded before the next change. Starts a new delta."""
+        self._forget_delta()
+        return CursorDelta(self.mark_delete, True, self._acked, self._partial, self.properties)
+
+    def _forget_delta(self) -> None:
+        self._fresh = []
+        self._fresh_partial = set()
+        self._replaced = False
+        self._properties_changed = False
+
+    def apply(self, delta: CursorDelta) -> None:
+        """What `take_delta` or `snapshot` gave before a restart. `settle` must follow the last one."""
+        if delta.replaces:
+            self._drop_all()
+        for ledger_id, chunks in delta.acked.items():
+            entries = self._acked.setdefault(ledger_id, EntrySet())
+            before = entries.count
+            for number, bits in chunks.chunks.items():
+                entries.add_chunk(number, bits)
+            self._acked_count += entries.count - before
+            if not entries.count:
+                del self._acked[ledger_id]
+        self._partial.update(delta.partial)
+        if delta.properties is not None:
+            self.properties = dict(delta.properties)
+        self._move_mark(delta.mark_delete)
+
+    def settle(self) -> None:
+        """To be called when recovery has applied everything: fits the state to the ledgers that exist."""
+        for ledger_id in [key for key in self._acked if self._ledgers.find(key) is None]:
+            self._acked_count -= self._acked.pop(ledger_id).count
+        for position in [key for key in self._partial if self._ledgers.find(key.ledger_id) is None]:
+            del self._partial[position]
+        self._advance()
+        self._drop_covered_partial()
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        for ledger_id, entries in self._acked.items():
+            entries.check()
+            assert entries.count, "an empty set was kept"
+            assert ledger_id >= self.mark_delete.ledger_id
+            if ledger_id == self.mark_delete.ledger_id:
+                first = next(entries.ranges())[0]
+                assert first > self.mark_delete.entry_id + 1, "mark-delete could be further"
+        assert self._acked_count == sum(entries.count for entries in self._acked.values())
+        for position, bits in self._partial.items():
+            assert bits > 0
+            assert not self.is_acked(position)

@@ -1,0 +1,384 @@
+"""Keeps a durable cursor: deltas into a ledger of its own, now and then a snapshot into a new one.
+
+    state in the metadata store ──first change──▶ switching ──▶ ledger: snapshot, delta, delta, …
+          ▲                                          ▲                     │ deltas outweigh the snapshot,
+          └───────────── clean close, when small ────┴─────────────────────┘ a seek, or a lost ledger
+
+Switching: a new ledger is created, its first entry is a snapshot; once that is durable the value in
+the metadata store names the new ledger; then the old ledger is deleted. Until then the old ledger is
+what counts, and nothing is added to it: whatever changes meanwhile is written after the switch.
+
+At most one delta is in flight, so all changes of one group commit of the bookie are one entry. A seek
+switches too, which makes the mark-delete in the metadata store a lower bound at all times.
+
+kill -9 at any point: recovery reads what the metadata store names, a prefix of the deltas that were
+written; a change is reported durable only when it is in that prefix.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import LedgerError, MagnetarError
+from magnetar.ledger.api import Ledgers, LedgerWriter
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, encode_entry, encode_info
+from magnetar.managedlog.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursor_state import CursorDelta, CursorState
+from magnetar.managedlog.errors import CursorClosedError, LogFencedError
+from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError
+
+_log = logging.getLogger("magnetar.managedlog")
+
+Durable = Callable[[BaseException | None], None]
+"""Told None when durable, else why not."""
+
+COMPONENT: Final = b"managed-ledger"
+APPLICATION: Final = b"pulsar"
+
+
+class _CursorLedger:
+    """The ledger that takes deltas, and what its writer says (WriterListener)."""
+
+    __slots__ = ("_store", "delta_bytes", "snapshot_bytes", "snapshot_durable", "writer")
+
+    writer: LedgerWriter
+
+    def __init__(self, store: CursorStore) -> None:
+        self._store = store
+        self.snapshot_durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.snapshot_bytes = 0
+        self.delta_bytes = 0
+
+    def durable(self, last_entry: int) -> None:
+        if not self.snapshot_durable.done():
+            self.snapshot_durable.set_result(None)
+        self._store.delta_durable(self, last_entry)
+
+    def failed(self, error: LedgerError) -> None:
+        if not self.snapshot_durable.done():
+            self.snapshot_durable.set_exception(error)
+            # Whoever waited may be gone; the error is reported through the cursor's waiters as well.
+            self.snapshot_durable.exception()
+        self._store.ledger_lost(self, error)
+
+
+class CursorStore:
+    """Makes the changes of one cursor's state durable."""
+
+    def __init__(
+        self,
+        *,
+        state: CursorState,
+        path: str,
+        info: CursorInfo,
+        version: int,
+        log_name: str,
+        cursor_name: str,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        clock: Clock,
+        config: ManagedLogConfig,
+        flusher: CursorFlusher,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        fenced: Callable[[LogFencedError], None],
+    ) -> None:
+        """`info` is the value at `path` with its `version`; `fenced` is told when it was changed by
+        someone else."""
+        self.state = state
+        self._path = path
+        self._version = version
+        self._ledger_id = info.ledger_id
+        self._bound = info.state
+        self._deleted = list(info.deleted_ledgers)
+        self.cursor_properties = dict(info.cursor_properties)
+        self.last_active_ms = info.last_active_ms
+        self._tags = {
+            "application": APPLICATION,
+            "component": COMPONENT,
+            "pulsar/managed-ledger": log_name.encode(),
+            "pulsar/cursor": cursor_name.encode(),
+        }
+        self._where = f"{log_name} cursor {cursor_name!r}"
+        self._store = store
+        self._ledgers = ledgers
+        self._clock = clock
+        self._config = config
+        self._flusher = flusher
+        self._spawn = spawn
+        self._fenced = fenced
+        self._ledger: _CursorLedger | None = None
+        self._busy = False
+        self._closed = False
+        self._durable_version = state.version
+        self._writing_version = state.version
+        self._writing_entry = -1
+        self._switching = False
+        self._waiters: deque[tuple[int, Durable]] = deque()
+        self._put_lock = asyncio.Lock()
+
+    @property
+    def ledger_id(self) -> int:
+        """Ledger that the metadata store names; IN_STORE when there is none."""
+        return self._ledger_id
+
+    @property
+    def dirty(self) -> bool:
+        """Whether changes are not durable yet."""
+        return self.state.version != self._durable_version
+
+    def changed(self) -> None:
+        """The state was changed."""
+        if not self._closed and not self._busy:
+            if self._waiters:
+                self._flusher.soon(self)
+            else:
+                self._flusher.later(self)
+
+    def when_durable(self, callback: Durable) -> None:
+        """Calls back once all changes so far are durable; at once when they are."""
+        if not self.dirty:
+            callback(None)
+        elif self._closed:
+            callback(CursorClosedError(f"{self._where} is closed"))
+        else:
+            self._waiters.append((self.state.version, callback))
+            if not self._busy:
+                self._flusher.soon(self)
+
+    def flush_changes(self) -> None:
+        """Starts writing what has changed, unless a write is under way: its end goes on with it."""
+        if self._busy or self._closed or not self.dirty:
+            return
+        ledger = self._ledger
+        if ledger is None or self.state.replaced or self._outweighed(ledger):
+            self._busy = self._switching = True
+            self._spawn(self._switch())
+            return
+        version = self.state.version
+        entry = encode_entry(self.state.take_delta())
+        try:
+            self._writing_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
+        except LedgerError as error:
+            self.ledger_lost(ledger, error)
+            return
+        self._busy = True
+        self._writing_version = version
+        ledger.delta_bytes += len(entry)
+
+    def _outweighed(self, ledger: _CursorLedger) -> bool:
+        config = self._config
+        return ledger.delta_bytes > max(
+            config.cursor_compact_bytes_min, config.cursor_compact_factor * ledger.snapshot_bytes
+        )
+
+    def delta_durable(self, ledger: _CursorLedger, last_entry: int) -> None:
+        """The ledger is durable up to `last_entry`: perhaps with the delta in flight."""
+        if (
+            ledger is self._ledger
+            and self._busy
+            and not self._switching
+            and last_entry >= self._writing_entry
+        ):
+            self._written(self._writing_version)
+
+    def _written(self, version: int) -> None:
+        """The state as of `version` is durable and nothing is being written."""
+        self._busy = False
+        self._durable_version = version
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= version:
+            waiters.popleft()[1](None)
+        if self.dirty:
+            self.changed()
+
+    def ledger_lost(self, ledger: _CursorLedger, error: LedgerError) -> None:
+        """No delta can be added any more; the next flush begins a new ledger with a snapshot."""
+        if ledger is self._ledger:
+            self._ledger = None
+            if not self._switching:
+                self._busy = False
+                self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Tells everyone who waits; the changes stay to be written with the next ones."""
+        waiters, self._waiters = self._waiters, deque()
+        for _, callback in waiters:
+            callback(error)
+
+    async def _switch(self) -> None:
+        """Begins a new ledger with a snapshot. `_busy` is set, and cleared here."""
+        ledger = _CursorLedger(self)
+        created = False
+        try:
+            ledger.writer = await self._ledgers.create(ledger, self._tags)
+            created = True
+            version = self.state.version
+            snapshot = self.state.snapshot()
+            bound = CursorDelta(snapshot.mark_delete, True, properties=snapshot.properties)
+            entry = encode_entry(snapshot)
+            ledger.snapshot_bytes = len(entry)
+            ledger.writer.append([entry], None, 0, self._clock.now_ms())
+            await ledger.snapshot_durable
+            old, old_ledger = self._ledger_id, self._ledger
+            if old != IN_STORE:
+                self._deleted.append(old)
+            await self._put(ledger.writer.ledger_id, bound)
+        except MagnetarError as error:
+            # What the old ledger holds is still right, but the deltas since are only in the lost snapshot.
+            self._ledger = None
+            self._busy = self._switching = False
+            _log.warning("%s could not be written: %s", self._where, error)
+            self._fail(error)
+            if created and ledger.writer.ledger_id != self._ledger_id:
+                await self._delete_ledgers([ledger.writer.ledger_id])
+            return
+        self._ledger = ledger
+        self._switching = False
+        self._written(version)
+        if old_ledger is not None:
+            await _seal(old_ledger.writer)
+        await self._delete_ledgers(self._deleted)
+
+    async def _put(self, ledger_id: int | None = None, state: CursorDelta | None = None) -> None:
+        """Writes the value in the metadata store, by default with the state it has now.
+
+        Raises LogFencedError, MetadataError.
+        """
+        async with self._put_lock:
+            if ledger_id is None or state is None:
+                ledger_id, state = self._ledger_id, self._bound
+            self.last_active_ms = self._clock.now_ms()
+            value = encode_info(
+                CursorInfo(
+                    ledger_id, state, self.cursor_properties, self.last_active_ms, tuple(self._deleted)
+                )
+            )
+            try:
+                stat = await self._store.put(self._path, value, expected_version=self._version)
+            except BadVersionError as error:
+                fenced = LogFencedError(f"{self._where} was taken over by another owner")
+                self._fenced(fenced)
+                raise fenced from error
+            self._version = stat.version
+            self._ledger_id = ledger_id
+            self._bound = state
+
+    async def _delete_ledgers(self, ledger_ids: list[int]) -> None:
+        """Gives ledgers back; one that cannot be deleted now stays noted in the next value."""
+        for ledger_id in list(ledger_ids):
+            try:
+                await self._ledgers.delete(ledger_id)
+            except MagnetarError as error:
+                _log.warning("%s: ledger %d could not be deleted: %s", self._where, ledger_id, error)
+            else:
+                if ledger_id in self._deleted:
+                    self._deleted.remove(ledger_id)
+
+    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
+        """Replaces the subscription's properties; durable on return. Raises what `flush` raises."""
+        await self.flush()
+        before, self.cursor_properties = self.cursor_properties, dict(properties)
+        try:
+            await self._put()
+        except MagnetarError:
+            self.cursor_properties = before
+            raise
+
+    async def flush(self) -> None:
+        """Waits until all changes so far are durable. Raises LedgerError, MetadataError, LogError."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def report(error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.when_durable(report)
+        await done
+
+    async def close(self) -> None:
+        """Makes the last changes durable and folds a small state into the metadata store.
+
+        Raises what `flush` raises; the cursor is closed all the same.
+        """
+        if self._closed:
+            return
+        try:
+            while self._busy:
+                # A write is under way; folding must come after it.
+                await self.flush()
+            if self._ledger_id != IN_STORE or self.dirty:
+                if self._small():
+                    await self._fold()
+                else:
+                    await self.flush()
+        finally:
+            self._closed = True
+            self._flusher.forget(self)
+            self._fail(CursorClosedError(f"{self._where} is closed"))
+            if self._ledger is not None:
+                await _seal(self._ledger.writer)
+
+    def abandon(self) -> None:
+        """Ends the cursor without writing: another owner has it, or it is being deleted."""
+        self._closed = True
+        self._flusher.forget(self)
+        self._fail(CursorClosedError(f"{self._where} is closed"))
+
+    def _small(self) -> bool:
+        limit = self._config.cursor_fold_ranges_max
+        if self.state.partial_count > limit:
+            return False
+        return all(count < limit for count, _ in enumerate(self.state.ranges()))
+
+    async def _fold(self) -> None:
+        """Puts the whole state into the metadata store and gives the ledgers back."""
+        self._busy = self._switching = True
+        try:
+            version = self.state.version
+            if self._ledger_id != IN_STORE:
+                self._deleted.append(self._ledger_id)
+            await self._put(IN_STORE, self.state.snapshot())
+        except MagnetarError as error:
+            self._ledger = None
+            self._busy = self._switching = False
+            self._fail(error)
+            raise
+        old, self._ledger = self._ledger, None
+        self._switching = False
+        self._written(version)
+        if old is not None:
+            await _seal(old.writer)
+        await self._delete_ledgers(self._deleted)
+
+    async def delete(self) -> None:
+        """Removes the value, then the ledgers. Raises MetadataError."""
+        self._closed = True
+        self._flusher.forget(self)
+        self._fail(CursorClosedError(f"{self._where} was deleted"))
+        async with self._put_lock:
+            try:
+                await self._store.delete(self._path)
+            except NotFoundError:
+                _log.warning("%s had been deleted before", self._where)
+        if self._ledger is not None:
+            await _seal(self._ledger.writer)
+        ledger_ids = [*self._deleted, *([self._ledger_id] if self._ledger_id != IN_STORE else [])]
+        await self._delete_ledgers(ledger_ids)
+
+
+async def _seal(writer: LedgerWriter) -> None:
+    """Ends a cursor ledger. That this fails is no loss: whoever opens the ledger recovers its end."""
+    try:
+        await writer.close()
+    except LedgerError as error:
+        _log.debug("cursor ledger %d was not sealed: %s", writer.ledger_id, error)

@@ -1,0 +1,143 @@
+"""A set of entry ids of one ledger, kept as bitmaps.
+
+Acknowledged entries of a Shared subscription are anything from one long run to tens of thousands of
+holes in random order. Sorted intervals make an insertion in the middle move everything behind it
+(tens of microseconds at 50,000 holes); here an entry is one bit of one 1024-bit integer, whatever its
+neighbours are, and a run of full chunks shares one integer.
+
+Pure: no input or output, no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+CHUNK_BITS: Final = 1024
+"""Entries per chunk. Larger chunks copy more per insertion, smaller ones cost more dictionary slots."""
+SHIFT: Final = 10
+MASK: Final = CHUNK_BITS - 1
+FULL: Final = (1 << CHUNK_BITS) - 1
+
+
+class EntrySet:
+    """Entry ids >= 0 of one ledger. Insertion, look-up and the next gap are O(1) for nearby entries."""
+
+    __slots__ = ("_low", "chunks", "count")
+
+    chunks: dict[int, int]
+    """Chunk number to bitmap, lowest entry in the lowest bit; never 0."""
+    count: int
+    """Entries in the set."""
+
+    def __init__(self) -> None:
+        self.chunks = {}
+        self.count = 0
+        # No chunk has a lower number, so that removing from below does not look at all of them.
+        self._low = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, entry_id: int) -> bool:
+        return (self.chunks.get(entry_id >> SHIFT, 0) >> (entry_id & MASK)) & 1 == 1
+
+    def add(self, entry_id: int) -> bool:
+        """Adds one entry >= 0; whether it is new."""
+        number = entry_id >> SHIFT
+        chunk = self.chunks.get(number, 0)
+        bit = 1 << (entry_id & MASK)
+        if chunk & bit:
+            return False
+        self.chunks[number] = chunk | bit
+        self.count += 1
+        if number < self._low:
+            self._low = number
+        return True
+
+    def add_range(self, first: int, last: int) -> None:
+        """Adds `first..last`, inclusive; nothing when `last < first`."""
+        assert first >= 0
+        while first <= last:
+            number = first >> SHIFT
+            stop = min(last, (number << SHIFT) + MASK)
+            self.add_chunk(number, ((1 << (stop - first + 1)) - 1) << (first & MASK))
+            first = stop + 1
+
+    def add_chunk(self, number: int, bits: int) -> None:
+        """Adds every entry whose bit is set in `bits`, 0 <= bits <= FULL, of chunk `number`."""
+        assert 0 <= bits <= FULL
+        if not bits:
+            return
+        old = self.chunks.get(number, 0)
+        new = old | bits
+        self.chunks[number] = FULL if new == FULL else new
+        self.count += new.bit_count() - old.bit_count()
+        self._low = min(self._low, number)
+
+    def remove_upto(self, entry_id: int) -> None:
+        """Removes every entry <= `entry_id`."""
+        if entry_id < 0 or not self.chunks:
+            return
+        number = entry_id >> SHIFT
+        chunks = self.chunks
+        if number > self._low:
+            if number - self._low > len(chunks):
+                below = [key for key in chunks if key < number]
+            else:
+                below = [key for key in range(self._low, number) if key in chunks]
+            for key in below:
+                self.count -= chunks.pop(key).bit_count()
+            self._low = number
+        chunk = chunks.get(number)
+        if chunk is None:
+            return
+        kept = (chunk >> ((entry_id & MASK) + 1)) << ((entry_id & MASK) + 1)
+        self.count -= chunk.bit_count() - kept.bit_count()
+        if kept:
+            chunks[number] = kept
+        else:
+            del chunks[number]
+
+    def next_missing(self, entry_id: int) -> int:
+        """The first id >= `entry_id` >= 0 that is not in the set."""
+        number = entry_id >> SHIFT
+        missing = ~self.chunks.get(number, 0) >> (entry_id & MASK)
+        offset = (missing & -missing).bit_length() - 1
+        if (entry_id & MASK) + offset < CHUNK_BITS:
+            return entry_id + offset
+        # The rest of this chunk is full; whole chunks follow until one is not.
+        number += 1
+        while self.chunks.get(number, 0) == FULL:
+            number += 1
+        missing = ~self.chunks.get(number, 0)
+        return (number << SHIFT) + (missing & -missing).bit_length() - 1
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Maximal runs `(first, last)`, inclusive, ascending."""
+        start = stop = -1
+        for number in sorted(self.chunks):
+            bits = self.chunks[number]
+            base = number << SHIFT
+            offset = 0
+            while bits:
+                zeros = (bits & -bits).bit_length() - 1
+                bits >>= zeros
+                ones = (~bits & (bits + 1)).bit_length() - 1
+                first = base + offset + zeros
+                bits >>= ones
+                offset += zeros + ones
+                if first == stop + 1 and start >= 0:
+                    stop = first + ones - 1
+                    continue
+                if start >= 0:
+                    yield start, stop
+                start, stop = first, first + ones - 1
+        if start >= 0:
+            yield start, stop
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert all(0 < bits <= FULL for bits in self.chunks.values())
+        assert all(number >= self._low >= 0 for number in self.chunks)
+        assert self.count == sum(bits.bit_count() for bits in self.chunks.values())

@@ -1,0 +1,63 @@
+"""What a log tells about its insides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from magnetar.base.ids import Position
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInfo:
+    """One ledger of a log."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    timestamp_ms: int
+    """Broker time of the last entry, Unix ms; 0 when empty."""
+    first_index: int
+    """Messages in the log before the ledger's first entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInfo:
+    """One durable cursor of a log."""
+
+    mark_delete: Position
+    next_unacked: Position
+    """The first entry that is not acknowledged, or where it will be."""
+    acked_ranges: str
+    """Acknowledged runs after mark-delete, as Pulsar prints them: `[(3:0..3:2],(3:4..3:5]]`, each after
+    its first and up to its second position."""
+    acked_range_count: int
+    partial_batch_count: int
+    backlog_entries: int
+    ledger_id: int
+    """The cursor's own ledger; -1 when it has none."""
+    last_active_ms: int
+    properties: Mapping[str, int]
+    cursor_properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LogInfo:
+    """A log at a glance, with what Pulsar's internal statistics need."""
+
+    name: str
+    state: str
+    entries_added: int
+    """Entries that became durable since the log was opened."""
+    entries: int
+    size_bytes: int
+    pending_bytes: int
+    cached_bytes: int
+    current_ledger_entries: int
+    current_ledger_bytes: int
+    last_position: Position
+    next_index: int
+    terminated: Position | None
+    ledgers: tuple[LedgerInfo, ...]
+    cursors: Mapping[str, CursorInfo]
+    properties: Mapping[str, str]

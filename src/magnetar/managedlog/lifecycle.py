@@ -1,0 +1,271 @@
+"""The ledgers of a log from creation to deletion: rollover, sealing, trimming, closing.
+
+One change at a time. The stored list is always changed first in the direction that is safe: a ledger is
+in the list before it takes entries, and out of it before it is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.ledger.api import Ledgers
+from magnetar.managedlog import retention as retention_rules
+from magnetar.managedlog import rollover
+from magnetar.managedlog.appender import Appender, LedgerFeed
+from magnetar.managedlog.config import ManagedLogConfig, Retention
+from magnetar.managedlog.errors import LogFailedError, LogFencedError
+from magnetar.managedlog.ledger_list import Ledger, LedgerList
+from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
+from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.stored_log import StoredLog
+
+_log = logging.getLogger("magnetar.managedlog")
+
+ROLLOVER_RETRY_MS: Final = 1000
+"""After a rollover failed the log stays in its ledger for so long before it tries again."""
+
+
+def _unchanged(metadata: LogMetadata) -> LogMetadata:
+    return metadata
+
+
+class LedgerLifecycle:
+    """Changes the list of ledgers, in the store and in memory."""
+
+    def __init__(
+        self,
+        *,
+        stored: StoredLog,
+        ledgers: LedgerList,
+        source: Ledgers,
+        appender: Appender,
+        reading: LogReading,
+        clock: Clock,
+        config: ManagedLogConfig,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        mark_deletes: Callable[[], Iterable[Position]],
+        fenced: Callable[[LogFencedError], None],
+    ) -> None:
+        """`mark_deletes` tells where the durable cursors stand; `fenced` is told of another owner."""
+        self.retention: Retention = config.retention
+        self._stored = stored
+        self._ledgers = ledgers
+        self._source = source
+        self._appender = appender
+        self._reading = reading
+        self._clock = clock
+        self._config = config
+        self._spawn = spawn
+        self._mark_deletes = mark_deletes
+        self._fenced = fenced
+        self._lock = asyncio.Lock()
+        self._left: list[LedgerFeed] = []
+        self._rolling = False
+        self._trim_wanted = False
+        self._rollover_not_before_ms = 0.0
+        self._stopped = False
+
+    # Creation and rollover
+
+    async def _create(self) -> LedgerFeed:
+        feed = LedgerFeed(self._appender)
+        tags = {
+            "application": b"pulsar",
+            "component": b"managed-ledger",
+            "pulsar/managed-ledger": self._stored.name.encode(),
+        }
+        feed.writer = await self._source.create(feed, tags)
+        feed.ledger = Ledger(feed.writer.ledger_id, 0, created_ms=self._clock.now_ms())
+        return feed
+
+    async def begin(self, recovered: Callable[[LogMetadata], LogMetadata]) -> None:
+        """Creates the first ledger of this owner; stores it with what recovery found, in one write.
+
+        Raises LedgerError, LogFencedError, MetadataError.
+        """
+        async with self._lock:
+            feed = await self._create()
+            record = LedgerRecord(feed.ledger.ledger_id, base_index=self._appender.next_index)
+            await self._stored.update(lambda metadata: recovered(metadata).adding(record))
+            self._go_on_in(feed)
+
+    def _go_on_in(self, feed: LedgerFeed) -> None:
+        left = self._appender.current
+        if left is not None:
+            self._left.append(left)
+        self._reading.use(feed.writer)
+        self._appender.switch(feed)
+
+    def roll_if_due(self) -> None:
+        """Begins a new ledger in the background when the current one is full or old."""
+        feed = self._appender.current
+        if feed is None or self._rolling or self._stopped or self._appender.draining:
+            return
+        ledger = feed.ledger
+        if (
+            rollover.is_due(
+                self._config,
+                entries=feed.next_entry,
+                size_bytes=ledger.size_bytes + self._appender.pending_bytes,
+                age_ms=self._clock.now_ms() - ledger.created_ms,
+            )
+            and self._clock.monotonic_ms() >= self._rollover_not_before_ms
+        ):
+            self._rolling = True
+            self._spawn(self._roll())
+
+    async def _roll(self) -> None:
+        try:
+            async with self._lock:
+                feed = await self._create()
+                record = LedgerRecord(feed.ledger.ledger_id)
+                await self._stored.update(lambda metadata: metadata.adding(record))
+                if not self._stopped and self._appender.error is None:
+                    self._go_on_in(feed)
+        except LogFencedError as error:
+            self._fenced(error)
+        except MagnetarError as error:
+            self._rollover_not_before_ms = self._clock.monotonic_ms() + ROLLOVER_RETRY_MS
+            _log.warning("log %s stays in its ledger: %s", self._stored.name, error)
+        finally:
+            self._rolling = False
+
+    # Sealing
+
+    def drained(self, feed: LedgerFeed) -> None:
+        """A ledger that was left is durable to its end."""
+        if not self._stopped:
+            self._spawn(self._seal_and_trim())
+
+    async def _seal_and_trim(self) -> None:
+        try:
+            async with self._lock:
+                await self._seal_left()
+            await self.trim()
+        except LogFencedError as error:
+            self._fenced(error)
+        except MagnetarError as error:
+            # The end of the ledger is found again when the log is opened next.
+            _log.warning("log %s: a ledger could not be sealed or trimmed: %s", self._stored.name, error)
+
+    async def _seal_left(self) -> None:
+        """Records the ends of ledgers that were left and are durable to the end. Under the lock."""
+        while self._left and self._left[0].ledger.complete:
+            feed = self._left[0]
+            following = self._ledgers.following(feed.ledger.ledger_id)
+            assert following is not None, "a ledger is left for another one"
+            await self._seal(feed, following.base_index, _unchanged)
+            self._left.remove(feed)
+            self._reading.use(await self._source.open(feed.ledger.ledger_id))
+
+    async def _seal(
+        self, feed: LedgerFeed, next_index: int, also: Callable[[LogMetadata], LogMetadata]
+    ) -> None:
+        end = await feed.writer.close()
+        ledger = feed.ledger
+        assert end.last_entry == ledger.entries - 1, "the writer ends elsewhere than the log"
+        record = LedgerRecord(
+            ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.timestamp_ms, ledger.base_index
+        )
+        await self._stored.update(lambda metadata: also(metadata.sealing(record, next_index=next_index)))
+
+    async def stop(self, also: Callable[[LogMetadata], LogMetadata] = _unchanged) -> None:
+        """Ends the current ledger after everything appended is durable; no ledger follows.
+
+        An empty current ledger leaves the list. `also` may add to the last change of the value.
+        Raises LogFailedError when appends were lost, LedgerError, LogFencedError, MetadataError.
+        """
+        self._stopped = True
+        async with self._lock:
+            appender = self._appender
+            for left in list(self._left):
+                # Its last mark gives the held entries to the current writer before this returns.
+                await left.writer.close()
+            feed = appender.current
+            if feed is None:
+                return
+            if appender.error is None:
+                await feed.writer.close()
+            if appender.error is not None or not appender.idle:
+                raise LogFailedError(f"log {self._stored.name} lost its last appends") from appender.error
+            await self._seal_left()
+            appender.current = None
+            feed.ledger.sealed_end = feed.next_entry - 1
+            if feed.ledger.entries:
+                await self._seal(feed, appender.next_index, also)
+            else:
+                ledger_id = feed.ledger.ledger_id
+                await self._stored.update(lambda metadata: also(metadata.without(frozenset({ledger_id}))))
+                self._ledgers.remove(ledger_id)
+                await self._delete([ledger_id])
+
+    async def abandon(self) -> None:
+        """Writes nothing any more; waits for a change that is under way."""
+        self._stopped = True
+        async with self._lock:
+            self._left.clear()
+
+    # Trimming
+
+    def cursor_advanced(self, mark_delete: Position) -> None:
+        """A durable cursor moved: the first ledger may be consumed now."""
+        first = self._ledgers[0] if self._ledgers else None
+        if (
+            first is not None
+            and not self._trim_wanted
+            and first.complete
+            and len(self._ledgers) > 1
+            and mark_delete >= Position(first.ledger_id, first.entries - 1)
+        ):
+            self.trim_soon()
+
+    def trim_soon(self) -> None:
+        """Trims in the background."""
+        if not self._trim_wanted and not self._stopped:
+            self._trim_wanted = True
+            self._spawn(self._seal_and_trim())
+
+    async def trim(self) -> int:
+        """Deletes the first ledgers that are consumed and not retained; how many.
+
+        Raises LedgerError, LogFencedError, MetadataError. A ledger that could not
+        be deleted after it left the list is deleted when the log is opened next.
+        """
+        async with self._lock:
+            self._trim_wanted = False
+            # A ledger that goes must have told the next one's index base before.
+            await self._seal_left()
+            count = retention_rules.removable(
+                list(self._ledgers),
+                mark_deletes=self._mark_deletes(),
+                size_bytes=self._ledgers.size_bytes,
+                retention=self.retention,
+                now_ms=self._clock.now_ms(),
+            )
+            if not count:
+                return 0
+            ledger_ids = [self._ledgers[index].ledger_id for index in range(count)]
+            await self._stored.update(lambda metadata: metadata.without(frozenset(ledger_ids)))
+            for ledger_id in ledger_ids:
+                self._ledgers.remove(ledger_id)
+            self._left = [feed for feed in self._left if feed.ledger.ledger_id not in ledger_ids]
+            await self._delete(ledger_ids)
+            return count
+
+    async def _delete(self, ledger_ids: list[int]) -> None:
+        for ledger_id in ledger_ids:
+            self._reading.forget(ledger_id)
+            try:
+                await self._source.delete(ledger_id)
+            except MagnetarError as error:
+                _log.warning(
+                    "log %s: ledger %d could not be deleted: %s", self._stored.name, ledger_id, error
+                )
+            else:
+                self._stored.deleted((ledger_id,))

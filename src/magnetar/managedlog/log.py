@@ -1,0 +1,516 @@
+"""A managed log: one topic's entries, over as many ledgers as it takes, and its cursors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import LedgerError, LogError, MagnetarError
+from magnetar.base.ids import LATEST, Position
+from magnetar.ledger.api import LedgerClosedError, LedgerFencedError, Ledgers
+from magnetar.managedlog import lookup
+from magnetar.managedlog.appender import Appender
+from magnetar.managedlog.config import ManagedLogConfig, Retention
+from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursor_opening import CursorOpening
+from magnetar.managedlog.cursor_state import CursorState
+from magnetar.managedlog.errors import (
+    CursorNotFoundError,
+    LogClosedError,
+    LogFailedError,
+    LogFencedError,
+    LogTerminatedError,
+)
+from magnetar.managedlog.info import CursorInfo, LedgerInfo, LogInfo
+from magnetar.managedlog.ledger_list import LedgerList
+from magnetar.managedlog.lifecycle import LedgerLifecycle
+from magnetar.managedlog.log_metadata import LogMetadata
+from magnetar.managedlog.log_state import TRANSITIONS, LogState
+from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.stored_log import StoredLog
+from magnetar.managedlog.tail_cache import TailCache
+
+
+class LogListener(Protocol):
+    """Told, on the event loop, what becomes of appended entries."""
+
+    def appended(self, run: EntryRun) -> None:
+        """These entries are durable. Called in order of position, in the tick they became durable."""
+
+    def failed(self, error: LogError) -> None:
+        """What was appended and not reported is lost or in doubt; the log takes no more. Called once.
+
+        LogFencedError: another owner has the log; LogFailedError: it could not be written.
+        """
+
+
+class ManagedLog:
+    """An append-only sequence of entries with durable readers' positions. See `ManagedLogs.open`."""
+
+    def __init__(
+        self,
+        *,
+        stored: StoredLog,
+        ledgers: LedgerList,
+        reading: LogReading,
+        cache: TailCache,
+        source: Ledgers,
+        cursors: CursorOpening,
+        clock: Clock,
+        config: ManagedLogConfig,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        next_index: int,
+        last_broker_time_ms: int,
+        closed: Callable[[ManagedLog], None],
+    ) -> None:
+        self.listener: LogListener | None = None
+        self.error: LogError | None = None
+        self._name = stored.name
+        self._stored = stored
+        self._ledgers = ledgers
+        self._reading = reading
+        self._cache = cache
+        self._cursors: dict[str, Cursor] = {}
+        self._cursor_opening = cursors
+        self._state = LogState.OPEN if stored.metadata.terminated is None else LogState.TERMINATED
+        self._appender = Appender(
+            ledgers=ledgers,
+            cache=cache,
+            clock=clock,
+            next_index=next_index,
+            last_broker_time_ms=last_broker_time_ms,
+            appended=self._appended,
+            drained=lambda feed: self._lifecycle.drained(feed),
+            failed=self._writer_failed,
+        )
+        self._lifecycle = LedgerLifecycle(
+            stored=stored,
+            ledgers=ledgers,
+            source=source,
+            appender=self._appender,
+            reading=reading,
+            clock=clock,
+            config=config,
+            spawn=spawn,
+            mark_deletes=lambda: [cursor.mark_delete for cursor in self._cursors.values()],
+            fenced=self.fence,
+        )
+        self._closed = closed
+        self._close_lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"ManagedLog({self._name!r}, {self._state.value}, last={self.last_position})"
+
+    # What it is
+
+    @property
+    def name(self) -> str:
+        """`tenant/namespace/persistent/<encoded topic>`."""
+        return self._name
+
+    @property
+    def state(self) -> LogState:
+        """What the log can do now."""
+        return self._state
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The topic's properties, as stored."""
+        return self._stored.metadata.properties
+
+    async def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Replaces the properties; durable on return. Raises LogFencedError, MetadataError."""
+        await self._update(lambda metadata: replace(metadata, properties=dict(properties)))
+
+    async def _update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
+        try:
+            await self._stored.update(change)
+        except LogFencedError as error:
+            self.fence(error)
+            raise
+
+    @property
+    def retention(self) -> Retention:
+        """How long consumed ledgers are kept; may be set at any time."""
+        return self._lifecycle.retention
+
+    @retention.setter
+    def retention(self, retention: Retention) -> None:
+        if retention != self._lifecycle.retention:
+            self._lifecycle.retention = retention
+            if len(self._ledgers) > 1:
+                self._lifecycle.trim_soon()
+
+    @property
+    def terminated(self) -> Position | None:
+        """The last entry for ever, when the log was terminated; entry -1 when it was empty."""
+        return self._stored.metadata.terminated
+
+    @property
+    def last_position(self) -> Position:
+        """The last durable entry; `(current ledger, -1)` when the current ledger is empty and everything
+        before it is durable. Never moves back while the log is open."""
+        if not len(self._ledgers) and self.terminated is not None:
+            return self.terminated
+        return self._ledgers.last_position
+
+    @property
+    def last_entry_position(self) -> Position | None:
+        """The last durable entry, in whichever ledger; None when the log holds none."""
+        last = self._ledgers.last_position
+        if last.entry_id < 0:
+            last = self._ledgers.previous_position(last)
+        return last if last.entry_id >= 0 and len(self._ledgers) else None
+
+    @property
+    def first_position(self) -> Position:
+        """The first readable entry, or where the next one will be."""
+        if not len(self._ledgers):
+            last = self.last_position
+            return Position(last.ledger_id, last.entry_id + 1)
+        return self._ledgers.first_position
+
+    @property
+    def next_index(self) -> int:
+        """Index (PIP-70) of the next message to be appended: messages ever appended."""
+        return self._appender.next_index
+
+    @property
+    def entry_count(self) -> int:
+        """Durable entries, also consumed ones that are still kept."""
+        return self._ledgers.entry_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the durable entries."""
+        return self._ledgers.size_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not durable yet."""
+        return self._appender.pending_bytes
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The durable cursors by name."""
+        return MappingProxyType(self._cursors)
+
+    # Appending
+
+    def append(self, entries: list[bytes], counts: list[int] | None = None) -> Position:
+        """Takes entries, at least one, and returns the position of the first; never waits.
+
+        All land in one ledger at consecutive ids, with one broker time. `counts` are messages per
+        entry, None when each entry is one message. The lists belong to the log from here on. The
+        listener is told when they are durable. Raises LogClosedError, LogFailedError, LogFencedError,
+        LogTerminatedError; after LogFailedError the listener has been told as well.
+        """
+        if self._state is not LogState.OPEN:
+            raise self._refusal()
+        try:
+            position = self._appender.append(entries, counts)
+        except LedgerError as error:
+            self._appender.fail(error)
+            raise self._refusal() from error
+        self._lifecycle.roll_if_due()
+        return position
+
+    def _refusal(self) -> LogError:
+        if self._state is LogState.TERMINATED:
+            return LogTerminatedError(f"log {self._name} was terminated")
+        if self.error is not None:
+            return type(self.error)(str(self.error))
+        return LogClosedError(f"log {self._name} is closed")
+
+    def _appended(self, run: EntryRun) -> None:
+        if self.listener is not None:
+            self.listener.appended(run)
+
+    def _writer_failed(self, cause: LedgerError) -> None:
+        error: LogError
+        if isinstance(cause, LedgerFencedError):
+            error = LogFencedError(f"log {self._name} was taken over by another owner")
+        else:
+            error = LogFailedError(f"log {self._name} could not be written: {cause}")
+        error.__cause__ = cause
+        self.error = self.error or error
+        target = LogState.FENCED if isinstance(self.error, LogFencedError) else LogState.FAILED
+        if target in TRANSITIONS[self._state]:
+            self._state = target
+        if self.listener is not None:
+            self.listener.failed(self.error)
+
+    def fence(self, error: LogFencedError) -> None:
+        """Another owner has the log: nothing more is written, nothing that is open is reported durable."""
+        if not isinstance(self.error, LogFencedError):
+            self.error = error
+            if LogState.FENCED in TRANSITIONS[self._state]:
+                self._state = LogState.FENCED
+            self._appender.fail(LedgerFencedError(str(error)))
+
+    # Reading
+
+    def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
+        """Like `read`, but None instead of waiting for a device or a network."""
+        return self._reading.read_now(position, bytes_max, entries_max)
+
+    async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
+        """Durable entries from the first readable one >= `position` on; empty at the end of the log.
+
+        At least one entry, then as many as fit `bytes_max` bytes and `entries_max` entries; may be fewer
+        than there are, as one call reads one ledger. Runs are in order; they begin anew at the border of
+        a ledger. Raises LedgerError, CorruptDataError.
+        """
+        return await self._reading.read(position, bytes_max, entries_max)
+
+    def next_position(self, position: Position) -> Position:
+        """The first entry after `position` that exists or may come to exist."""
+        return self._ledgers.next_position(position)
+
+    def previous_position(self, position: Position) -> Position:
+        """The last entry before `position`; `(first ledger, -1)` when there is none."""
+        return self._ledgers.previous_position(position)
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        """Durable entries after `after`, up to and including `upto`."""
+        return self._ledgers.entries_between(after, upto)
+
+    async def index_of(self, position: Position) -> int:
+        """Index of the first message of the first entry >= `position`; the next index at the end.
+
+        Raises what `read` raises.
+        """
+        index = await lookup.index_of(self._ledgers, self._reading, position)
+        return self.next_index if index is None else index
+
+    async def position_of_index(self, index: int) -> Position:
+        """The entry that holds message `index`; the first entry when that is trimmed, where the next
+        entry will be when it was not appended yet. Raises what `read` raises."""
+        return await lookup.position_of_index(self._ledgers, self._reading, index)
+
+    async def position_of_time(self, publish_ms: int) -> Position:
+        """The first entry whose broker time is >= `publish_ms`, Unix ms; where the next entry will be
+        when there is none. Raises what `read` raises."""
+        return await lookup.position_of_time(self._ledgers, self._reading, publish_ms)
+
+    # Cursors
+
+    async def open_cursor(
+        self,
+        name: str,
+        *,
+        initial: Literal["earliest", "latest"] | Position,
+        properties: Mapping[str, int] | None = None,
+        cursor_properties: Mapping[str, str] | None = None,
+    ) -> Cursor:
+        """The durable cursor of that name; created when missing, durably before this returns.
+
+        `initial`: where a new cursor begins, a Position names the first entry to deliver. `properties`
+        and `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError,
+        LogClosedError.
+        """
+        if (cursor := self._cursors.get(name)) is not None:
+            return cursor
+        if self._state in (LogState.CLOSING, LogState.CLOSED):
+            raise self._refusal()
+        async with self._cursor_opening.lock:
+            if (cursor := self._cursors.get(name)) is not None:
+                return cursor
+            if initial == "earliest":
+                mark_delete = self._ledgers.previous_position(self.first_position)
+            elif initial == "latest":
+                mark_delete = self.last_position
+            else:
+                mark_delete = min(self._ledgers.previous_position(initial), self.last_position)
+            cursor = await self._cursor_opening.create(
+                self, name, CursorState(self._ledgers, mark_delete, properties), cursor_properties or {}
+            )
+            self._cursors[name] = cursor
+            return cursor
+
+    def new_reader_cursor(self, start_after: Position) -> Cursor:
+        """A cursor in memory only, which holds back no trimming; delivers what is after `start_after`."""
+        return Cursor(
+            name="",
+            state=CursorState(self._ledgers, start_after),
+            ledgers=self._ledgers,
+            store=None,
+            advanced=lambda position: None,
+        )
+
+    async def delete_cursor(self, name: str) -> None:
+        """Removes a durable cursor. Raises CursorNotFoundError, MetadataError."""
+        async with self._cursor_opening.lock:
+            cursor = self._cursors.get(name)
+            if cursor is None:
+                raise CursorNotFoundError(self._name, name)
+            await self._cursor_opening.delete(name)
+            del self._cursors[name]
+        if len(self._ledgers) > 1:
+            self._lifecycle.trim_soon()
+
+    def cursor_advanced(self, mark_delete: Position) -> None:
+        """A durable cursor's mark-delete moved: ledgers may be consumed now."""
+        if len(self._ledgers) > 1:
+            self._lifecycle.cursor_advanced(mark_delete)
+
+    # Life
+
+    async def start(self, recovered: Callable[[LogMetadata], LogMetadata], cursors: list[Cursor]) -> None:
+        """Takes the log over: its cursors, and a new ledger unless it is terminated. Called once."""
+        self._cursors = {cursor.name: cursor for cursor in cursors}
+        if self._state is LogState.OPEN:
+            await self._lifecycle.begin(recovered)
+        elif recovered(self._stored.metadata) != self._stored.metadata:
+            await self._stored.update(recovered)
+
+    async def terminate(self) -> Position:
+        """Ends the log for good, after everything appended is durable; its last position.
+
+        Raises LogClosedError, LogFailedError, LogFencedError, MetadataError.
+        """
+        if (known := self.terminated) is not None:
+            return known
+        if self._state is not LogState.OPEN:
+            raise self._refusal()
+        self._state = LogState.TERMINATED
+        last = self.last_position
+
+        def ended(metadata: LogMetadata) -> LogMetadata:
+            nonlocal last
+            last = self._ledgers.previous_position(LATEST)
+            return replace(metadata, terminated=last)
+
+        try:
+            await self._lifecycle.stop(ended)
+        except LogFencedError as error:
+            self.fence(error)
+            raise
+        return last
+
+    async def trim(self) -> int:
+        """Leaves a ledger that is too old, and deletes what is consumed and not retained; how many ledgers.
+
+        To be called now and then for logs with retention. Raises LedgerError, LogFencedError,
+        MetadataError.
+        """
+        if self._state is LogState.OPEN:
+            self._lifecycle.roll_if_due()
+        try:
+            return await self._lifecycle.trim()
+        except LogFencedError as error:
+            self.fence(error)
+            raise
+
+    async def close(self) -> None:
+        """Waits until everything appended is durable, makes the cursors durable, and seals the log.
+
+        Raises the first error met; the log is closed all the same, and what the listener was told of
+        is safe: opening the log again recovers it. Whoever calls it while it runs waits for its end.
+        """
+        async with self._close_lock:
+            if self._state is LogState.CLOSED:
+                return
+            self._state = LogState.CLOSING
+            errors: list[MagnetarError] = []
+            try:
+                await (self._lifecycle.stop() if self.error is None else self._lifecycle.abandon())
+            except LogFencedError as error:
+                self.fence(error)
+                errors.append(error)
+            except MagnetarError as error:
+                errors.append(error)
+            try:
+                # What another owner has read must not be overwritten with what this one knows.
+                if isinstance(self.error, LogFencedError):
+                    self._cursor_opening.abandon()
+                else:
+                    await self._cursor_opening.close()
+            except MagnetarError as error:
+                errors.append(error)
+            self._end()
+            if errors:
+                raise errors[0]
+
+    async def abandon(self) -> None:
+        """Ends the log without writing anything, because it is about to be deleted. What is not durable
+        is reported as failed."""
+        async with self._close_lock:
+            if self._state is LogState.CLOSED:
+                return
+            self._state = LogState.CLOSING
+            self.error = self.error or LogClosedError(f"log {self._name} was deleted")
+            self._appender.fail(LedgerClosedError(f"log {self._name} was deleted"))
+            self._cursor_opening.abandon()
+            await self._lifecycle.abandon()
+            self._end()
+
+    def _end(self) -> None:
+        self._state = LogState.CLOSED
+        self._cache.clear()
+        self._closed(self)
+
+    def info(self) -> LogInfo:
+        """A snapshot of everything countable."""
+        ledgers = self._ledgers
+        current = self._appender.current
+        return LogInfo(
+            name=self._name,
+            state=self._state.value,
+            entries_added=self._appender.entries_added,
+            entries=ledgers.entry_count,
+            size_bytes=ledgers.size_bytes,
+            pending_bytes=self.pending_bytes,
+            cached_bytes=self._cache.size_bytes,
+            current_ledger_entries=0 if current is None else current.ledger.entries,
+            current_ledger_bytes=0 if current is None else current.ledger.size_bytes,
+            last_position=self.last_position,
+            next_index=self.next_index,
+            terminated=self.terminated,
+            ledgers=tuple(
+                LedgerInfo(
+                    ledger.ledger_id,
+                    ledger.entries,
+                    ledger.size_bytes,
+                    ledger.timestamp_ms,
+                    ledger.base_index,
+                )
+                for ledger in ledgers
+            ),
+            cursors={name: _cursor_info(cursor) for name, cursor in self._cursors.items()},
+            properties=self.properties,
+        )
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        self._ledgers.check()
+        self._appender.check()
+        self._cache.check()
+        assert (self.error is None) == (self._appender.error is None)
+        if self._state in (LogState.FAILED, LogState.FENCED):
+            assert self.error is not None
+        if self._state is LogState.OPEN:
+            assert self._appender.current is not None
+            assert self._ledgers[len(self._ledgers) - 1] is self._appender.current.ledger
+
+
+def _cursor_info(cursor: Cursor) -> CursorInfo:
+    ranges = cursor.acked_ranges()
+    text = ",".join(f"({Position(first.ledger_id, first.entry_id - 1)}..{last}]" for first, last in ranges)
+    return CursorInfo(
+        mark_delete=cursor.mark_delete,
+        next_unacked=cursor.next_unacked(cursor.mark_delete),
+        acked_ranges=f"[{text}]",
+        acked_range_count=len(ranges),
+        partial_batch_count=cursor.partial_count,
+        backlog_entries=cursor.backlog_entries,
+        ledger_id=cursor.ledger_id,
+        last_active_ms=cursor.last_active_ms,
+        properties=cursor.properties,
+        cursor_properties=cursor.cursor_properties,
+    )

@@ -1,0 +1,136 @@
+"""What the metadata store keeps of a log, and its bytes.
+
+Value of `/managed-ledgers/{tenant}/{namespace}/persistent/{topic}`: protobuf ManagedLedgerInfo (facts:
+Pulsar's managed ledger metadata; extensions in managedlog.proto). A value that Pulsar wrote has no
+indexes; they are then counted from 0 at its first ledger, as its entries tell when they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from magnetar.base.ids import Position
+from magnetar.managedlog import managedlog_pb2 as pb
+from magnetar.managedlog.errors import InvalidLogDataError
+
+ROOT: Final = "/managed-ledgers"
+
+
+def log_path(name: str) -> str:
+    """Path of a log's value; its durable cursors are the children."""
+    return f"{ROOT}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """A ledger in the stored list."""
+
+    ledger_id: int
+    entries: int = 0
+    """Entries when sealed; 0 while the end is unknown (empty ledgers are not kept in the list)."""
+    size_bytes: int = 0
+    timestamp_ms: int = 0
+    """Broker time of the last entry, Unix ms; 0 while the end is unknown."""
+    base_index: int = 0
+    """Messages before the ledger's first entry."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the end is known."""
+        return self.entries > 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogMetadata:
+    """The stored value of a log. Immutable: a change makes a new one that is written by version."""
+
+    ledgers: tuple[LedgerRecord, ...] = ()
+    terminated: Position | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    next_index: int = 0
+    """Messages in the log up to the last sealed ledger, also when that was trimmed."""
+    last_broker_time_ms: int = 0
+    """Broker time of the last entry counted by `next_index`."""
+    deleted_ledgers: tuple[int, ...] = ()
+    """Taken from the list; deleted again when the log is opened, in case a crash came between."""
+
+    def sealing(self, record: LedgerRecord, *, next_index: int) -> LogMetadata:
+        """With the end of a ledger, and the base index of the one after it."""
+        ledgers = []
+        for known in self.ledgers:
+            if known.ledger_id == record.ledger_id:
+                ledgers.append(record)
+            elif not known.sealed and known.ledger_id > record.ledger_id:
+                ledgers.append(replace(known, base_index=next_index))
+            else:
+                ledgers.append(known)
+        return replace(
+            self,
+            ledgers=tuple(ledgers),
+            next_index=next_index,
+            last_broker_time_ms=max(self.last_broker_time_ms, record.timestamp_ms),
+        )
+
+    def without(self, ledger_ids: frozenset[int]) -> LogMetadata:
+        """With these ledgers taken from the list and noted as to be deleted."""
+        return replace(
+            self,
+            ledgers=tuple(ledger for ledger in self.ledgers if ledger.ledger_id not in ledger_ids),
+            deleted_ledgers=tuple(sorted({*self.deleted_ledgers, *ledger_ids})),
+        )
+
+    def adding(self, record: LedgerRecord) -> LogMetadata:
+        """With one more ledger at the end."""
+        assert not self.ledgers or record.ledger_id > self.ledgers[-1].ledger_id
+        return replace(self, ledgers=(*self.ledgers, record))
+
+
+def encode(metadata: LogMetadata) -> bytes:
+    """The bytes of a log's value."""
+    info = pb.ManagedLedgerInfo(
+        properties=[pb.KeyValue(key=key, value=value) for key, value in metadata.properties.items()],
+        nextIndex=metadata.next_index,
+        lastBrokerTimeMs=metadata.last_broker_time_ms,
+        deletedLedgers=metadata.deleted_ledgers,
+    )
+    for ledger in metadata.ledgers:
+        record = info.ledgerInfo.add(ledgerId=ledger.ledger_id, baseIndex=ledger.base_index)
+        if ledger.sealed:
+            record.entries = ledger.entries
+            record.size = ledger.size_bytes
+            record.timestamp = ledger.timestamp_ms
+    if metadata.terminated is not None:
+        info.terminatedPosition.ledgerId = metadata.terminated.ledger_id
+        info.terminatedPosition.entryId = metadata.terminated.entry_id
+    return bytes(info.SerializeToString())
+
+
+def decode(data: bytes, where: str) -> LogMetadata:
+    """The inverse of `encode`; `where` names the value in InvalidLogDataError."""
+    info = pb.ManagedLedgerInfo()
+    try:
+        info.ParseFromString(data)
+    except DecodeError as error:
+        raise InvalidLogDataError(where, f"not a ManagedLedgerInfo: {error}") from error
+    terminated = None
+    if info.HasField("terminatedPosition"):
+        terminated = Position(info.terminatedPosition.ledgerId, info.terminatedPosition.entryId)
+    ledgers = tuple(
+        LedgerRecord(item.ledgerId, item.entries, item.size, item.timestamp, item.baseIndex)
+        for item in info.ledgerInfo
+    )
+    if any(a.ledger_id >= b.ledger_id for a, b in pairwise(ledgers)):
+        raise InvalidLogDataError(where, "ledger ids do not increase")
+    return LogMetadata(
+        ledgers=ledgers,
+        terminated=terminated,
+        properties={item.key: item.value for item in info.properties},
+        next_index=info.nextIndex,
+        last_broker_time_ms=info.lastBrokerTimeMs,
+        deleted_ledgers=tuple(info.deletedLedgers),
+    )

@@ -1,0 +1,144 @@
+"""The managed logs of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+from weakref import WeakValueDictionary
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
+from magnetar.ledger.api import Ledgers
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
+from magnetar.managedlog.cursor_flusher import CursorFlusher
+from magnetar.managedlog.errors import LogClosedError, LogNotFoundError
+from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.log_metadata import ROOT, decode, log_path
+from magnetar.managedlog.log_state import LogState
+from magnetar.managedlog.recovery import recover_log
+from magnetar.managedlog.tail_cache import CacheBudget
+from magnetar.metadata.store import MetadataStore
+
+_log = logging.getLogger("magnetar.managedlog")
+
+
+class ManagedLogs:
+    """Opens logs, each once, over one set of ledgers, one metadata store and one cache budget."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        clock: Clock,
+        config: ManagedLogConfig | None = None,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`spawn` runs background work; it must outlive the logs."""
+        self.config = config or ManagedLogConfig()
+        self.cache_budget = CacheBudget(self.config.cache_bytes)
+        self._store = store
+        self._ledgers = ledgers
+        self._clock = clock
+        self._spawn = spawn
+        self._flusher = CursorFlusher(self.config.cursor_flush_ms)
+        self._logs: dict[str, ManagedLog] = {}
+        # Only as long as somebody holds or waits for them.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._closed = False
+
+    async def open(self, name: str) -> ManagedLog:
+        """The log of that name, `tenant/namespace/persistent/<encoded topic>`; created when missing.
+
+        Everyone who opens the same name gets the same log, until it is closed, failed or fenced: then
+        it is opened anew. Raises LedgerError, MetadataError, StorageError, LogFencedError when another
+        owner takes it at the same time, InvalidLogDataError, LogClosedError after `close`.
+        """
+        async with self._lock(name):
+            if self._closed:
+                raise LogClosedError("the logs are closed")
+            log = self._logs.get(name)
+            if log is not None:
+                if log.state in (LogState.OPEN, LogState.TERMINATED):
+                    return log
+                await self._close_log(log)
+            log = await recover_log(
+                name,
+                store=self._store,
+                ledgers=self._ledgers,
+                clock=self._clock,
+                config=self.config,
+                spawn=self._spawn,
+                flusher=self._flusher,
+                budget=self.cache_budget,
+                closed=self._forget,
+            )
+            self._logs[name] = log
+            return log
+
+    def _lock(self, name: str) -> asyncio.Lock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    def _forget(self, log: ManagedLog) -> None:
+        if self._logs.get(log.name) is log:
+            del self._logs[log.name]
+
+    async def _close_log(self, log: ManagedLog) -> None:
+        try:
+            await log.close()
+        except MagnetarError as error:
+            _log.warning("log %s was not closed cleanly: %s", log.name, error)
+
+    def opened(self, name: str) -> ManagedLog | None:
+        """The log of that name when it is open in this process."""
+        return self._logs.get(name)
+
+    async def exists(self, name: str) -> bool:
+        """Whether there is a log of that name, open or not. Raises MetadataError."""
+        return await self._store.exists(log_path(name))
+
+    async def names(self, namespace: str) -> list[str]:
+        """Names of the logs of a namespace `tenant/namespace`, sorted. Raises MetadataError."""
+        parent = f"{namespace}/persistent"
+        return [f"{parent}/{child}" for child in await self._store.children(f"{ROOT}/{parent}")]
+
+    async def delete(self, name: str) -> None:
+        """Deletes a log with its cursors and ledgers; closes it first when it is open.
+
+        Raises LogNotFoundError, MetadataError, LedgerError. When that happens half way, or the process
+        ends, calling it again finishes the work.
+        """
+        async with self._lock(name):
+            log = self._logs.get(name)
+            if log is not None:
+                await log.abandon()
+            path = log_path(name)
+            value = await self._store.get(path)
+            if value is None:
+                raise LogNotFoundError(name)
+            # Ledgers first: their ids are known only as long as the values are there.
+            for child in await self._store.children(path):
+                cursor = await self._store.get(f"{path}/{child}")
+                if cursor is not None:
+                    info = decode_info(cursor.data, f"{path}/{child}")
+                    for ledger_id in (info.ledger_id, *info.deleted_ledgers):
+                        if ledger_id != IN_STORE:
+                            await self._ledgers.delete(ledger_id)
+            metadata = decode(value.data, path)
+            for ledger_id in (*(ledger.ledger_id for ledger in metadata.ledgers), *metadata.deleted_ledgers):
+                await self._ledgers.delete(ledger_id)
+            await self._store.delete_recursive(path)
+
+    async def close(self) -> None:
+        """Closes every log; nothing can be opened after. Errors are logged: reopening recovers."""
+        self._closed = True
+        for log in list(self._logs.values()):
+            async with self._lock(log.name):
+                await self._close_log(log)
+        self._flusher.close()

@@ -1,0 +1,142 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class KeyValue(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class LongProperty(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: int
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+
+class StringProperty(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class NestedPositionInfo(_message.Message):
+    __slots__ = ("ledgerId", "entryId")
+    LEDGERID_FIELD_NUMBER: _ClassVar[int]
+    ENTRYID_FIELD_NUMBER: _ClassVar[int]
+    ledgerId: int
+    entryId: int
+    def __init__(self, ledgerId: _Optional[int] = ..., entryId: _Optional[int] = ...) -> None: ...
+
+class MessageRange(_message.Message):
+    __slots__ = ("lowerEndpoint", "upperEndpoint")
+    LOWERENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    UPPERENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    lowerEndpoint: NestedPositionInfo
+    upperEndpoint: NestedPositionInfo
+    def __init__(self, lowerEndpoint: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., upperEndpoint: _Optional[_Union[NestedPositionInfo, _Mapping]] = ...) -> None: ...
+
+class BatchedEntryDeletionIndexInfo(_message.Message):
+    __slots__ = ("position", "deleteSet")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    DELETESET_FIELD_NUMBER: _ClassVar[int]
+    position: NestedPositionInfo
+    deleteSet: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, position: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., deleteSet: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class OffloadContext(_message.Message):
+    __slots__ = ("uidMsb", "uidLsb", "complete", "bookkeeperDeleted", "timestamp")
+    UIDMSB_FIELD_NUMBER: _ClassVar[int]
+    UIDLSB_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    BOOKKEEPERDELETED_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    uidMsb: int
+    uidLsb: int
+    complete: bool
+    bookkeeperDeleted: bool
+    timestamp: int
+    def __init__(self, uidMsb: _Optional[int] = ..., uidLsb: _Optional[int] = ..., complete: _Optional[bool] = ..., bookkeeperDeleted: _Optional[bool] = ..., timestamp: _Optional[int] = ...) -> None: ...
+
+class ManagedLedgerInfo(_message.Message):
+    __slots__ = ("ledgerInfo", "terminatedPosition", "properties", "nextIndex", "lastBrokerTimeMs", "deletedLedgers")
+    class LedgerInfo(_message.Message):
+        __slots__ = ("ledgerId", "entries", "size", "timestamp", "offloadContext", "baseIndex")
+        LEDGERID_FIELD_NUMBER: _ClassVar[int]
+        ENTRIES_FIELD_NUMBER: _ClassVar[int]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+        OFFLOADCONTEXT_FIELD_NUMBER: _ClassVar[int]
+        BASEINDEX_FIELD_NUMBER: _ClassVar[int]
+        ledgerId: int
+        entries: int
+        size: int
+        timestamp: int
+        offloadContext: OffloadContext
+        baseIndex: int
+        def __init__(self, ledgerId: _Optional[int] = ..., entries: _Optional[int] = ..., size: _Optional[int] = ..., timestamp: _Optional[int] = ..., offloadContext: _Optional[_Union[OffloadContext, _Mapping]] = ..., baseIndex: _Optional[int] = ...) -> None: ...
+    LEDGERINFO_FIELD_NUMBER: _ClassVar[int]
+    TERMINATEDPOSITION_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    NEXTINDEX_FIELD_NUMBER: _ClassVar[int]
+    LASTBROKERTIMEMS_FIELD_NUMBER: _ClassVar[int]
+    DELETEDLEDGERS_FIELD_NUMBER: _ClassVar[int]
+    ledgerInfo: _containers.RepeatedCompositeFieldContainer[ManagedLedgerInfo.LedgerInfo]
+    terminatedPosition: NestedPositionInfo
+    properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    nextIndex: int
+    lastBrokerTimeMs: int
+    deletedLedgers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping]]] = ..., terminatedPosition: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., nextIndex: _Optional[int] = ..., lastBrokerTimeMs: _Optional[int] = ..., deletedLedgers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ManagedCursorInfo(_message.Message):
+    __slots__ = ("cursorsLedgerId", "markDeleteLedgerId", "markDeleteEntryId", "individualDeletedMessages", "properties", "lastActive", "batchedEntryDeletionIndexInfo", "cursorProperties", "deletedLedgers")
+    CURSORSLEDGERID_FIELD_NUMBER: _ClassVar[int]
+    MARKDELETELEDGERID_FIELD_NUMBER: _ClassVar[int]
+    MARKDELETEENTRYID_FIELD_NUMBER: _ClassVar[int]
+    INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    LASTACTIVE_FIELD_NUMBER: _ClassVar[int]
+    BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: _ClassVar[int]
+    CURSORPROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DELETEDLEDGERS_FIELD_NUMBER: _ClassVar[int]
+    cursorsLedgerId: int
+    markDeleteLedgerId: int
+    markDeleteEntryId: int
+    individualDeletedMessages: _containers.RepeatedCompositeFieldContainer[MessageRange]
+    properties: _containers.RepeatedCompositeFieldContainer[LongProperty]
+    lastActive: int
+    batchedEntryDeletionIndexInfo: _containers.RepeatedCompositeFieldContainer[BatchedEntryDeletionIndexInfo]
+    cursorProperties: _containers.RepeatedCompositeFieldContainer[StringProperty]
+    deletedLedgers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cursorsLedgerId: _Optional[int] = ..., markDeleteLedgerId: _Optional[int] = ..., markDeleteEntryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., lastActive: _Optional[int] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., cursorProperties: _Optional[_Iterable[_Union[StringProperty, _Mapping]]] = ..., deletedLedgers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PositionInfo(_message.Message):
+    __slots__ = ("ledgerId", "entryId", "individualDeletedMessages", "properties", "batchedEntryDeletionIndexInfo", "acked", "delta", "propertiesChanged")
+    LEDGERID_FIELD_NUMBER: _ClassVar[int]
+    ENTRYID_FIELD_NUMBER: _ClassVar[int]
+    INDIVIDUALDELETEDMESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    BATCHEDENTRYDELETIONINDEXINFO_FIELD_NUMBER: _ClassVar[int]
+    ACKED_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIESCHANGED_FIELD_NUMBER: _ClassVar[int]
+    ledgerId: int
+    entryId: int
+    individualDeletedMessages: _containers.RepeatedCompositeFieldContainer[MessageRange]
+    properties: _containers.RepeatedCompositeFieldContainer[LongProperty]
+    batchedEntryDeletionIndexInfo: _containers.RepeatedCompositeFieldContainer[BatchedEntryDeletionIndexInfo]
+    acked: bytes
+    delta: bool
+    propertiesChanged: bool
+    def __init__(self, ledgerId: _Optional[int] = ..., entryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., acked: _Optional[bytes] = ..., delta: _Optional[bool] = ..., propertiesChanged: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,142 @@
+"""Opening a log: from what the last owner left to a log that can be appended to.
+
+1. The list of ledgers is read; ledgers that were taken from it are deleted once more.
+2. Every ledger without a known end is opened: that fences a former owner, recovers and closes the
+   ledger. Its last entry tells the next index and time.
+3. The cursors are recovered.
+4. A new ledger is created and stored in the list, by version, together with the ends found. Whoever
+   comes second fails here. Only then can the log be appended to; old ledgers are never written again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import LedgerError
+from magnetar.ledger.api import LedgerReader, Ledgers
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursor_opening import CursorOpening
+from magnetar.managedlog.ledger_list import Ledger, LedgerList
+from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
+from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.stored_log import StoredLog
+from magnetar.managedlog.tail_cache import CacheBudget, TailCache
+from magnetar.metadata.store import MetadataStore
+
+_log = logging.getLogger("magnetar.managedlog")
+
+
+async def recover_log(
+    name: str,
+    *,
+    store: MetadataStore,
+    ledgers: Ledgers,
+    clock: Clock,
+    config: ManagedLogConfig,
+    spawn: Callable[[Coroutine[Any, Any, None]], None],
+    flusher: CursorFlusher,
+    budget: CacheBudget,
+    closed: Callable[[ManagedLog], None],
+) -> ManagedLog:
+    """Opens or creates a log; `closed` is told when it has ended. Raises what `ManagedLogs.open` raises."""
+    stored = await StoredLog.load(store, name)
+    swept = await _sweep(stored.metadata.deleted_ledgers, ledgers, name)
+    found = await _find_ends(stored.metadata, ledgers)
+    ledger_list = LedgerList(
+        [
+            Ledger.sealed(
+                record.ledger_id,
+                record.base_index,
+                entries=record.entries,
+                size_bytes=record.size_bytes,
+                timestamp_ms=record.timestamp_ms,
+            )
+            for record in found.ledgers
+        ]
+    )
+    cache = TailCache(budget)
+    cursors = CursorOpening(
+        log_name=name,
+        ledger_list=ledger_list,
+        store=store,
+        ledgers=ledgers,
+        clock=clock,
+        config=config,
+        flusher=flusher,
+        spawn=spawn,
+    )
+    log = ManagedLog(
+        stored=stored,
+        ledgers=ledger_list,
+        reading=LogReading(ledger_list, cache, ledgers),
+        cache=cache,
+        source=ledgers,
+        cursors=cursors,
+        clock=clock,
+        config=config,
+        spawn=spawn,
+        next_index=found.next_index,
+        last_broker_time_ms=found.last_broker_time_ms,
+        closed=closed,
+    )
+    stored.deleted(swept)
+    await log.start(lambda metadata: found, await cursors.recover_all(log))
+    return log
+
+
+async def _sweep(ledger_ids: tuple[int, ...], ledgers: Ledgers, name: str) -> list[int]:
+    """Deletes what a crash may have left; the ids that are gone now."""
+    gone = []
+    for ledger_id in ledger_ids:
+        try:
+            await ledgers.delete(ledger_id)
+        except LedgerError as error:
+            _log.warning("log %s: ledger %d could not be deleted: %s", name, ledger_id, error)
+        else:
+            gone.append(ledger_id)
+    return gone
+
+
+async def _find_ends(metadata: LogMetadata, ledgers: Ledgers) -> LogMetadata:
+    """The value with the end of every ledger; empty ledgers are taken from the list."""
+    records: list[LedgerRecord] = []
+    empty: list[int] = []
+    next_index = 0
+    last_time = metadata.last_broker_time_ms
+    for record in metadata.ledgers:
+        if record.sealed:
+            records.append(record)
+            last_time = max(last_time, record.timestamp_ms)
+            next_index = max(next_index, record.base_index)
+            continue
+        reader = await ledgers.open(record.ledger_id)
+        if reader.last_entry < 0:
+            empty.append(record.ledger_id)
+            continue
+        base_index, next_index, time_ms = await _bounds(reader)
+        last_time = max(last_time, time_ms)
+        records.append(
+            LedgerRecord(
+                record.ledger_id, reader.last_entry + 1, reader.length_bytes, max(time_ms, 1), base_index
+            )
+        )
+    return replace(
+        metadata,
+        ledgers=tuple(records),
+        next_index=max(next_index, metadata.next_index),
+        last_broker_time_ms=last_time,
+        deleted_ledgers=(*metadata.deleted_ledgers, *empty),
+    )
+
+
+async def _bounds(reader: LedgerReader) -> tuple[int, int, int]:
+    """Index of the first message, index after the last one, and broker time of the last entry."""
+    first = (await reader.read(0, 0, 1))[0]
+    last = (await reader.read(reader.last_entry, reader.last_entry, 1))[-1]
+    return first.base_index, last.base_index + last.message_count, last.broker_time_ms

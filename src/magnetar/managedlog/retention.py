@@ -1,0 +1,43 @@
+"""Which ledgers of a log may go. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from magnetar.base.ids import Position
+from magnetar.managedlog.config import UNLIMITED, Retention
+from magnetar.managedlog.ledger_list import Ledger
+
+
+def removable(
+    ledgers: Sequence[Ledger],
+    *,
+    mark_deletes: Iterable[Position],
+    size_bytes: int,
+    retention: Retention,
+    now_ms: int,
+) -> int:
+    """How many of the first `ledgers` are consumed by every durable cursor and not retained.
+
+    The last ledger never goes, nor one that is not complete. Without cursors everything counts as
+    consumed. `size_bytes` is that of the whole log.
+    """
+    slowest = min(mark_deletes, default=None)
+    count = 0
+    for ledger in ledgers[:-1]:
+        if not ledger.complete:
+            break
+        if slowest is not None and slowest < Position(ledger.ledger_id, ledger.entries - 1):
+            break
+        expired = retention.ms != UNLIMITED and (
+            retention.ms == 0 or now_ms - ledger.timestamp_ms > retention.ms
+        )
+        # What stays after this ledger has gone must still fill the quota, else more goes than asked for.
+        too_large = retention.size_bytes != UNLIMITED and (
+            retention.size_bytes == 0 or size_bytes - ledger.size_bytes >= retention.size_bytes
+        )
+        if not (expired or too_large):
+            break
+        size_bytes -= ledger.size_bytes
+        count += 1
+    return count

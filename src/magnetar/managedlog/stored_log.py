@@ -1,0 +1,62 @@
+"""The log's value in the metadata store: changed by version, one change at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.log_metadata import LogMetadata, decode, encode, log_path
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+
+
+class StoredLog:
+    """Value and version of one log. A version that is not ours means that another owner has the log."""
+
+    __slots__ = ("_gone", "_lock", "_store", "_version", "metadata", "name")
+
+    metadata: LogMetadata
+    """What is stored."""
+
+    def __init__(self, store: MetadataStore, name: str, metadata: LogMetadata, version: int) -> None:
+        self.name = name
+        self.metadata = metadata
+        self._store = store
+        self._version = version
+        self._lock = asyncio.Lock()
+        self._gone: set[int] = set()
+
+    @classmethod
+    async def load(cls, store: MetadataStore, name: str) -> StoredLog:
+        """Reads the value; an empty one when there is none. Raises MetadataError, InvalidLogDataError."""
+        path = log_path(name)
+        value = await store.get(path)
+        if value is None:
+            return cls(store, name, LogMetadata(), MUST_NOT_EXIST)
+        return cls(store, name, decode(value.data, path), value.stat.version)
+
+    async def update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
+        """Stores what `change` makes of the value. Raises LogFencedError, MetadataError.
+
+        After a failure or cancellation it is unknown whether the change was stored; the next update
+        finds out by the version.
+        """
+        async with self._lock:
+            metadata = change(self.metadata)
+            if self._gone:
+                left = tuple(item for item in metadata.deleted_ledgers if item not in self._gone)
+                metadata = replace(metadata, deleted_ledgers=left)
+            try:
+                stat = await self._store.put(
+                    log_path(self.name), encode(metadata), expected_version=self._version
+                )
+            except BadVersionError as error:
+                raise LogFencedError(f"log {self.name} was taken over by another owner") from error
+            self._version = stat.version
+            self.metadata = metadata
+            self._gone.clear()
+
+    def deleted(self, ledger_ids: Iterable[int]) -> None:
+        """These ledgers need not be noted as to be deleted any more, from the next update on."""
+        self._gone.update(ledger_ids)

@@ -1,0 +1,140 @@
+"""The newest entries of all logs, kept in memory for readers that are near the end.
+
+One budget in bytes serves every log; whatever was appended first leaves first, of whichever log. Runs
+are kept as they were appended and are shared, not copied, by everyone who reads them.
+
+Pure: no input or output, no time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+
+_COMPACT_AT = 64
+"""Evicted slots at the front of a list that are tolerated before it is cut; keeps eviction O(1)."""
+
+
+class CacheBudget:
+    """Bytes that the tail caches of all logs may hold together."""
+
+    __slots__ = ("_order", "_stale", "bytes_max", "bytes_used")
+
+    bytes_max: int
+    bytes_used: int
+    """Entry bytes in all caches; at most `bytes_max`."""
+
+    def __init__(self, bytes_max: int) -> None:
+        assert bytes_max >= 0
+        self.bytes_max = bytes_max
+        self.bytes_used = 0
+        # One element per cached run, oldest first; those of cleared caches are skipped.
+        self._order: deque[TailCache] = deque()
+        self._stale = 0
+
+    def added(self, cache: TailCache, size_bytes: int) -> None:
+        """A cache has taken a run; the oldest runs go until all fit."""
+        self._order.append(cache)
+        self.bytes_used += size_bytes
+        while self.bytes_used > self.bytes_max:
+            oldest = self._order.popleft()
+            if oldest.cleared:
+                self._stale -= 1
+            else:
+                self.bytes_used -= oldest.evict()
+
+    def released(self, runs: int, size_bytes: int) -> None:
+        """A cache was cleared."""
+        self.bytes_used -= size_bytes
+        self._stale += runs
+        if self._stale > len(self._order) // 2:
+            self._order = deque(cache for cache in self._order if not cache.cleared)
+            self._stale = 0
+
+
+class TailCache:
+    """The newest durable runs of one log, without gaps, as far as the budget reaches."""
+
+    __slots__ = ("_budget", "_firsts", "_head", "_runs", "_sizes", "cleared", "size_bytes")
+
+    cleared: bool
+    """The log was closed; nothing can be added."""
+    size_bytes: int
+
+    def __init__(self, budget: CacheBudget) -> None:
+        self._budget = budget
+        self._runs: list[EntryRun | None] = []
+        self._firsts: list[Position] = []
+        self._sizes: list[int] = []
+        # Slots before it are evicted.
+        self._head = 0
+        self.cleared = False
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._runs) - self._head
+
+    @property
+    def first_position(self) -> Position | None:
+        """Where the cache begins; None when it is empty."""
+        return self._firsts[self._head] if self._head < len(self._firsts) else None
+
+    def add(self, run: EntryRun, size_bytes: int) -> None:
+        """Takes the run after the newest one; evicts older ones of any log as needed."""
+        if self.cleared:
+            return
+        self._runs.append(run)
+        self._firsts.append(Position(run.ledger_id, run.first_entry))
+        self._sizes.append(size_bytes)
+        self.size_bytes += size_bytes
+        self._budget.added(self, size_bytes)
+
+    def evict(self) -> int:
+        """Drops the oldest run; its bytes."""
+        head = self._head
+        size_bytes = self._sizes[head]
+        self._runs[head] = None
+        self._head = head = head + 1
+        if head > _COMPACT_AT and head * 2 > len(self._runs):
+            del self._runs[:head], self._firsts[:head], self._sizes[:head]
+            self._head = 0
+        self.size_bytes -= size_bytes
+        return size_bytes
+
+    def clear(self) -> None:
+        """Drops everything for good."""
+        if not self.cleared:
+            self.cleared = True
+            runs, size_bytes = len(self), self.size_bytes
+            self._runs, self._firsts, self._sizes = [], [], []
+            self._head = self.size_bytes = 0
+            self._budget.released(runs, size_bytes)
+
+    def runs_from(self, position: Position) -> Iterator[tuple[EntryRun, int]]:
+        """Runs with their bytes from the one that holds `position` or the first after it.
+
+        The first may begin before `position`. Only to be asked for positions >= `first_position`.
+        """
+        index = max(self._head, bisect_right(self._firsts, position, self._head) - 1)
+        if index < len(self._runs):
+            run = self._runs[index]
+            assert run is not None
+            if Position(run.ledger_id, run.last_entry) < position:
+                # The position lies between two ledgers, or after everything.
+                index += 1
+        for at in range(index, len(self._runs)):
+            run = self._runs[at]
+            assert run is not None
+            yield run, self._sizes[at]
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        live = [run for run in self._runs[self._head :] if run is not None]
+        assert len(live) == len(self)
+        assert self.size_bytes == sum(self._sizes[self._head :])
+        assert self._firsts == sorted(self._firsts)
+        assert self._budget.bytes_used <= self._budget.bytes_max
