@@ -1,6 +1,7 @@
 """What a client reads and writes on the hot path: the mirror image of `server`. Sans-IO.
 
-Receipts and messages are decoded by hand when they have the shape that brokers send, else by protobuf.
+Receipts and messages are decoded by hand when they look as brokers send them, else by protobuf; plain ones
+that follow each other are cut by their common shape (`shapes`).
 Receipts of one producer that follow each other are one event.
 
 Source: Pulsar binary protocol: framing, SEND, SEND_RECEIPT, MESSAGE.
@@ -9,11 +10,12 @@ Source: Pulsar binary protocol: framing, SEND, SEND_RECEIPT, MESSAGE.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from magnetar.base.ids import Position
-from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
+from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import CommandEvent
 from magnetar.wire.frames import (
     FRAME_HEAD,
@@ -21,10 +23,10 @@ from magnetar.wire.frames import (
     parse_command,
     position_of,
     read_varint,
-    signed,
     varint,
 )
 from magnetar.wire.payload import EntryError, checksum_matches, entry_layout, split_broker_metadata
+from magnetar.wire.shapes import ENTRY_HEAD_BYTES, KEY_BYTES, SHAPES_MAX, FrameShape
 
 __all__ = [
     "ClientEvent",
@@ -67,32 +69,19 @@ class ReceiptRun:
 class MessageEvent:
     """One entry for one consumer."""
 
-    __slots__ = (
-        "ack_set",
-        "broker_index",
-        "broker_time_ms",
-        "consumer_epoch",
-        "consumer_id",
-        "entry",
-        "intact",
-        "metadata_at",
-        "partition",
-        "payload_at",
-        "position",
-        "redelivery_count",
-    )
+    # No slots: most attributes nearly always keep the class's value, and what is not set costs nothing.
 
     consumer_id: int
     position: Position
-    partition: int
+    partition: int = -1
     """-1 when the broker did not say."""
-    redelivery_count: int
-    ack_set: tuple[int, ...] | None
+    redelivery_count: int = 0
+    ack_set: tuple[int, ...] | None = None
     """Unsigned words, least significant first; a set bit is a message to take. None: all of them."""
-    consumer_epoch: int | None
-    broker_time_ms: int | None
+    consumer_epoch: int | None = None
+    broker_time_ms: int | None = None
     """Unix milliseconds when the broker appended the entry; None when it did not say."""
-    broker_index: int | None
+    broker_index: int | None = None
     """Index of the entry's last message in the log; None when the broker did not say."""
     entry: bytes
     metadata_at: int
@@ -105,45 +94,21 @@ class MessageEvent:
         self,
         consumer_id: int,
         position: Position,
-        partition: int,
-        redelivery_count: int,
-        ack_set: tuple[int, ...] | None,
-        consumer_epoch: int | None,
+        entry: bytes,
+        metadata_at: int,
+        payload_at: int,
+        *,
+        intact: bool = True,
     ) -> None:
         self.consumer_id = consumer_id
         self.position = position
-        self.partition = partition
-        self.redelivery_count = redelivery_count
-        self.ack_set = ack_set
-        self.consumer_epoch = consumer_epoch
-        self.broker_time_ms = None
-        self.broker_index = None
-        self.entry = b""
-        self.metadata_at = 0
-        self.payload_at = 0
-        self.intact = False
+        self.entry = entry
+        self.metadata_at = metadata_at
+        self.payload_at = payload_at
+        self.intact = intact
 
     def __repr__(self) -> str:
         return f"MessageEvent(consumer={self.consumer_id}, {self.position}, bytes={len(self.entry)})"
-
-    def take(self, data: bytes) -> None:
-        """Cuts what followed the command. Raises FrameError when its broker metadata is no such thing."""
-        try:
-            broker, at = split_broker_metadata(data)
-            if broker is not None:
-                data = data[at:]
-                self.broker_time_ms = broker.broker_timestamp if broker.HasField("broker_timestamp") else None
-                self.broker_index = broker.index if broker.HasField("index") else None
-        except EntryError as error:
-            raise FrameError(str(error)) from error
-        self.entry = data
-        try:
-            if checksum_matches(data):
-                _, self.metadata_at, self.payload_at = entry_layout(data)
-                self.intact = True
-        except EntryError:
-            # Told to the broker with a validation error in the ack; the connection itself is sound.
-            self.intact = False
 
 
 ClientEvent = ReceiptRun | MessageEvent | CommandEvent
@@ -152,7 +117,7 @@ ClientEvent = ReceiptRun | MessageEvent | CommandEvent
 class ClientParser:
     """Reads a connection to a broker. After a FrameError it must not be used again."""
 
-    __slots__ = ("_events", "_run", "_total_max", "needed")
+    __slots__ = ("_events", "_run", "_shapes", "_total_max", "needed")
 
     needed: int
     """After `parse`: bytes of the incomplete frame at the end, header included; 0 while not known."""
@@ -163,6 +128,7 @@ class ClientParser:
         self._total_max = frame_bytes_max - 4
         self._events: list[ClientEvent] = []
         self._run: ReceiptRun | None = None
+        self._shapes: dict[bytes, tuple[FrameShape, int, int]] = {}
 
     def parse(self, buffer: bytearray | memoryview | bytes, size: int) -> tuple[list[ClientEvent], int]:
         """Like `ServerParser.parse`. Entries are copied twice, which a client can afford."""
@@ -171,6 +137,7 @@ class ClientParser:
         self.needed = 0
         with memoryview(buffer) as view:
             data = bytes(view[:size])
+        shapes = self._shapes
         at = 0
         try:
             while size - at >= 4:
@@ -181,13 +148,18 @@ class ClientParser:
                 if end > size:
                     self.needed = 4 + total
                     break
+                shape = shapes.get(data[at + 4 : at + 4 + KEY_BYTES])
+                if shape is not None:
+                    stop = self._plain_messages(*shape, data, at)
+                    if stop != at:
+                        at = stop
+                        continue
                 if total < 4:
                     raise FrameError(f"frame of {total} bytes has no room for a command")
                 stop = at + 8 + _U32.unpack_from(data, at + 4)[0]
                 if stop > end:
                     raise FrameError(f"command of {stop - at - 8} bytes in a frame of {total}")
-                self._command(data, at + 8, stop, end)
-                at = end
+                at = self._command(data, at, stop, end)
         except FrameError as error:
             error.events = list(events)
             raise
@@ -195,37 +167,137 @@ class ClientParser:
             self._events = []
         return events, at
 
-    def _command(self, data: bytes, at: int, stop: int, end: int) -> None:
-        """The command in `data[at:stop]`; the rest of its frame ends at `end`."""
+    def _plain_messages(self, shape: FrameShape, ledger_id: int, partition: int, data: bytes, at: int) -> int:
+        """Takes messages of this shape from `data[at:]`; returns where the first other frame starts."""
+        consumer_id = shape.owner
+        prefix = shape.prefix
+        tail = shape.tail
+        flag = shape.flag
+        high = shape.high
+        unpack_from = shape.unpack_from
+        entry_at = shape.entry_at
+        metadata_max = shape.metadata_max
+        total_max = self._total_max
+        size = len(data)
+        last_start = size - shape.head_bytes
+        add = self._events.append
+        while at <= last_start:
+            total, seen_prefix, low, seen_tail, checksum, metadata_bytes = unpack_from(data, at)
+            low ^= flag
+            if seen_prefix != prefix or seen_tail != tail or low > 0x7F or total > total_max:
+                break
+            end = at + 4 + total
+            if end > size or metadata_bytes > total + metadata_max:
+                break
+            entry = data[at + entry_at : end]
+            if crc32c(entry[6:]) != checksum:
+                break
+            event = MessageEvent(
+                consumer_id,
+                Position(ledger_id, high | low),
+                entry,
+                ENTRY_HEAD_BYTES,
+                ENTRY_HEAD_BYTES + metadata_bytes,
+            )
+            if partition >= 0:
+                event.partition = partition
+            add(event)
+            at = end
+        return at
+
+    def _command(self, data: bytes, frame_at: int, stop: int, end: int) -> int:
+        """The frame in `data[frame_at:end]`, its command up to `stop`; returns where the next one starts."""
+        at = frame_at + 8
         body = at + 4
         if stop - body >= 4 and data[at] == 0x08 and data[at + 3] < 0x80 and body + data[at + 3] == stop:
             kind = data[at + 1]
             if kind == _RECEIPT and data[at + 2] == 0x3A:
                 receipt = _decode_receipt(data, body, stop)
                 if receipt is not None:
-                    self._add_receipt(*receipt)
-                    return
+                    return self._receipts(receipt, data, frame_at, end)
             elif kind == _MESSAGE and data[at + 2] == 0x4A:
                 message = _decode_message(data, body, stop)
                 if message is not None:
-                    message.take(data[stop:end])
-                    self._events.append(message)
-                    return
+                    self._add_message(message, data, frame_at, stop, end)
+                    return end
         kind, command = parse_command(data[at:stop])
         if kind == _RECEIPT:
-            receipt_data = command.send_receipt
-            known = receipt_data.HasField("message_id")
-            position = position_of(receipt_data.message_id) if known else Position(-1, -1)
-            self._add_receipt(receipt_data.producer_id, receipt_data.sequence_id, *position)
+            known = command.send_receipt.HasField("message_id")
+            position = position_of(command.send_receipt.message_id) if known else Position(-1, -1)
+            self._add_receipt(command.send_receipt.producer_id, command.send_receipt.sequence_id, *position)
         elif kind == _MESSAGE:
-            message = _message_of_command(command.message)
-            message.take(data[stop:end])
-            self._events.append(message)
+            body_message = command.message
+            event = _event_of_entry(
+                body_message.consumer_id, position_of(body_message.message_id), data[stop:end]
+            )
+            event.partition = body_message.message_id.partition
+            event.redelivery_count = body_message.redelivery_count
+            event.ack_set = tuple(word & _WORD for word in body_message.ack_set) or None
+            if body_message.HasField("consumer_epoch"):
+                event.consumer_epoch = body_message.consumer_epoch
+            self._events.append(event)
         else:
             self._run = None
             self._events.append(CommandEvent(kind, command))
+        return end
 
-    def _add_receipt(self, producer_id: int, sequence_id: int, ledger_id: int, entry_id: int) -> None:
+    def _add_message(self, message: _Message, data: bytes, frame_at: int, stop: int, end: int) -> None:
+        """A message of the usual shape, its entry in `data[stop:end]`; the next one may be cut like it."""
+        event = _event_of_entry(message.consumer_id, message.position, data[stop:end])
+        event.partition = message.partition
+        event.redelivery_count = message.redelivery_count
+        event.consumer_epoch = message.consumer_epoch
+        self._events.append(event)
+        if message.plain and event.intact and data[stop : stop + 2] == b"\x0e\x01":
+            shapes = self._shapes
+            if len(shapes) >= SHAPES_MAX:
+                shapes.clear()
+            ledger_id, entry_id = message.position
+            shape = FrameShape(message.consumer_id, entry_id, data, frame_at, message.low_at, stop)
+            shapes[data[frame_at + 4 : frame_at + 4 + KEY_BYTES]] = (shape, ledger_id, message.partition)
+
+    def _receipts(self, receipt: _Receipt, data: bytes, at: int, end: int) -> int:
+        """The receipt in `data[at:end]` and all that follow and look like it; returns where they end.
+
+        Receipts of one length mostly differ in the low seven bits of both ids, and are cut by that as
+        `shapes` tells of payload frames.
+        """
+        run = self._add_receipt(receipt.producer_id, receipt.sequence_id, receipt.ledger_id, receipt.entry_id)
+        frame_bytes = end - at
+        last_start = len(data) - frame_bytes
+        if end > last_start or data[end : end + 4] != data[at : at + 4]:
+            return end
+        sequence_at = receipt.sequence_at - at
+        entry_at = receipt.entry_at - at
+        layout = _receipt_layout(sequence_at, entry_at - sequence_at - 1, frame_bytes - entry_at - 1)
+        unpack_from = layout.unpack_from
+        front, low_sequence, middle, low_entry, back = unpack_from(data, at)
+        sequence_flag = low_sequence & 0x80
+        entry_flag = low_entry & 0x80
+        sequence_high = receipt.sequence_id & ~0x7F
+        entry_high = receipt.entry_id & ~0x7F
+        add_sequence_id = run.sequence_ids.append
+        entry_ids = run.entry_ids
+        before = len(entry_ids)
+        at = end
+        while at <= last_start:
+            seen_front, low_sequence, seen_middle, low_entry, seen_back = unpack_from(data, at)
+            low_sequence ^= sequence_flag
+            low_entry ^= entry_flag
+            if (
+                seen_middle != middle
+                or seen_front != front
+                or seen_back != back
+                or low_sequence | low_entry > 0x7F
+            ):
+                break
+            add_sequence_id(sequence_high | low_sequence)
+            entry_ids.append(entry_high | low_entry)
+            at += frame_bytes
+        run.ledger_ids.extend([receipt.ledger_id] * (len(entry_ids) - before))
+        return at
+
+    def _add_receipt(self, producer_id: int, sequence_id: int, ledger_id: int, entry_id: int) -> ReceiptRun:
         run = self._run
         if run is None or run.producer_id != producer_id:
             run = self._run = ReceiptRun(producer_id)
@@ -233,16 +305,34 @@ class ClientParser:
         run.sequence_ids.append(sequence_id)
         run.ledger_ids.append(ledger_id)
         run.entry_ids.append(entry_id)
+        return run
 
 
-def _decode_receipt(data: bytes, at: int, stop: int) -> tuple[int, int, int, int] | None:
-    """Producer, sequence, ledger and entry id of a CommandSendReceipt as `receipts` writes it; else None."""
+@lru_cache(maxsize=256)
+def _receipt_layout(front_bytes: int, middle_bytes: int, back_bytes: int) -> struct.Struct:
+    return struct.Struct(f">{front_bytes}sB{middle_bytes}sB{back_bytes}s")
+
+
+class _Receipt(NamedTuple):
+    """A CommandSendReceipt, and where its ids lie."""
+
+    producer_id: int
+    sequence_id: int
+    sequence_at: int
+    ledger_id: int
+    entry_id: int
+    entry_at: int
+
+
+def _decode_receipt(data: bytes, at: int, stop: int) -> _Receipt | None:
+    """The CommandSendReceipt in `data[at:stop]` as `receipts` writes it; else None."""
     if data[at] != 0x08:
         return None
     producer_id, at = read_varint(data, at + 1, stop)
     if at >= stop or data[at] != 0x10:
         return None
-    sequence_id, at = read_varint(data, at + 1, stop)
+    sequence_at = at + 1
+    sequence_id, at = read_varint(data, sequence_at, stop)
     if at > stop - 2 or data[at] != 0x1A or data[at + 1] > 0x7F:
         return None
     id_stop = at + 2 + data[at + 1]
@@ -251,18 +341,38 @@ def _decode_receipt(data: bytes, at: int, stop: int) -> tuple[int, int, int, int
     ledger_id, at = read_varint(data, at + 3, id_stop)
     if at >= id_stop or data[at] != 0x10:
         return None
-    entry_id, at = read_varint(data, at + 1, id_stop)
+    entry_at = at + 1
+    entry_id, at = read_varint(data, entry_at, id_stop)
     if at < id_stop and data[at] == 0x18:
         _, at = read_varint(data, at + 1, id_stop)
     if at != id_stop:
         return None
     if at < stop and data[at] == 0x20:
         _, at = read_varint(data, at + 1, stop)
-    return None if at != stop else (producer_id, sequence_id, ledger_id, entry_id)
+    if at != stop:
+        return None
+    return _Receipt(producer_id, sequence_id, sequence_at, ledger_id, entry_id, entry_at)
 
 
-def _decode_message(data: bytes, at: int, stop: int) -> MessageEvent | None:
-    """A CommandMessage as `messages` writes it without an ack set; else None."""
+class _Message(NamedTuple):
+    """A CommandMessage without an ack set."""
+
+    consumer_id: int
+    position: Position
+    low_at: int
+    """Where the entry id lies."""
+    partition: int
+    redelivery_count: int
+    consumer_epoch: int | None
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the position says anything about the message itself."""
+        return self.redelivery_count == 0 and self.consumer_epoch is None
+
+
+def _decode_message(data: bytes, at: int, stop: int) -> _Message | None:
+    """The CommandMessage in `data[at:stop]` as `messages` writes it without an ack set; else None."""
     if data[at] != 0x08:
         return None
     consumer_id, at = read_varint(data, at + 1, stop)
@@ -274,7 +384,8 @@ def _decode_message(data: bytes, at: int, stop: int) -> MessageEvent | None:
     ledger_id, at = read_varint(data, at + 3, id_stop)
     if at >= id_stop or data[at] != 0x10:
         return None
-    entry_id, at = read_varint(data, at + 1, id_stop)
+    low_at = at + 1
+    entry_id, at = read_varint(data, low_at, id_stop)
     partition = -1
     if at < id_stop and data[at] == 0x18:
         partition, at = read_varint(data, at + 1, id_stop)
@@ -288,20 +399,54 @@ def _decode_message(data: bytes, at: int, stop: int) -> MessageEvent | None:
         consumer_epoch, at = read_varint(data, at + 1, stop)
     if at != stop or redelivery_count >> 32:
         return None
-    return MessageEvent(
-        consumer_id, Position(ledger_id, entry_id), partition, redelivery_count, None, consumer_epoch
+    return _Message(
+        consumer_id, Position(ledger_id, entry_id), low_at, partition, redelivery_count, consumer_epoch
     )
 
 
-def _message_of_command(command: pb.CommandMessage) -> MessageEvent:
-    message_id = command.message_id
-    return MessageEvent(
-        command.consumer_id,
-        Position(signed(message_id.ledgerId), signed(message_id.entryId)),
-        message_id.partition,
-        command.redelivery_count,
-        tuple(word & _WORD for word in command.ack_set) or None,
-        command.consumer_epoch if command.HasField("consumer_epoch") else None,
+def _event_of_entry(consumer_id: int, position: Position, data: bytes) -> MessageEvent:
+    """The event of a message whose frame ends with `data`.
+
+    Raises FrameError when its broker metadata is no such thing. A damaged entry is told to the broker
+    with a validation error in the ack, and the connection goes on.
+    """
+    broker_time_ms: int | None = None
+    broker_index: int | None = None
+    entry = data
+    if data[:2] == b"\x0e\x02":
+        broker_time_ms, broker_index, at = _broker_metadata(data)
+        entry = data[at:]
+    try:
+        if checksum_matches(entry):
+            _, metadata_at, payload_at = entry_layout(entry)
+            event = MessageEvent(consumer_id, position, entry, metadata_at, payload_at)
+        else:
+            event = MessageEvent(consumer_id, position, entry, 0, 0, intact=False)
+    except EntryError:
+        event = MessageEvent(consumer_id, position, entry, 0, 0, intact=False)
+    event.broker_time_ms = broker_time_ms
+    event.broker_index = broker_index
+    return event
+
+
+def _broker_metadata(data: bytes) -> tuple[int | None, int | None, int]:
+    """Time, index and end of the block that `data` starts with."""
+    stop = 6 + int.from_bytes(data[2:6], "big")
+    if 10 <= stop <= len(data) and data[6] == 0x08:
+        time_ms, at = read_varint(data, 7, stop)
+        if at < stop and data[at] == 0x10:
+            index, at = read_varint(data, at + 1, stop)
+            if at == stop:
+                return time_ms, index, stop
+    try:
+        broker, stop = split_broker_metadata(data)
+    except EntryError as error:
+        raise FrameError(str(error)) from error
+    assert broker is not None
+    return (
+        broker.broker_timestamp if broker.HasField("broker_timestamp") else None,
+        broker.index if broker.HasField("index") else None,
+        stop,
     )
 
 

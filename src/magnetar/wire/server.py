@@ -5,16 +5,8 @@ SEND, ACK and FLOW are decoded by hand, everything else by protobuf (upb). A han
 that clients send: known fields, each once, in ascending order. Whatever looks different goes to upb,
 so being fast never decides what is legal.
 
-How the SEND path is fast. Frames of one producer that follow each other differ in little: the total
-size, the low seven bits of the sequence id, and the entry. After two frames of one producer the
-parser remembers the bytes on both sides of that one byte and a `struct.Struct` that cuts a frame's head
-at these places, so that one C call yields everything and two comparisons prove the shape:
-
-    total | commandSize, type, producer_id, tag | low bits | rest of sequence id, 0x0e01 | crc | metadataSize
-     u32    '------------- prefix --------------'     u8     '---------- tail -----------'   u32     u32
-
-Every 128 messages the tail changes; then, and whenever a frame looks different, its fields are read one by
-one and the shape is learned anew.
+Plain SENDs of one producer that follow each other are cut by their common shape (`shapes`): 0.5 µs for a
+message of 100 B, checksum included, where reading its fields one by one takes three times as long.
 
 SENDs of one producer become one run although frames of other producers, acks or permits lie between
 them: the protocol orders nothing across producers, nor publishes against acks. Any other command ends
@@ -26,7 +18,6 @@ Source: Pulsar binary protocol: framing, SEND, ACK, FLOW.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 from typing import Final
 
 from magnetar.wire.acks import ack_of_command, decode_ack
@@ -41,6 +32,7 @@ from magnetar.wire.frames import (
     parse_command,
     read_varint,
 )
+from magnetar.wire.shapes import ENTRY_HEAD_BYTES, KEY_BYTES, SHAPES_MAX, FrameShape
 
 __all__ = ["AckEvent", "CommandEvent", "FlowEvent", "SendRun", "ServerEvent", "ServerParser"]
 
@@ -52,41 +44,13 @@ _LARGE_BYTES: Final = 16 * 1024
 """Frames from this size on are cut out of the caller's buffer one by one. Smaller ones are cut from a
 `bytes` copy of it, because a slice of `bytes` takes 40 ns and one through a memoryview 110 ns."""
 
-_WINDOW_BYTES: Final = 256 * 1024
-"""How much is copied at a time for the small frames."""
-
-_ENTRY_HEAD_BYTES: Final = 10
-"""Magic, checksum and metadata size in front of an entry's metadata."""
+_WINDOW_BYTES: Final = 64 * 1024
+"""How much is copied at a time for the small frames; what lies behind a large one was copied in vain."""
 
 _U32: Final = struct.Struct(">I")
 
 _POSITIONS_PER_ACK_MAX: Final = 4096
 """Acks are gathered up to this many positions, so that one event stays a bounded piece of work."""
-
-
-class _Shape:
-    """What the frames of one producer have in common; see the module's text."""
-
-    __slots__ = ("entry_at", "flag", "head_bytes", "high", "prefix", "producer_id", "tail", "unpack_from")
-
-    def __init__(
-        self, producer_id: int, sequence_id: int, data: bytes, at: int, low_at: int, stop: int
-    ) -> None:
-        """From a plain SEND frame at `data[at]` with its sequence id at `low_at` and its entry at `stop`."""
-        self.producer_id = producer_id
-        self.high = sequence_id & ~0x7F
-        self.flag = data[low_at] & 0x80
-        self.prefix = data[at + 4 : low_at]
-        self.tail = data[low_at + 1 : stop + 2]
-        layout = _shape_struct(len(self.prefix), len(self.tail))
-        self.unpack_from = layout.unpack_from
-        self.head_bytes = layout.size
-        self.entry_at = stop - at
-
-
-@lru_cache(maxsize=256)
-def _shape_struct(prefix_bytes: int, tail_bytes: int) -> struct.Struct:
-    return struct.Struct(f">I{prefix_bytes}sB{tail_bytes}sII")
 
 
 class ServerParser:
@@ -96,9 +60,8 @@ class ServerParser:
         "_ack",
         "_events",
         "_large_bytes",
-        "_last_producer",
         "_runs",
-        "_shape",
+        "_shapes",
         "_total_max",
         "needed",
     )
@@ -111,8 +74,7 @@ class ServerParser:
         self.needed = 0
         self._total_max = frame_bytes_max - 4
         self._large_bytes = min(_LARGE_BYTES, frame_bytes_max - 4)
-        self._last_producer = -1
-        self._shape: _Shape | None = None
+        self._shapes: dict[bytes, FrameShape] = {}
         self._events: list[ServerEvent] = []
         self._runs: dict[int, SendRun] = {}
         self._ack: AckEvent | None = None
@@ -162,32 +124,38 @@ class ServerParser:
         at = 0
         size = len(data)
         large_bytes = self._large_bytes
+        shapes = self._shapes
         while size - at >= 4:
             total: int = _U32.unpack_from(data, at)[0]
             end = at + 4 + total
             if total >= large_bytes or end > size:
                 break
-            if self._frame(data, at, end):
-                end = self._plain_sends(data, end)
+            shape = shapes.get(data[at + 4 : at + 4 + KEY_BYTES])
+            if shape is not None:
+                stop = self._plain_sends(shape, data, at)
+                if stop != at:
+                    at = stop
+                    continue
+            self._frame(data, at, end)
             at = end
         return at
 
-    def _plain_sends(self, data: bytes, at: int) -> int:
-        """Takes frames of the learned shape from `data[at:]`; returns where the first other one starts."""
-        shape = self._shape
-        assert shape is not None
-        run = self._runs[shape.producer_id]
+    def _plain_sends(self, shape: FrameShape, data: bytes, at: int) -> int:
+        """Takes frames of this shape from `data[at:]`; returns where the first other one starts."""
+        run = self._runs.get(shape.owner)
+        is_new = run is None
+        if run is None:
+            run = SendRun(shape.owner)
         prefix = shape.prefix
         tail = shape.tail
         flag = shape.flag
         high = shape.high
         unpack_from = shape.unpack_from
         entry_at = shape.entry_at
+        metadata_max = shape.metadata_max
         total_max = self._large_bytes
-        # Added to totalSize: what is left for metadata behind the entry's head.
-        metadata_max = 4 - entry_at - _ENTRY_HEAD_BYTES
-        last_start = len(data) - shape.head_bytes
         size = len(data)
+        last_start = size - shape.head_bytes
         entries = run.entries
         before = len(entries)
         add_entry = entries.append
@@ -207,9 +175,14 @@ class ServerParser:
             add_entry(entry)
             at = end
         added = len(entries) - before
+        if not added:
+            return at
+        if is_new:
+            self._runs[shape.owner] = run
+            self._events.append(run)
         if run.counts is not None:
             run.counts.extend([1] * added)
-        if run.highest_sequence_ids is not None and added:
+        if run.highest_sequence_ids is not None:
             run.highest_sequence_ids.extend(run.sequence_ids[-added:])
         return at
 
@@ -222,17 +195,17 @@ class ServerParser:
         head = bytes(view[at:stop])
         self._command(head, 0, len(head), bytes(view[stop:end]))
 
-    def _frame(self, data: bytes, at: int, end: int) -> bool:
-        """The frame in `data[at:end]`, of any kind; True when the next one is worth a try as a plain SEND."""
+    def _frame(self, data: bytes, at: int, end: int) -> None:
+        """The frame in `data[at:end]`, of any kind."""
         if end - at < 8:
             raise FrameError(f"frame of {end - at - 4} bytes has no room for a command")
         command_bytes: int = FRAME_HEAD.unpack_from(data, at)[1]
         stop = at + 8 + command_bytes
         if stop > end:
             raise FrameError(f"command of {command_bytes} bytes in a frame of {end - at - 4}")
-        return self._command(data, at, stop, data[stop:end])
+        self._command(data, at, stop, data[stop:end])
 
-    def _command(self, data: bytes, at: int, stop: int, rest: bytes) -> bool:
+    def _command(self, data: bytes, at: int, stop: int, rest: bytes) -> None:
         """The command in `data[at + 8:stop]` with what follows it in its frame."""
         # Type and field both with tags of one byte, and the field fills the command: the usual shape.
         body = at + 12
@@ -245,46 +218,37 @@ class ServerParser:
             kind = data[at + 9]
             tag = data[at + 10]
             if kind == _SEND and tag == 0x32:
-                return self._send(data, at, stop, rest)
+                self._send(data, at, stop, rest)
+                return
             if kind == _ACK and tag == 0x52:
                 ack = decode_ack(data, body, stop)
                 if ack is not None:
                     self._add_ack(ack)
-                    return False
+                    return
             elif kind == _FLOW and tag == 0x5A and data[body] == 0x08:
                 consumer_id, body = read_varint(data, body + 1, stop)
                 if body < stop and data[body] == 0x10:
                     permits, body = read_varint(data, body + 1, stop)
                     if body == stop and permits <= 0xFFFFFFFF:
                         self._events.append(FlowEvent(consumer_id, permits))
-                        return False
+                        return
         self._any_command(data[at + 8 : stop], rest)
-        return False
 
-    def _send(self, data: bytes, at: int, stop: int, entry: bytes) -> bool:
-        """A SEND of the usual envelope; True when its successors may be cut by `_plain_sends`."""
+    def _send(self, data: bytes, at: int, stop: int, entry: bytes) -> None:
+        """A SEND of the usual envelope."""
         fields = _decode_send(data, at + 12, stop)
         if fields is None:
             self._any_command(data[at + 8 : stop], entry)
-            return False
+            return
         producer_id, sequence_id, count, highest, chunked, low_at = fields
         has_checksum = self._add_send(producer_id, sequence_id, count, highest, chunked, entry)
-        again = self._last_producer == producer_id
-        self._last_producer = producer_id
-        if not (again and low_at and has_checksum):
-            return False
-        shape = self._shape
-        if (
-            shape is None
-            or shape.producer_id != producer_id
-            or shape.high != sequence_id & ~0x7F
-            or shape.entry_at != stop - at
-        ):
-            # Large frames are cut alone: `data` ends with the command and the shape would lack the magic.
-            if stop + 2 > len(data):
-                return False
-            self._shape = _Shape(producer_id, sequence_id, data, at, low_at, stop)
-        return True
+        # A large frame is cut alone: `data` ends with its command, and a shape needs what follows.
+        if low_at and has_checksum and stop + 2 <= len(data):
+            shapes = self._shapes
+            if len(shapes) >= SHAPES_MAX:
+                shapes.clear()
+            key = data[at + 4 : at + 4 + KEY_BYTES]
+            shapes[key] = FrameShape(producer_id, sequence_id, data, at, low_at, stop)
 
     def _add_send(
         self,
@@ -400,12 +364,12 @@ def check_entry(entry: bytes) -> tuple[bool, bool]:
     Raises FrameError when it is no entry at all. A size that does not fit is the checksum's business
     when there is one: then the bytes were damaged on the way and only this message is refused.
     """
-    if len(entry) >= _ENTRY_HEAD_BYTES:
+    if len(entry) >= ENTRY_HEAD_BYTES:
         magic, checksum, metadata_bytes = CHECKSUM_HEAD.unpack_from(entry)
         if magic == MAGIC_CHECKSUM:
             if crc32c(entry[6:]) != checksum:
                 return True, False
-            if metadata_bytes > len(entry) - _ENTRY_HEAD_BYTES:
+            if metadata_bytes > len(entry) - ENTRY_HEAD_BYTES:
                 raise FrameError(f"metadata of {metadata_bytes} bytes in an entry of {len(entry)}")
             return True, True
         if magic == MAGIC_BROKER_METADATA:
