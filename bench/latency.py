@@ -21,6 +21,8 @@ BLOCK_FRAMES: Final = 256
 LEAD_S: Final = 0.2
 DRAIN_S: Final = 10.0
 SUSTAINED_SHARE: Final = 0.97
+SPIN_SHARE: Final = 0.97
+"""The generator never sleeps, so a smaller share of its core means that others took the rest."""
 E2E_QUEUE: Final = 10_000
 
 
@@ -186,6 +188,11 @@ def run(
         metrics |= latencies.milliseconds(prefix)
         histograms[prefix.rstrip("_") or "publish"] = latencies.encoded()
     notes = []
+    if metrics["generator_cpu_share"] < SPIN_SHARE:
+        notes.append(
+            f"disturbed: the generator got only {metrics['generator_cpu_share']:.0%} of its core,"
+            " and what it missed is in the latencies"
+        )
     if acknowledged < SUSTAINED_SHARE * measured:
         notes.append(
             f"not sustained: {acknowledged} of {measured} messages acknowledged inside the measured time"

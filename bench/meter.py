@@ -22,6 +22,8 @@ class Moment:
     wall_s: float
     broker_cpu_s: float
     generator_cpu_s: float
+    machine_cpu_s: float
+    """User, system and stolen time of all cores together."""
 
 
 class Meter:
@@ -33,7 +35,7 @@ class Meter:
     def now(self) -> Moment:
         """The meters at this moment; a few milliseconds of work, so only at the ends of a stretch."""
         broker_cpu_s = proc.usage(self.broker_pid).cpu_s if self.broker_pid else float("nan")
-        return Moment(time.perf_counter(), broker_cpu_s, time.process_time())
+        return Moment(time.perf_counter(), broker_cpu_s, time.process_time(), proc.machine_cpu_s())
 
     def metrics(self, start: Moment, end: Moment, *, messages: int, payload_bytes: int) -> dict[str, float]:
         """Rates and costs of a stretch in which `messages` of together `payload_bytes` went through."""
@@ -48,6 +50,9 @@ class Meter:
         if self.broker_pid:
             cpu_s = end.broker_cpu_s - start.broker_cpu_s
             out["broker_cpu_share"] = cpu_s / seconds
+            machine_s = end.machine_cpu_s - start.machine_cpu_s
+            generator_s = end.generator_cpu_s - start.generator_cpu_s
+            out["other_cpu_share"] = max(0.0, (machine_s - cpu_s - generator_s) / seconds)
             if messages:
                 out["broker_cpu_s_per_million"] = cpu_s / messages * MEGA
                 out["broker_cpu_s_per_gb"] = cpu_s / payload_bytes * GIGA

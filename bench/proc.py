@@ -78,6 +78,20 @@ def read_all() -> list[ProcessStat]:
     return stats
 
 
+def parse_machine_cpu_s(text: str) -> float:
+    """User, nice, system and stolen seconds of all cores in the text of /proc/stat.
+
+    Interrupts are left out: they do the network work of the processes that are measured.
+    """
+    user, nice, system, _, _, _, _, steal = map(int, text.split("\n", 1)[0].split()[1:9])
+    return (user + nice + system + steal) / TICKS_PER_S
+
+
+def machine_cpu_s() -> float:
+    """What all processes of the machine together have used since it started."""
+    return parse_machine_cpu_s((PROC / "stat").read_text())
+
+
 def usage(root: int) -> TreeUsage:
     """What `root` and its descendants have used so far; raises ProcessLookupError when it is gone."""
     found = tree(root, read_all())

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from bench import catchup, latency, modules, start
 from bench.broker import Broker, BrokerFailedError, Cpus, discard_command, magnetar_command, started
@@ -32,6 +33,9 @@ from bench.throughput import publish_for
 
 BROKEN = (BrokerFailedError, BrokerAnswerError, modules.ModuleFailedError, OSError, ValueError)
 """What ends one case and not the whole program."""
+
+OTHERS_SHARE_MAX: Final = 0.1
+"""Cores that other processes may use before a run counts as disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,11 @@ class CaseResult:
     @property
     def remarks(self) -> list[str]:
         """Everything to say about the runs, each thing once."""
-        said = [
+        others = max((run.metrics.get("other_cpu_share", 0.0) for run in self.runs), default=0.0)
+        said = (
+            [f"disturbed: other processes used up to {others:.2f} cores"] if others > OTHERS_SHARE_MAX else []
+        )
+        said += [
             text
             for run in self.runs
             for text in (*run.notes, run.skipped, run.error and f"failed: {run.error}")

@@ -14,10 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # the package `bench` is not installed
 
-from bench import catchup, latency  # noqa: E402  # needs the path above
-from bench.broker import Cpus, discard_command, started  # noqa: E402  # needs the path above
+from bench import catchup, latency, start  # noqa: E402  # needs the path above
+from bench.broker import BrokerFailedError, Cpus, discard_command, started  # noqa: E402  # needs the path above
 from bench.meter import Meter  # noqa: E402  # needs the path above
 from bench.publisher import Publisher  # noqa: E402  # needs the path above
+from bench.scenario import StartLoad  # noqa: E402  # needs the path above
 from bench.throughput import publish_all, publish_for  # noqa: E402  # needs the path above
 
 TOPIC = "persistent://public/default/t"
@@ -119,3 +120,24 @@ def test_the_command_measures_and_writes_json(tmp_path: Path) -> None:
     assert "| generator | 100 B unbatched |" in done.stdout
     (scenario,) = json.loads(output.read_text())["scenarios"]
     assert all(case["median"]["messages_per_s"] > 0 for case in scenario["cases"])
+
+
+@pytest.mark.parametrize("data", ["empty", "existing", "killed"])
+def test_a_start_is_measured_after_every_kind_of_end(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(start, "IDLE_S", 0.01)
+    load = StartLoad(data=data, messages_before=100)
+    metrics = start.run(discard_command(), tmp_path, Cpus(None, None), load)
+    assert metrics["first_acknowledged_s"] >= metrics["ready_s"] > 0
+    assert metrics["processes"] == 1
+
+
+def test_a_broker_that_does_not_start_shows_its_last_words(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('port 6650 is in use')"]
+    with (
+        pytest.raises(BrokerFailedError, match="port 6650 is in use"),
+        started(command, tmp_path, Cpus(None, None)),
+    ):
+        pass

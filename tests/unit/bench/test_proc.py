@@ -38,7 +38,13 @@ def test_this_process_has_a_usage_and_one_that_is_not_there_has_none() -> None:
         proc.usage(2**31 - 1)
 
 
-def test_the_machine_is_read_from_proc(tmp_path: object) -> None:
+def test_the_time_of_the_machine_leaves_out_idling_and_interrupts() -> None:
+    text = "cpu  100 20 30 4000 500 60 70 8 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
+    assert proc.parse_machine_cpu_s(text) == (100 + 20 + 30 + 8) / proc.TICKS_PER_S
+    assert proc.machine_cpu_s() > 0
+
+
+def test_the_machine_is_read_from_proc() -> None:
     assert machine.cpu_model("processor\t: 0\nmodel name\t: AMD EPYC 9V74\n") == "AMD EPYC 9V74"
     assert machine.cpu_model("") == "unknown"
     assert machine.memory_bytes("MemFree: 1 kB\nMemTotal:  2048 kB\n") == 2 << 20

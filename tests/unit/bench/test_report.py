@@ -119,6 +119,14 @@ def test_who_was_the_bottleneck(metrics: dict[str, float], who: str) -> None:
     assert report.bottleneck(metrics) == who
 
 
+def test_a_run_beside_busy_neighbours_is_called_disturbed() -> None:
+    quiet, busy = CaseRun({"other_cpu_share": 0.02}), CaseRun({"other_cpu_share": 0.5})
+    assert CaseResult(SCENARIO.cases[0], [quiet]).remarks == []
+    assert CaseResult(SCENARIO.cases[0], [quiet, busy]).remarks == [
+        "disturbed: other processes used up to 0.50 cores"
+    ]
+
+
 def test_numbers_of_another_program_become_metrics() -> None:
     content = {"rows_per_s": 5, "ok": True, "name": "x", "read": {"p50_ms": 0.5}}
     assert modules.flatten(content) == {"rows_per_s": 5.0, "read_p50_ms": 0.5}
