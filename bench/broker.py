@@ -80,7 +80,7 @@ def _tail(log: Path, lines: int = 15) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _await_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) -> dict[str, str | int]:
+def _await_ready(process: subprocess.Popen[bytes], ready: Path) -> dict[str, str | int]:
     deadline = time.perf_counter() + READY_DEADLINE_S
     while time.perf_counter() < deadline:
         try:
@@ -90,11 +90,9 @@ def _await_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) -> di
         if isinstance(content, dict):
             return content
         if process.poll() is not None:
-            raise BrokerFailedError(
-                f"the broker ended with code {process.returncode} before it was ready:\n{_tail(log)}"
-            )
+            raise BrokerFailedError(f"the broker ended with code {process.returncode} before it was ready")
         time.sleep(POLL_S)
-    raise BrokerFailedError(f"the broker was not ready after {READY_DEADLINE_S:.0f} s:\n{_tail(log)}")
+    raise BrokerFailedError(f"the broker was not ready after {READY_DEADLINE_S:.0f} s")
 
 
 @contextmanager
@@ -116,7 +114,7 @@ def started(
             exec_s = time.perf_counter()
             process = subprocess.Popen(full, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         try:
-            content = _await_ready(process, ready, log)
+            content = _await_ready(process, ready)
             yield Broker(
                 service_url=str(content["broker_url"]),
                 http_url=str(content.get("http_url", "")),
@@ -125,9 +123,10 @@ def started(
                 ready_s=time.perf_counter() - exec_s,
             )
             if process.poll() is not None:
-                raise BrokerFailedError(
-                    f"the broker ended by itself with code {process.returncode}:\n{_tail(log)}"
-                )
+                raise BrokerFailedError(f"the broker ended by itself with code {process.returncode}")
+        except Exception as error:
+            error.add_note(f"the end of the broker's output:\n{_tail(log)}")
+            raise
         finally:
             code = _stop(process, stop_signal)
     if stop_signal == signal.SIGTERM and code != 0:

@@ -111,8 +111,9 @@ def run_all(scenarios: Sequence[Scenario], options: Options, runs: int) -> list[
                 try:
                     case.runs.append(_run_case(case.case.load, options))
                 except BROKEN as error:
-                    print(f"  failed: {error}", file=sys.stderr, flush=True)
-                    case.runs.append(CaseRun(error=f"{type(error).__name__}: {error}"))
+                    text = "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+                    print(f"  failed: {text}", file=sys.stderr, flush=True)
+                    case.runs.append(CaseRun(error=text))
     return results
 
 
