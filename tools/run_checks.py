@@ -9,7 +9,7 @@ import time
 CHECKS = {
     "ruff": ["-m", "ruff", "check", "."],
     "mypy": ["-m", "mypy"],
-    "import-linter": ["-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"],
+    "import-linter": ["-c", "from importlinter.cli import lint_imports_command; lint_imports_command()", "--no-logo"],
 }
 
 
