@@ -1,0 +1,183 @@
+"""The ASGI application: from a request to a handler, from its result or error to an answer.
+
+Paths are matched as they were sent, before percent-decoding, so that an encoded slash in a name of a
+subscription does not become a separator; variables are decoded afterwards.
+
+Who may ask: there is no authentication yet, so two things are refused that a browser on this machine
+could be made to do by any web page. A request that changes something and carries an `Origin` other than
+the address it was sent to (a page that posts to localhost), and, while only this machine can reach the
+port, a `Host` that is no name of this machine (a page whose own name was made to point here).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route as StarletteRoute
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
+from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, status_of
+from magnetar.base.errors import MagnetarError
+from magnetar.broker.service import Broker
+
+_log = logging.getLogger("magnetar.admin")
+
+_READING: Final = ("GET", "HEAD", "OPTIONS")
+
+
+def build(broker: Broker, service: Service, routes: list[Route]) -> ASGIApp:
+    """The application. `routes` may come in any order: literal parts of paths win over variables."""
+    methods: dict[str, dict[str, Handler]] = {}
+    for method, path, handler in routes:
+        known = methods.setdefault(path, {})
+        assert method not in known, f"{method} {path} is routed twice"
+        known[method] = handler
+    resources = [
+        StarletteRoute(path, _Resource(broker, service, methods[path]))
+        for path in sorted(methods, key=_specificity)
+    ]
+    return _Application(Router(resources, redirect_slashes=False))
+
+
+def _specificity(path: str) -> tuple[tuple[bool, str], ...]:
+    return tuple((part.startswith("{"), part) for part in path.split("/"))
+
+
+class _Application:
+    """Everything around routing."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        raw = scope.get("raw_path")
+        path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
+        # "app" makes the router raise HTTPException instead of answering in plain text.
+        scope = {**scope, "app": self, "path": path.rstrip("/") or "/", "root_path": ""}
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            reason = "no such path" if error.status_code == 404 else str(error.detail)
+            await _refusal(error.status_code, f"{scope['method']} {path}: {reason}", error.headers)(
+                scope, receive, send
+            )
+
+
+class _Resource:
+    """All methods of one path."""
+
+    def __init__(self, broker: Broker, service: Service, methods: dict[str, Handler]) -> None:
+        self._broker = broker
+        self._service = service
+        self._methods = methods
+        self._allow = ", ".join(sorted(methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        handler = self._methods.get(method) or self._methods.get("*")
+        if handler is None:
+            raise HTTPException(405, "method not allowed", {"Allow": self._allow})
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(handler, request)
+        except ClientDisconnect:
+            return
+        await response(scope, receive, send)
+
+    async def _respond(self, handler: Handler, request: Request) -> Response:
+        try:
+            _check_source(request, self._service)
+            call = Call(
+                broker=self._broker,
+                service=self._service,
+                params=decoded(request.path_params),
+                query=request.query_params,
+                body=await _body(request),
+                host=_host_of(request),
+            )
+            return _answer(await handler(call))
+        except MagnetarError as error:
+            status = status_of(error)
+            if status >= 500 and status != 501:
+                _log.warning("%s %s: %s", request.method, request.url.path, error)
+            return _refusal(status, str(error))
+        except ClientDisconnect:
+            raise
+        except Exception:  # noqa: BLE001  # a bug met by one call is answered and must not stop others
+            _log.exception("%s %s failed", request.method, request.url.path)
+            return _refusal(500, "internal error; the broker's log has the details")
+
+
+def _answer(result: object) -> Response:
+    if result is None:
+        return Response(status_code=204)
+    if isinstance(result, Text):
+        return Response(result.encode(), media_type="text/plain")
+    if isinstance(result, Raw):
+        return Response(
+            result.body, result.status, headers=dict(result.headers), media_type=result.content_type
+        )
+    return Response(_encoded(result), media_type="application/json")
+
+
+def _refusal(status: int, reason: str, headers: object = None) -> Response:
+    extra = headers if isinstance(headers, dict) else None
+    return Response(_encoded({"reason": reason}), status, headers=extra, media_type="application/json")
+
+
+def _encoded(document: object) -> bytes:
+    # ASCII: a lone surrogate in a client's text has no UTF-8 form but can still be shown.
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+
+async def _body(request: Request) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise TooLargeError(f"the body is larger than {BODY_BYTES_MAX} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _host_of(request: Request) -> str:
+    """Host of the `Host` header without its port, as it stands in a URL."""
+    header = request.headers.get("host", "")
+    try:
+        host = urlsplit(f"//{header}").hostname or "localhost"
+    except ValueError:
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
+
+
+def _check_source(request: Request, service: Service) -> None:
+    header = request.headers.get("host", "")
+    if service.loopback_only and header and not _is_loopback(_host_of(request)):
+        raise MisdirectedError(
+            f"host {header!r} is no name of this machine; the admin port serves this machine only"
+        )
+    origin = request.headers.get("origin")
+    if origin is None or request.method in _READING:
+        return
+    if urlsplit(origin).netloc.lower() != header.lower():
+        raise ForbiddenError(f"origin {origin!r} may not change anything here")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,201 @@
+"""One call of the admin API: what a handler gets, and what it gives back.
+
+A handler is `async def handler(call: Call) -> object`. What it returns becomes the answer:
+
+    None            204 without a body
+    Text            200 text/plain
+    Raw             as it says
+    anything else   200 application/json
+
+Errors are raised; `errors.py` says which status they get.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from magnetar.admin.errors import BadRequestError
+from magnetar.admin.rates import Rates
+from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.base.names import (
+    NON_PERSISTENT,
+    PERSISTENT,
+    InvalidNamespaceNameError,
+    NamespaceName,
+    TopicName,
+    decode_local,
+    is_entity_name,
+)
+from magnetar.broker.service import Broker
+from magnetar.runtime.tasks import SingleFlight
+
+BODY_BYTES_MAX = 1 << 20
+"""Largest body that is read; the largest legal one is a schema."""
+
+
+class Text(str):
+    """An answer that is plain text."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An answer with a status, headers and bytes of its own."""
+
+    body: bytes
+    content_type: str = "application/octet-stream"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the admin service knows besides the broker."""
+
+    http_port: int
+    loopback_only: bool
+    """Whether only this machine can reach the admin port."""
+    rates: Rates = field(default_factory=Rates)
+    checks: SingleFlight[None] = field(default_factory=SingleFlight)
+    """Health checks that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request after routing."""
+
+    broker: Broker
+    service: Service
+    params: Mapping[str, str]
+    """Variables of the path, decoded."""
+    query: Mapping[str, str]
+    body: bytes
+    host: str
+    """Host name of the address under which the client reached us, as it stands in a URL."""
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def name(self, param: str) -> str:
+        """A variable that names a tenant or cluster. Raises InvalidNamespaceNameError."""
+        text = self.params[param]
+        if not is_entity_name(text):
+            raise InvalidNamespaceNameError(text, f"a {param} holds letters, digits, _-=:. only")
+        return text
+
+    def namespace(self) -> NamespaceName:
+        """The namespace of the path. Raises InvalidNamespaceNameError."""
+        return NamespaceName.parse(f"{self.params['tenant']}/{self.params['namespace']}")
+
+    def topic(self) -> TopicName:
+        """The topic of the path. Raises InvalidTopicNameError."""
+        params = self.params
+        domain = params.get("domain", PERSISTENT)
+        return TopicName.of(domain, params["tenant"], params["namespace"], params["topic"])
+
+    # -- query ---------------------------------------------------------------------------------------
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """A query parameter that is true or false. Raises BadRequestError."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise BadRequestError(f"query parameter {name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+
+    # -- numbers -------------------------------------------------------------------------------------
+
+    def integer(self, param: str) -> int:
+        """A variable of the path that is a number >= 0. Raises BadRequestError."""
+        return natural(self.params[param], param)
+
+    # -- body ----------------------------------------------------------------------------------------
+
+    def json(self) -> Any:
+        """The body; None when it is empty. Raises BadRequestError."""
+        if not self.body.strip():
+            return None
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError(f"the body is not JSON: {error}") from error
+
+    def json_object(self) -> dict[str, Any]:
+        """The body, an object; {} when it is empty. Raises BadRequestError."""
+        document = self.json()
+        if document is None:
+            return {}
+        if not isinstance(document, dict):
+            raise BadRequestError("the body must be a JSON object")
+        return document
+
+    def json_bool(self) -> bool:
+        """The body, true or false. Raises BadRequestError."""
+        document = self.json()
+        if not isinstance(document, bool):
+            raise BadRequestError("the body must be true or false")
+        return document
+
+    def json_strings(self) -> dict[str, str]:
+        """The body, an object of strings. Raises BadRequestError."""
+        document = self.json_object()
+        if not all(isinstance(value, str) for value in document.values()):
+            raise BadRequestError("the values of the body must be strings")
+        return document
+
+
+Handler = Callable[[Call], Awaitable[object]]
+
+Route = tuple[str, str, Handler]
+"""Method, path with `{variables}`, handler."""
+
+
+def natural(text: str, what: str) -> int:
+    """A number >= 0 of at most 64 bits. Raises BadRequestError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise BadRequestError(f"{what} must be a number, not {text[:40]!r}")
+    return int(text)
+
+
+def decoded(params: Mapping[str, str]) -> dict[str, str]:
+    """Variables as they stood in the path to what they mean: UTF-8, percent-encoded, "+" is a space."""
+    return {name: decode_local(value) for name, value in params.items()}
+
+
+def message_position(document: object) -> tuple[Position, bool]:
+    """Position and `isExcluded` of a message id as Pulsar's admin API writes it.
+
+    Taken are an object `{"ledgerId", "entryId", ...}` and the words "latest" and "earliest".
+    Raises BadRequestError.
+    """
+    if document == "latest":
+        return LATEST, False
+    if document == "earliest":
+        return EARLIEST, False
+    if not isinstance(document, dict):
+        raise BadRequestError('a message id is {"ledgerId": n, "entryId": n}, "latest" or "earliest"')
+    numbers = []
+    for key in ("ledgerId", "entryId"):
+        value = document.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 1 << 63:
+            raise BadRequestError(f"{key} of a message id must be a number of 64 bits")
+        numbers.append(value)
+    return Position(numbers[0], numbers[1]), document.get("isExcluded") is True
+
+
+def position_document(position: Position, topic: TopicName) -> dict[str, int]:
+    """A position as Pulsar's admin API writes message ids."""
+    return {
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
+        "partitionIndex": topic.partition,
+    }
+
+
+def is_domain(text: str) -> bool:
+    """Whether `text` is a topic's domain."""
+    return text in (PERSISTENT, NON_PERSISTENT)

@@ -1,0 +1,92 @@
+"""Does this broker work? Publishes a message, durably, and reads it back.
+
+The message takes the way of every other: a producer of the topic `pulsar/system/healthcheck`, the log,
+the group commit, the read path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.base.names import PERSISTENT, TopicName
+from magnetar.broker.errors import PersistenceFailedError, ServiceNotReadyError
+from magnetar.broker.service import Broker
+from magnetar.broker.topic import Producer, Topic
+from magnetar.wire import payload
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import SendRun
+
+TOPIC: Final = TopicName.of(PERSISTENT, "pulsar", "system", "healthcheck")
+TIMEOUT_S: Final = 10.0
+"""After so long without an acknowledgement the broker counts as broken."""
+
+
+class _Probe:
+    """The producer's connection: hears what became of the one message."""
+
+    def __init__(self) -> None:
+        self.position: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
+
+    def receipts(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        position: Position | None,
+    ) -> None:
+        if position is None:
+            self._fail(PersistenceFailedError("the check's message was taken for a duplicate"))
+        elif not self.position.done():
+            self.position.set_result(position)
+
+    def send_errors(
+        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
+    ) -> None:
+        self._fail(PersistenceFailedError(message))
+
+    def published(self, size_bytes: int) -> None:
+        """The probe has no budget of its own to give back."""
+
+    def producer_detached(self, producer: Producer) -> None:
+        self._fail(ServiceNotReadyError("the topic was unloaded while it was checked"))
+
+    def _fail(self, error: MagnetarError) -> None:
+        if not self.position.done():
+            self.position.set_exception(error)
+
+
+async def check_health(broker: Broker) -> None:
+    """Raises MagnetarError with what does not work."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            topic = await broker.topic(TOPIC)
+            entry = _entry(broker)
+            position = await _publish(topic, broker, entry)
+            runs = await topic.log.read(position, 1, 1)
+    except TimeoutError as error:
+        raise ServiceNotReadyError(f"no acknowledgement within {TIMEOUT_S:g} s") from error
+    if not runs or runs[0].entries[0] != entry:
+        raise PersistenceFailedError(f"what was published at {position} is not what is read there")
+
+
+def _entry(broker: Broker) -> bytes:
+    now_ms = broker.clock.now_ms()
+    metadata = pb.MessageMetadata(producer_name="health", sequence_id=0, publish_time=now_ms)
+    return payload.build_entry(metadata, str(now_ms).encode())
+
+
+async def _publish(topic: Topic, broker: Broker, entry: bytes) -> Position:
+    probe = _Probe()
+    producer = Producer(producer_id=0, name=f"health-{broker.new_producer_name()}", connection=probe)
+    topic.attach_producer(producer)
+    try:
+        run = SendRun(0)
+        run.add(0, 1, None, entry, good=True)
+        run.size_bytes = len(entry)
+        topic.publish(producer, run)
+        return await probe.position
+    finally:
+        topic.detach_producer(producer)

@@ -1,0 +1,45 @@
+"""`/lookup/v2`: which broker serves a topic, for clients whose service URL is an HTTP one."""
+
+from __future__ import annotations
+
+from magnetar.admin.call import Call, Route, Text, is_domain
+from magnetar.admin.clusters import broker_id, broker_port
+from magnetar.admin.errors import NotHereError
+from magnetar.base.names import TopicName
+from magnetar.metadata import keys
+
+_T = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
+
+
+async def _checked(call: Call) -> TopicName:
+    if not is_domain(call.params["domain"]):
+        raise NotHereError(f"{call.params['domain']!r} is no domain of topics")
+    topic = call.topic()
+    await call.broker.check_name(topic)
+    return topic
+
+
+async def lookup(call: Call) -> object:
+    """The C++ client wants both broker URLs in the answer; an empty one says that it is not offered."""
+    await _checked(call)
+    host = call.broker.config.advertised_host or call.host
+    url = f"pulsar://{host}:{await broker_port(call)}"
+    return {
+        "brokerUrl": url,
+        "brokerUrlTls": "",
+        "httpUrl": f"http://{await broker_id(call)}",
+        "httpUrlTls": "",
+        "nativeUrl": url,
+    }
+
+
+async def bundle(call: Call) -> object:
+    """The range of hashes that the topic falls into: a namespace has one bundle."""
+    await _checked(call)
+    return Text(keys.bundle(0, 0xFFFFFFFF))
+
+
+ROUTES: list[Route] = [
+    ("GET", _T, lookup),
+    ("GET", f"{_T}/bundle", bundle),
+]

@@ -1,0 +1,162 @@
+"""`/metrics`: what the broker's objects know, under Pulsar's metric names where it has one.
+
+Read at scrape time; nothing is counted here. Names that begin with `magnetar_` are our own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.admin.call import Call, Handler, Raw
+from magnetar.admin.rates import Rates
+from magnetar.broker.service import Broker
+from magnetar.broker.topic import Topic
+from magnetar.observability import process
+from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Labels, Registry
+
+
+def registry_for(broker: Broker) -> Registry:
+    """The metrics of this process and its broker. Totals come first, so that a limit cuts topics."""
+    rates = Rates()
+    registry = Registry()
+    registry.collector(process.collect)
+    registry.collector(lambda exposition: _collect_broker(broker, exposition))
+    registry.collector(lambda exposition: _collect_topics(broker, rates, exposition))
+    return registry
+
+
+def handler_for(registry: Registry) -> Handler:
+    """The handler of `/metrics`."""
+
+    async def scrape(call: Call) -> object:
+        return Raw(registry.render().encode(), CONTENT_TYPE)
+
+    return scrape
+
+
+def _collect_broker(broker: Broker, out: Exposition) -> None:
+    cluster: Labels = (("cluster", broker.config.cluster),)
+    topics = list(broker.topics.values())
+    subscriptions = [subscription for topic in topics for subscription in topic.subscriptions.values()]
+    out.gauge("pulsar_broker_topics_count", "Topics loaded by this broker.", len(topics), cluster)
+    out.gauge(
+        "pulsar_broker_subscriptions_count",
+        "Subscriptions of loaded topics.",
+        len(subscriptions),
+        cluster,
+    )
+    out.gauge(
+        "pulsar_broker_producers_count",
+        "Producers connected.",
+        sum(len(topic.producers) for topic in topics),
+        cluster,
+    )
+    out.gauge(
+        "pulsar_broker_consumers_count",
+        "Consumers connected.",
+        sum(len(subscription.consumers) for subscription in subscriptions),
+        cluster,
+    )
+    out.gauge("pulsar_active_connections", "Connections of clients.", len(broker.sessions), cluster)
+    out.gauge(
+        "magnetar_in_flight_bytes",
+        "Bytes read from producers that are not durable yet.",
+        broker.in_flight_bytes,
+        cluster,
+    )
+    out.gauge(
+        "magnetar_in_flight_bytes_max",
+        "Budget of magnetar_in_flight_bytes; above it nothing is read from producers.",
+        broker.config.in_flight_bytes_max,
+        cluster,
+    )
+    budget = broker.logs.cache_budget
+    out.gauge("magnetar_cache_bytes", "Entries in the tail caches of all logs.", budget.bytes_used, cluster)
+    out.gauge("magnetar_cache_bytes_max", "Budget of magnetar_cache_bytes.", budget.bytes_max, cluster)
+    out.gauge("magnetar_broker_draining", "1 while the broker shuts down.", int(broker.draining), cluster)
+
+
+_TOPIC_HELP: Final = {
+    "pulsar_subscriptions_count": "Subscriptions of the topic.",
+    "pulsar_producers_count": "Producers connected to the topic.",
+    "pulsar_consumers_count": "Consumers connected to the topic.",
+    "pulsar_rate_in": "Messages published per second since the last scrape.",
+    "pulsar_throughput_in": "Bytes published per second since the last scrape.",
+    "pulsar_storage_size": "Bytes of the topic's durable entries.",
+    "pulsar_storage_ledgers_count": "Ledgers of the topic.",
+    "pulsar_msg_backlog": "Entries that the slowest durable subscription has not acknowledged.",
+    "magnetar_pending_bytes": "Bytes appended to the topic's log that are not durable yet.",
+}
+_SUBSCRIPTION_HELP: Final = {
+    "pulsar_subscription_back_log": "Entries that are not acknowledged.",
+    "pulsar_subscription_back_log_no_delayed": "Entries that are not acknowledged and not delayed.",
+    "pulsar_subscription_unacked_messages": "Messages sent to consumers and not acknowledged.",
+    "pulsar_subscription_consumers_count": "Consumers connected.",
+    "pulsar_subscription_msg_rate_out": "Messages delivered per second since the last scrape.",
+    "pulsar_subscription_msg_throughput_out": "Bytes delivered per second since the last scrape.",
+}
+
+
+def _collect_topics(broker: Broker, rates: Rates, out: Exposition) -> None:
+    now_ms = broker.clock.now_ms()
+    per_namespace: dict[str, int] = {}
+    for topic in list(broker.topics.values()):
+        namespace = str(topic.name.namespace_name)
+        per_namespace[namespace] = per_namespace.get(namespace, 0) + 1
+        labels: Labels = (
+            ("cluster", broker.config.cluster),
+            ("namespace", namespace),
+            ("topic", str(topic.name)),
+        )
+        _collect_topic(topic, labels, rates, now_ms, out)
+    for namespace, count in sorted(per_namespace.items()):
+        out.gauge(
+            "pulsar_topics_count",
+            "Topics loaded by this broker.",
+            count,
+            (("cluster", broker.config.cluster), ("namespace", namespace)),
+        )
+
+
+def _collect_topic(topic: Topic, labels: Labels, rates: Rates, now_ms: int, out: Exposition) -> None:
+    log = topic.log
+    subscriptions = list(topic.subscriptions.items())
+    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
+    backlogs = [subscription.cursor.backlog_entries for _, subscription in subscriptions]
+    durable = [backlog for (_, sub), backlog in zip(subscriptions, backlogs, strict=True) if sub.durable]
+    gauges: dict[str, float] = {
+        "pulsar_subscriptions_count": len(subscriptions),
+        "pulsar_producers_count": len(topic.producers),
+        "pulsar_consumers_count": sum(len(subscription.consumers) for _, subscription in subscriptions),
+        "pulsar_rate_in": rate_in,
+        "pulsar_throughput_in": bytes_in,
+        "pulsar_storage_size": log.size_bytes,
+        "pulsar_storage_ledgers_count": len(log.info().ledgers),
+        "pulsar_msg_backlog": max(durable, default=0),
+        "magnetar_pending_bytes": log.pending_bytes,
+    }
+    for name, value in gauges.items():
+        out.gauge(name, _TOPIC_HELP[name], value, labels)
+    out.counter("pulsar_in_messages_total", "Messages published.", topic.messages_in, labels)
+    out.counter("pulsar_in_bytes_total", "Bytes published.", topic.bytes_in, labels)
+    sent = [subscription for _, subscription in subscriptions]
+    out.counter(
+        "pulsar_out_messages_total", "Messages delivered.", sum(sub.messages_out for sub in sent), labels
+    )
+    out.counter("pulsar_out_bytes_total", "Bytes delivered.", sum(sub.bytes_out for sub in sent), labels)
+    for (name, subscription), backlog in zip(subscriptions, backlogs, strict=True):
+        consumers = subscription.consumers
+        rate_out, bytes_out = rates.per_second(
+            subscription, (subscription.messages_out, subscription.bytes_out), topic.created_ms, now_ms
+        )
+        values: dict[str, float] = {
+            "pulsar_subscription_back_log": backlog,
+            "pulsar_subscription_back_log_no_delayed": backlog,
+            "pulsar_subscription_unacked_messages": sum(consumer.unacked for consumer in consumers),
+            "pulsar_subscription_consumers_count": len(consumers),
+            "pulsar_subscription_msg_rate_out": rate_out,
+            "pulsar_subscription_msg_throughput_out": bytes_out,
+        }
+        of_subscription = (*labels, ("subscription", name))
+        for metric, value in values.items():
+            out.gauge(metric, _SUBSCRIPTION_HELP[metric], value, of_subscription)

@@ -1,0 +1,152 @@
+"""`/admin/v2/namespaces`: life of a namespace, and what is done to all of its topics."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Final
+
+from magnetar.admin.call import Call, Route
+from magnetar.admin.errors import BadRequestError, NotHereError
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, UnsupportedError
+from magnetar.broker.topic import Topic
+
+_BUNDLE: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+
+
+async def list_namespaces(call: Call) -> object:
+    tenant = call.name("tenant")
+    if await call.broker.policies.tenant(tenant) is None:
+        raise NamespaceNotFoundError(f"tenant {tenant} does not exist")
+    return await call.broker.policies.namespaces(tenant)
+
+
+async def get_namespace(call: Call) -> object:
+    return await call.broker.policies.namespace(call.namespace())
+
+
+async def create_namespace(call: Call) -> object:
+    body = call.json_object()
+    bundles = body.get("bundles")
+    if isinstance(bundles, dict) and bundles.get("numBundles", 1) not in (0, 1):
+        raise UnsupportedError("a namespace has one bundle here; numBundles must be 1")
+    # One broker serves all topics, so there is nothing to divide.
+    body.pop("bundles", None)
+    await call.broker.policies.create_namespace(call.namespace(), body)
+    return None
+
+
+async def delete_namespace(call: Call) -> object:
+    name = call.namespace()
+    await call.broker.policies.namespace(name)
+    topics = await call.broker.topics_of(name)
+    if topics and not call.flag("force"):
+        raise ConflictError(f"namespace {name} still has topics; delete them or add ?force=true")
+    for topic in topics:
+        if await call.broker.exists(topic):
+            await call.broker.delete_topic(topic, force=True)
+    for topic in await call.broker.policies.partitioned_topics(name):
+        await call.broker.policies.delete_partitioned(topic)
+        await call.broker.schemas.delete(topic)
+    await call.broker.policies.delete_namespace(name)
+    return None
+
+
+async def list_topics(call: Call) -> object:
+    mode = call.query.get("mode", "PERSISTENT").upper()
+    if mode not in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
+        raise BadRequestError(f"mode must be PERSISTENT, NON_PERSISTENT or ALL, not {mode!r}")
+    name = call.namespace()
+    await call.broker.policies.namespace(name)
+    if mode == "NON_PERSISTENT":
+        return []
+    return [str(topic) for topic in await call.broker.topics_of(name)]
+
+
+async def permissions(call: Call) -> object:
+    document = await call.broker.policies.namespace(call.namespace())
+    return (document.get("auth_policies") or {}).get("namespace_auth") or {}
+
+
+async def replication(call: Call) -> object:
+    document = await call.broker.policies.namespace(call.namespace())
+    return document.get("replication_clusters") or []
+
+
+async def bundles(call: Call) -> object:
+    document = await call.broker.policies.namespace(call.namespace())
+    return document.get("bundles") or {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+
+
+# -- all topics of a namespace -----------------------------------------------------------------------
+
+
+async def _in_bundle(call: Call) -> list[TopicName]:
+    """Topics of the namespace; only those of the path's bundle, if it names one."""
+    name = call.namespace()
+    await call.broker.policies.namespace(name)
+    topics = await call.broker.topics_of(name)
+    bundle = call.params.get("bundle")
+    if bundle is None:
+        return topics
+    found = _BUNDLE.fullmatch(bundle)
+    if found is None:
+        raise BadRequestError(f"a bundle is written 0x00000000_0xffffffff, not {bundle!r}")
+    lower, upper = (int(bound, 16) for bound in found.groups())
+    last = upper if upper == 0xFFFFFFFF else upper - 1
+    # Source: Pulsar places a topic by the CRC-32 of its full name.
+    return [topic for topic in topics if lower <= zlib.crc32(str(topic).encode()) <= last]
+
+
+async def _existing(call: Call) -> list[Topic]:
+    return [
+        await call.broker.topic(name, create=False)
+        for name in await _in_bundle(call)
+        if await call.broker.exists(name)
+    ]
+
+
+async def unload(call: Call) -> object:
+    for topic in await _in_bundle(call):
+        await call.broker.unload(topic)
+    return None
+
+
+async def clear_backlog(call: Call) -> object:
+    wanted = call.params.get("subscription")
+    for topic in await _existing(call):
+        for subscription in list(topic.subscriptions.values()):
+            if subscription.durable and wanted in (None, subscription.name):
+                await subscription.skip_all()
+    return None
+
+
+async def unsubscribe(call: Call) -> object:
+    wanted = call.params["subscription"]
+    topics = [topic for topic in await _existing(call) if wanted in topic.subscriptions]
+    if not topics:
+        raise NotHereError(f"no topic of {call.namespace()} has a subscription {wanted}")
+    for topic in topics:
+        await topic.delete_subscription(wanted)
+    return None
+
+
+ROUTES: list[Route] = [
+    ("GET", "/admin/v2/namespaces/{tenant}", list_namespaces),
+    ("GET", _N, get_namespace),
+    ("PUT", _N, create_namespace),
+    ("DELETE", _N, delete_namespace),
+    ("GET", f"{_N}/topics", list_topics),
+    ("GET", f"{_N}/permissions", permissions),
+    ("GET", f"{_N}/replication", replication),
+    ("GET", f"{_N}/bundles", bundles),
+    ("PUT", f"{_N}/unload", unload),
+    ("PUT", f"{_N}/{{bundle}}/unload", unload),
+    ("POST", f"{_N}/clearBacklog", clear_backlog),
+    ("POST", f"{_N}/clearBacklog/{{subscription}}", clear_backlog),
+    ("POST", f"{_N}/{{bundle}}/clearBacklog", clear_backlog),
+    ("POST", f"{_N}/{{bundle}}/clearBacklog/{{subscription}}", clear_backlog),
+    ("POST", f"{_N}/unsubscribe/{{subscription}}", unsubscribe),
+]

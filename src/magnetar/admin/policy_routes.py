@@ -1,0 +1,221 @@
+"""Policies of namespaces and topics: those that take effect can be read, set and removed.
+
+A policy that Pulsar has and this broker does not act on is answered 501: storing it would let an operator
+believe in a limit that nobody keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magnetar.admin.call import Call, Handler, Route
+from magnetar.admin.errors import BadRequestError, NotImplementedHereError
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.policies import Policies
+
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+_T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+
+COMPATIBILITY_STRATEGIES: Final = (
+    "UNDEFINED",
+    "ALWAYS_INCOMPATIBLE",
+    "ALWAYS_COMPATIBLE",
+    "BACKWARD",
+    "FORWARD",
+    "FULL",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD_TRANSITIVE",
+    "FULL_TRANSITIVE",
+)
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadRequestError("the body must be true or false")
+    return value
+
+
+def _retention(value: object) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise BadRequestError('the body must be {"retentionTimeInMinutes": n, "retentionSizeInMB": n}')
+    limits = {}
+    for key in ("retentionTimeInMinutes", "retentionSizeInMB"):
+        number = value.get(key, 0)
+        if isinstance(number, bool) or not isinstance(number, int) or not -1 <= number < 1 << 31:
+            raise BadRequestError(f"{key} must be a number from -1 (without limit) up")
+        limits[key] = number
+    if (limits["retentionTimeInMinutes"] == 0) != (limits["retentionSizeInMB"] == 0):
+        raise PreconditionFailedError(
+            "time and size of a retention must both be 0 or both be set: one 0 keeps nothing"
+        )
+    return limits
+
+
+def _strategy(value: object) -> str:
+    if value not in COMPATIBILITY_STRATEGIES:
+        raise BadRequestError(f"the body must be one of {', '.join(COMPATIBILITY_STRATEGIES)}")
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """A policy and where it stands in the stored document."""
+
+    key: str
+    read: Callable[[object], Any]
+    """Checks a body. Raises BadRequestError."""
+    default: Any = None
+    """What GET answers when it is not set; None: 204."""
+
+
+_DEDUPLICATION: Final = _Policy("deduplicationEnabled", _boolean)
+_RETENTION: Final = _Policy("retention_policies", _retention)
+_COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
+
+
+def _setter(key: str, value: Any) -> Callable[[Policies], None]:
+    def change(document: Policies) -> None:
+        document[key] = value
+
+    return change
+
+
+def _remover(key: str) -> Callable[[Policies], None]:
+    def change(document: Policies) -> None:
+        document.pop(key, None)
+
+    return change
+
+
+def _of_namespace(policy: _Policy) -> tuple[Handler, Handler, Handler]:
+    async def get(call: Call) -> object:
+        document = await call.broker.policies.namespace(call.namespace())
+        return document.get(policy.key, policy.default)
+
+    async def put(call: Call) -> None:
+        value = policy.read(call.json())
+        await call.broker.policies.update_namespace(call.namespace(), _setter(policy.key, value))
+        await call.broker.apply_policies()
+
+    async def delete(call: Call) -> None:
+        await call.broker.policies.update_namespace(call.namespace(), _remover(policy.key))
+        await call.broker.apply_policies()
+
+    return get, put, delete
+
+
+def _of_topic(policy: _Policy) -> tuple[Handler, Handler, Handler]:
+    async def get(call: Call) -> object:
+        topic = call.topic()
+        await call.broker.check_name(topic)
+        own = await call.broker.policies.topic_policies(topic)
+        if policy.key in own or not call.flag("applied"):
+            return own.get(policy.key, policy.default)
+        document = await call.broker.policies.namespace(topic.namespace_name)
+        return document.get(policy.key, policy.default)
+
+    async def put(call: Call) -> None:
+        value = policy.read(call.json())
+        topic = call.topic()
+        await call.broker.check_name(topic)
+        await call.broker.policies.update_topic(topic, _setter(policy.key, value))
+        await call.broker.apply_policies()
+
+    async def delete(call: Call) -> None:
+        topic = call.topic()
+        await call.broker.check_name(topic)
+        await call.broker.policies.update_topic(topic, _remover(policy.key))
+        await call.broker.apply_policies()
+
+    return get, put, delete
+
+
+def _routes(path: str, handlers: tuple[Handler, Handler, Handler], set_method: str = "POST") -> list[Route]:
+    get, put, delete = handlers
+    return [("GET", path, get), (set_method, path, put), ("DELETE", path, delete)]
+
+
+_NAMESPACE_ONLY: Final = (
+    "autoTopicCreation",
+    "autoSubscriptionCreation",
+    "backlogQuota",
+    "subscriptionExpirationTime",
+    "maxTopicsPerNamespace",
+    "antiAffinity",
+    "offloadThreshold",
+    "offloadThresholdInSeconds",
+    "offloadDeletionLagMs",
+    "schemaAutoUpdateCompatibilityStrategy",
+    "isAllowAutoUpdateSchema",
+    "encryptionRequired",
+    "subscriptionAuthMode",
+    "removeOffloadPolicies",
+    "maxProducersPerTopic",
+    "maxConsumersPerTopic",
+    "maxUnackedMessagesPerConsumer",
+    "maxUnackedMessagesPerSubscription",
+    "resourcegroup",
+    "migration",
+    "allowedClusters",
+)
+_TOPIC_ONLY: Final = (
+    "maxProducers",
+    "maxConsumers",
+    "maxMessageSize",
+    "maxUnackedMessagesOnConsumer",
+    "maxUnackedMessagesOnSubscription",
+    "replication",
+    "backlogQuota",
+    "schemaCompatibilityStrategy",
+    "autoSubscriptionCreation",
+    "compaction",
+    "offload",
+    "shadowTopics",
+    "truncate",
+    "permissions",
+)
+_BOTH: Final = (
+    "messageTTL",
+    "persistence",
+    "delayedDelivery",
+    "inactiveTopicPolicies",
+    "maxConsumersPerSubscription",
+    "maxSubscriptionsPerTopic",
+    "subscriptionTypesEnabled",
+    "entryFilters",
+    "dispatcherPauseOnAckStatePersistent",
+    "publishRate",
+    "dispatchRate",
+    "subscriptionDispatchRate",
+    "subscribeRate",
+    "replicatorDispatchRate",
+    "deduplicationSnapshotInterval",
+    "compactionThreshold",
+    "offloadPolicies",
+    "schemaValidationEnforced",
+)
+
+
+async def _not_offered(call: Call) -> object:
+    raise NotImplementedHereError("this policy or operation is not offered by this broker yet")
+
+
+async def _empty_map(call: Call) -> object:
+    await call.broker.policies.namespace(call.namespace())
+    return {}
+
+
+ROUTES: list[Route] = [
+    *_routes(f"{_N}/deduplication", _of_namespace(_DEDUPLICATION)),
+    *_routes(f"{_N}/retention", _of_namespace(_RETENTION)),
+    *_routes(f"{_N}/schemaCompatibilityStrategy", _of_namespace(_COMPATIBILITY), "PUT"),
+    *_routes(f"{_T}/deduplicationEnabled", _of_topic(_DEDUPLICATION)),
+    *_routes(f"{_T}/deduplication", _of_topic(_DEDUPLICATION)),
+    *_routes(f"{_T}/retention", _of_topic(_RETENTION)),
+    ("GET", f"{_N}/backlogQuotaMap", _empty_map),
+    ("GET", f"{_T}/backlogQuotaMap", _empty_map),
+    *(("*", f"{_N}/{name}", _not_offered) for name in (*_NAMESPACE_ONLY, *_BOTH)),
+    *(("*", f"{_T}/{name}", _not_offered) for name in (*_TOPIC_ONLY, *_BOTH)),
+]

@@ -1,0 +1,264 @@
+"""`/admin/v2/persistent`: topics and partitioned topics, from creation to deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from magnetar.admin.call import Call, Route, position_document
+from magnetar.admin.errors import BadRequestError, NotAcceptableError
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import (
+    ConflictError,
+    InvalidTopicError,
+    NotAllowedError,
+    TopicNotFoundError,
+    UnsupportedError,
+)
+from magnetar.broker.service import Broker
+from magnetar.broker.topic import Topic
+
+_N: Final = "/admin/v2/persistent/{tenant}/{namespace}"
+_T: Final = f"{_N}/{{topic}}"
+
+PROPERTIES: Final = "properties"
+
+PARTITIONS_MAX: Final = 10_000
+"""Partitions of one topic; each is a topic of its own once someone publishes to it."""
+
+
+async def loaded(broker: Broker, name: TopicName) -> Topic:
+    """A topic or partition that exists. Raises TopicNotFoundError."""
+    return await broker.topic(name, create=False)
+
+
+async def parts(broker: Broker, name: TopicName) -> list[Topic]:
+    """The topic, or the partitions of it that exist. Raises TopicNotFoundError when there are none at all."""
+    await broker.check_name(name)
+    count = await broker.policies.partitions(name) if name.partition < 0 else 0
+    if not count:
+        return [await loaded(broker, name)]
+    names = [name.with_partition(i) for i in range(count)]
+    return [await loaded(broker, part) for part in names if await broker.exists(part)]
+
+
+async def refuse_partitioned(broker: Broker, name: TopicName, what: str) -> None:
+    """Raises NotAllowedError (405, as Pulsar) for what makes sense on one partition only."""
+    if name.partition < 0 and await broker.policies.partitions(name):
+        raise NotAllowedError(f"{what} is not possible on a partitioned topic; name one of its partitions")
+
+
+# -- lists -------------------------------------------------------------------------------------------
+
+
+async def list_topics(call: Call) -> object:
+    name = call.namespace()
+    await call.broker.policies.namespace(name)
+    return [str(topic) for topic in await call.broker.topics_of(name)]
+
+
+async def list_partitioned(call: Call) -> object:
+    name = call.namespace()
+    await call.broker.policies.namespace(name)
+    return sorted(str(topic) for topic in await call.broker.policies.partitioned_topics(name))
+
+
+async def list_none(call: Call) -> object:
+    """Non-persistent topics: there are none."""
+    await call.broker.policies.namespace(call.namespace())
+    return []
+
+
+# -- one topic ---------------------------------------------------------------------------------------
+
+
+async def create_topic(call: Call) -> None:
+    name = call.topic()
+    if name.partition >= 0:
+        await call.broker.check_name(name)
+        if name.partition >= await call.broker.policies.partitions(name):
+            raise InvalidTopicError(f"{name} ends like a partition, but is none of a partitioned topic")
+    await call.broker.create_topic(name)
+
+
+async def delete_topic(call: Call) -> None:
+    name = call.topic()
+    await call.broker.check_name(name)
+    if name.partition < 0 and await call.broker.policies.partitions(name):
+        raise ConflictError(f"{name} is a partitioned topic: delete {name.local}/partitions")
+    await call.broker.delete_topic(name, force=call.flag("force"))
+
+
+async def unload(call: Call) -> None:
+    for topic in await parts(call.broker, call.topic()):
+        await call.broker.unload(topic.name)
+
+
+async def trim(call: Call) -> None:
+    for topic in await parts(call.broker, call.topic()):
+        await topic.log.trim()
+
+
+async def terminate(call: Call) -> object:
+    name = call.topic()
+    await refuse_partitioned(call.broker, name, "termination")
+    return position_document(await _terminated(await loaded(call.broker, name)), name)
+
+
+async def terminate_partitions(call: Call) -> object:
+    name = call.topic()
+    if not await call.broker.policies.partitions(name):
+        raise TopicNotFoundError(f"{name} is not a partitioned topic")
+    return {
+        str(topic.name.partition): position_document(await _terminated(topic), topic.name)
+        for topic in await parts(call.broker, name)
+    }
+
+
+async def _terminated(topic: Topic) -> Position:
+    for producer in list(topic.producers.values()):
+        topic.detach_producer(producer)
+        producer.connection.producer_detached(producer)
+    return await topic.log.terminate()
+
+
+async def get_properties(call: Call) -> object:
+    """Those of a partitioned topic are kept with its policies, others with the log, as Pulsar does."""
+    name = call.topic()
+    if await _is_partitioned(call.broker, name):
+        return (await call.broker.policies.topic_policies(name)).get(PROPERTIES) or {}
+    return dict((await loaded(call.broker, name)).log.properties)
+
+
+async def set_properties(call: Call) -> None:
+    """Adds to the properties, as Pulsar does; a name that is given again gets the new value."""
+    given = call.json_strings()
+    await _change_properties(call, lambda properties: {**properties, **given})
+
+
+async def delete_property(call: Call) -> None:
+    key = call.query.get("key")
+    if key is None:
+        raise BadRequestError("query parameter key is missing: which property?")
+    await _change_properties(
+        call, lambda properties: {name: value for name, value in properties.items() if name != key}
+    )
+
+
+async def _change_properties(call: Call, change: Callable[[Mapping[str, str]], dict[str, str]]) -> None:
+    name = call.topic()
+    if await _is_partitioned(call.broker, name):
+        await call.broker.policies.update_topic(
+            name, lambda document: document.update({PROPERTIES: change(document.get(PROPERTIES) or {})})
+        )
+        return
+    log = (await loaded(call.broker, name)).log
+    await log.set_properties(change(log.properties))
+
+
+async def _is_partitioned(broker: Broker, name: TopicName) -> bool:
+    await broker.check_name(name)
+    return name.partition < 0 and await broker.policies.partitions(name) > 0
+
+
+# -- partitions --------------------------------------------------------------------------------------
+
+
+def _wanted_partitions(call: Call) -> tuple[int, dict[str, str]]:
+    """The body: a number, or `{"partitions": n, "properties": {...}}`."""
+    body = call.json()
+    properties: dict[str, str] = {}
+    if isinstance(body, dict):
+        given = body.get("properties") or {}
+        if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+            raise BadRequestError("properties must be an object of strings")
+        properties = given
+        body = body.get("partitions")
+    if isinstance(body, bool) or not isinstance(body, int):
+        raise BadRequestError("the body must be the number of partitions")
+    if not 0 < body <= PARTITIONS_MAX:
+        raise NotAcceptableError(f"the number of partitions must be from 1 to {PARTITIONS_MAX}")
+    return body, properties
+
+
+async def create_partitioned(call: Call) -> None:
+    name = call.topic()
+    count, properties = _wanted_partitions(call)
+    await call.broker.check_name(name)
+    if name.partition >= 0:
+        raise InvalidTopicError(f"{name} ends like a partition; a partitioned topic may not")
+    if await call.broker.exists(name):
+        raise ConflictError(f"topic {name} already exists")
+    await call.broker.policies.create_partitioned(name, count)
+    if properties:
+        await call.broker.policies.update_topic(
+            name, lambda document: document.update({PROPERTIES: properties})
+        )
+
+
+async def grow_partitioned(call: Call) -> None:
+    name = call.topic()
+    count, _ = _wanted_partitions(call)
+    await call.broker.check_name(name)
+    if not await call.broker.policies.partitions(name) and await call.broker.exists(name):
+        raise ConflictError(f"{name} is not a partitioned topic")
+    await call.broker.policies.grow_partitioned(name, count)
+
+
+async def get_partitions(call: Call) -> object:
+    name = call.topic()
+    await call.broker.check_name(name)
+    count = 0 if name.partition >= 0 else await call.broker.policies.partitions(name)
+    if not count and not call.flag("checkAllowAutoCreation") and not await call.broker.exists(name):
+        raise TopicNotFoundError(f"topic {name} does not exist")
+    return {"partitions": count, "deleted": False}
+
+
+async def delete_partitioned(call: Call) -> None:
+    name = call.topic()
+    force = call.flag("force")
+    await call.broker.check_name(name)
+    if not await call.broker.policies.partitions(name):
+        raise TopicNotFoundError(f"{name} is not a partitioned topic")
+    topics = await parts(call.broker, name)
+    if not force:
+        for topic in topics:
+            topic.check_deletable()
+    for topic in topics:
+        await call.broker.delete_topic(topic.name, force=force)
+    await call.broker.policies.delete_partitioned(name)
+    await call.broker.schemas.delete(name)
+
+
+async def create_missed_partitions(call: Call) -> None:
+    """Partitions come to be when they are first used, so none is ever missed."""
+    await get_partitions(call)
+
+
+async def refuse_non_persistent(call: Call) -> object:
+    raise UnsupportedError("non-persistent topics are not offered by this broker yet")
+
+
+ROUTES: list[Route] = [
+    ("GET", _N, list_topics),
+    ("GET", f"{_N}/partitioned", list_partitioned),
+    ("PUT", _T, create_topic),
+    ("DELETE", _T, delete_topic),
+    ("PUT", f"{_T}/unload", unload),
+    ("POST", f"{_T}/trim", trim),
+    ("POST", f"{_T}/terminate", terminate),
+    ("POST", f"{_T}/terminate/partitions", terminate_partitions),
+    ("GET", f"{_T}/properties", get_properties),
+    ("PUT", f"{_T}/properties", set_properties),
+    ("DELETE", f"{_T}/properties", delete_property),
+    ("PUT", f"{_T}/partitions", create_partitioned),
+    ("POST", f"{_T}/partitions", grow_partitioned),
+    ("GET", f"{_T}/partitions", get_partitions),
+    ("DELETE", f"{_T}/partitions", delete_partitioned),
+    ("POST", f"{_T}/createMissedPartitions", create_missed_partitions),
+    ("GET", "/admin/v2/non-persistent/{tenant}/{namespace}", list_none),
+    ("GET", "/admin/v2/non-persistent/{tenant}/{namespace}/partitioned", list_none),
+    ("*", "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}", refuse_non_persistent),
+    ("*", "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}/{rest:path}", refuse_non_persistent),
+]
