@@ -111,3 +111,13 @@ class Disk:
             if error.errno == errno.ENXIO:
                 return None
             return offset
+
+
+class VolatileDisk(Disk):
+    """A disk that is never waited for."""
+
+    def sync(self, fd: int) -> None:
+        pass
+
+    def sync_folder(self, folder: Path) -> None:
+        pass

@@ -134,6 +134,20 @@ class LedgerIndex:
         """Bytes of all entries that lie somewhere."""
         return sum(part.data_bytes for part in self.parts)
 
+    @property
+    def last_place(self) -> BlockPlace | None:
+        """The last block; None when there is none."""
+        return self.parts[-1].place(len(self.parts[-1]) - 1) if self.parts else None
+
+    def place_of(self, entry: int) -> BlockPlace | None:
+        """The block that holds an entry; None when none does."""
+        for part in self.parts:
+            if entry <= part.last_entry:
+                row = part.find(entry)
+                place = part.place(row) if row >= 0 else None
+                return place if place is not None and entry <= place.last_entry else None
+        return None
+
     def select(self, first: int, last: int, bytes_max: int) -> list[BlockPlace]:
         """Blocks that hold the entries from `first` on, without a gap.
 

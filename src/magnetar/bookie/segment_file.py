@@ -66,6 +66,17 @@ class SegmentFile:
             return self.sealed.damages
         return [] if self.index is None else self.index.damages
 
+    @property
+    def tombstones(self) -> list[int]:
+        """Ledgers whose deletion is noted here."""
+        if self.sealed is not None:
+            return self.sealed.tombstones
+        return [] if self.index is None else self.index.tombstones
+
+    def count_live(self, deleted: set[int]) -> None:
+        """Counts the ledgers that live, when the segment is sealed."""
+        self.live_count = sum(1 for ledger_id in self.ledger_ids() if ledger_id not in deleted)
+
     def holds(self, ledger_id: int) -> bool:
         """Whether blocks of the ledger lie here."""
         if self.sealed is not None:

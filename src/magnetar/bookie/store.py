@@ -3,7 +3,8 @@
     append ─► CommitQueue ─► Tail.place ─► Disk.write ─► Syncer.sync ─► index ─► sinks
               (commit.py)    (commit.py)   (files.py)    (runtime)      (index.py)
 
-Everything here runs on the event loop's thread except where a comment says otherwise.
+Everything here runs on the event loop's thread; only creating, sealing and deleting files and reading
+from the device go to other threads.
 """
 
 from __future__ import annotations
@@ -15,19 +16,17 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
-from weakref import WeakValueDictionary
+from typing import Final
 
-from magnetar.base.entries import EntryRun
-from magnetar.base.errors import CorruptDataError, DiskFullError, StartupError, StorageError
-from magnetar.bookie.blocks import Block, Kind, blocks_of, mark_block, start_block, tombstone_block
+from magnetar.base.errors import DiskFullError, StartupError, StorageError
+from magnetar.bookie.appender import AppendSink, LedgerAppender
+from magnetar.bookie.blocks import Block, Kind, mark_block, start_block, tombstone_block
 from magnetar.bookie.commit import CommitQueue, Tail
-from magnetar.bookie.files import Disk, storage_error
+from magnetar.bookie.files import Disk, VolatileDisk, storage_error
 from magnetar.bookie.folder import StoreFolder
-from magnetar.bookie.index import UNKNOWN_OWNER, BlockPlace, LedgerIndex
 from magnetar.bookie.lock import FolderLock
 from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.reading import decode, plan, trim
+from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
 from magnetar.bookie.segment_file import (
     SegmentFile,
@@ -36,6 +35,7 @@ from magnetar.bookie.segment_file import (
     seal_segment,
     sealed_index,
 )
+from magnetar.bookie.segment_set import SegmentSet
 from magnetar.runtime.syncer import HelperSyncer, NoSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup
 
@@ -43,93 +43,7 @@ _log = logging.getLogger("magnetar.bookie")
 
 _SPARE_AT: Final = 0.5
 """Share of the active segment that is used when the next one is prepared."""
-
-
-class AppendSink(Protocol):
-    """Told how far the entries of one ledger are durable."""
-
-    def durable(self, last_entry: int) -> None:
-        """Everything up to `last_entry` is durable. Calls come in order and never nest."""
-
-    def failed(self, error: StorageError) -> None:
-        """Nothing beyond the last `durable` mark is known to be kept; called at most once, last."""
-
-
-class LedgerAppender:
-    """Appends to one ledger. Made by `SegmentStore.appender`."""
-
-    __slots__ = (
-        "_settled",
-        "_sink",
-        "_store",
-        "durable_bytes",
-        "error",
-        "index",
-        "last_durable",
-        "last_pushed",
-        "ledger_id",
-        "pending_bytes",
-    )
-
-    def __init__(self, store: SegmentStore, ledger_id: int, sink: AppendSink) -> None:
-        self._store = store
-        self._sink = sink
-        self._settled: list[asyncio.Future[None]] = []
-        self.ledger_id = ledger_id
-        self.index = LedgerIndex(ledger_id)
-        """The durable blocks."""
-        self.last_pushed = -1
-        """Last entry handed in; -1 at first."""
-        self.last_durable = -1
-        """Last durable entry; -1 at first."""
-        self.durable_bytes = 0
-        """Bytes of all durable entries."""
-        self.pending_bytes = 0
-        """Bytes handed in that are not durable yet."""
-        self.error: StorageError | None = None
-        """Why no more entries are taken."""
-
-    def append(
-        self, entries: list[bytes], counts: list[int] | None, base_index: int, broker_time_ms: int
-    ) -> int:
-        """Takes the next entries (see EntryRun) and returns the id of the first. Raises `error`."""
-        if self.error is not None:
-            raise self.error
-        first = self.last_pushed + 1
-        for block in blocks_of(self.ledger_id, first, entries, counts, base_index, broker_time_ms):
-            self.pending_bytes += block.data_bytes
-            self._store.enqueue(block)
-        self.last_pushed = first + len(entries) - 1
-        return first
-
-    async def settle(self) -> None:
-        """Waits until nothing is pending: all durable, or failed."""
-        if self.pending_bytes or self.last_durable < self.last_pushed:
-            if self.error is not None:
-                return
-            future = asyncio.get_running_loop().create_future()
-            self._settled.append(future)
-            await future
-
-    def committed(self) -> None:
-        """Tells the sink how far the ledger is durable now; for the store."""
-        self._sink.durable(self.last_durable)
-        if self.last_durable == self.last_pushed:
-            self._settle()
-
-    def fail(self, error: StorageError) -> None:
-        """Takes no more; the sink hears of it from the event loop. For the store."""
-        if self.error is None:
-            self.error = error
-            self.pending_bytes = 0
-            asyncio.get_running_loop().call_soon(self._sink.failed, error)
-        self._settle()
-
-    def _settle(self) -> None:
-        waiting, self._settled = self._settled, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+_DRAIN_S: Final = 30.0
 
 
 class SegmentStore:
@@ -140,44 +54,42 @@ class SegmentStore:
         folder: StoreFolder,
         disk: Disk,
         syncer: Syncer,
-        lock: FolderLock,
         options: StoreOptions,
         durability: Durability,
         on_fatal: Callable[[StorageError], None] | None,
-        temporary: bool,
     ) -> None:
         self.durability: Final = durability
         self.directory: Final = folder.root
+        self.segments: Final = SegmentSet()
+        self.reader: Final = BlockReader(self.segments, disk, folder.root)
         self._folder = folder
         self._disk = disk
         self._syncer = syncer
-        self._lock = lock
         self._options = options
         self._on_fatal = on_fatal
-        self._temporary = temporary
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskGroup("segment store")
-        self._segments: dict[int, SegmentFile] = {}
-        self._deleted: set[int] = set()
+        self._on_close: Callable[[], None] | None = None
+        self._closed = False
+        self._failure: StorageError | None = None
         self._appenders: dict[int, LedgerAppender] = {}
-        self._indexes: WeakValueDictionary[int, LedgerIndex] = WeakValueDictionary()
         self._deletions: dict[int, list[asyncio.Future[None]]] = {}
         self._queue = CommitQueue()
         self._offsets: list[int] = []
         self._flush_scheduled = False
-        self._must_roll = False
-        self._failure: StorageError | None = None
-        self._closed = False
+        self._idle: asyncio.Future[None] | None = None
+        # -- marks: see _went_idle
+        self._mark_timer: asyncio.TimerHandle | None = None
+        self._marked = True
+        self._commits = 0
+        # -- segments
         self._next_segment_id = 1
         self._active: SegmentFile
         self._tail: Tail
         self._slot = -1
         self._spare: tuple[SegmentFile, int] | None = None
         self._preparing = False
-        self._idle: asyncio.Future[None] | None = None
-        self._mark_timer: asyncio.TimerHandle | None = None
-        self._marked = True
-        self._commits = 0
+        self._must_roll = False
 
     # -- opening and closing ------------------------------------------------------------------
 
@@ -195,58 +107,49 @@ class SegmentStore:
         """Opens the store in the folder `root`, which is made where it is missing, and recovers it.
 
         `root` None stands for a temporary folder that goes with `close`. `on_fatal` is called once,
-        on the event loop, when a write or sync has failed: no entry is taken after that.
+        on the event loop, when a write or sync has failed: no entry is taken after that. The store
+        closes `syncer`.
 
         Raises StartupError: in use by another process, of a newer format, not usable, disk full.
         """
         temporary = root is None
         if root is None:
             root = Path(tempfile.mkdtemp(prefix="magnetar-"))
-        disk = disk if disk is not None else Disk() if durability is Durability.FSYNC else VolatileDisk()
-        if syncer is None:
-            syncer = HelperSyncer() if durability is Durability.FSYNC else NoSyncer()
+        safe = durability is Durability.FSYNC
+        disk = disk or (Disk() if safe else VolatileDisk())
         lock: FolderLock | None = None
         try:
-            folder = StoreFolder.open(root, disk, sync=durability is Durability.FSYNC)
+            # First, because it starts meanwhile.
+            syncer = syncer or (HelperSyncer() if safe else NoSyncer())
+            folder = StoreFolder.open(root, disk, sync=safe)
             lock = FolderLock(root)
-            store = cls(
-                folder,
-                disk,
-                syncer,
-                lock,
-                options if options is not None else StoreOptions(),
-                durability,
-                on_fatal,
-                temporary,
-            )
+            store = cls(folder, disk, syncer, options or StoreOptions(), durability, on_fatal)
             store._recover()
-        except OSError as error:
-            await syncer.close()
+        except (OSError, StartupError) as error:
+            if syncer is not None:
+                await syncer.close()
             if lock is not None:
                 lock.release()
-            raise StartupError(str(storage_error(error, root, "open the segments"))) from error
-        except StartupError:
-            await syncer.close()
-            if lock is not None:
-                lock.release()
+            if isinstance(error, OSError):
+                raise StartupError(str(storage_error(error, root, "open the segments"))) from error
             raise
+
+        def release(lock: FolderLock = lock) -> None:
+            lock.release()
+            if temporary:
+                shutil.rmtree(root, ignore_errors=True)
+
+        store._on_close = release
         return store
 
     def _recover(self) -> None:
         segments = load_segments(self._folder, self._disk)
-        for segment in segments:
-            self._segments[segment.segment_id] = segment
-            if segment.sealed is not None:
-                self._deleted.update(segment.sealed.tombstones)
+        self.segments.load(segments)
         self._next_segment_id = segments[-1].segment_id + 1 if segments else 1
-        self._activate(*self._create(self._options.segment_bytes))
-        present: set[int] = set()
+        size = self._options.segment_bytes
+        self._activate(self._create(self._take_segment_id(), size), size)
         for segment in segments:
-            ids = segment.ledger_ids()
-            present.update(ids)
-            segment.live_count = sum(1 for ledger_id in ids if ledger_id not in self._deleted)
             self._reclaim_if_dead(segment)
-        self._deleted &= present
 
     async def close(self) -> None:
         """Waits for what was appended, seals the active segment, and gives the folder back."""
@@ -255,33 +158,28 @@ class SegmentStore:
         self._closed = True
         if self._mark_timer is not None:
             self._mark_timer.cancel()
-        if self._failure is None and (self._queue.in_flight or len(self._queue)):
+        if self._failure is None and self._busy:
             self._idle = self._loop.create_future()
             await self._idle
-        await self._tasks.drain(30.0)
+        await self._tasks.drain(_DRAIN_S)
         await self._tasks.close()
-        try:
-            if self._failure is None:
-                await asyncio.to_thread(self._seal_last)
-        finally:
-            await self._syncer.close()
-            for segment in self._segments.values():
-                segment.drop()
-            if self._spare is not None:
-                self._spare[0].drop()
-                self._spare[0].path.unlink(missing_ok=True)
-            self._lock.release()
-            if self._temporary:
-                shutil.rmtree(self.directory, ignore_errors=True)
+        if self._failure is None:
+            await asyncio.to_thread(self._seal_last)
+        await self._syncer.close()
+        self.segments.close()
+        if self._spare is not None:
+            self._discard(self._spare[0])
+        if self._on_close is not None:
+            self._on_close()
 
     def _seal_last(self) -> None:
         active, end = self._active, self._tail.offset
         assert active.index is not None
-        if not (active.index.ledgers or active.index.tombstones):
-            active.path.unlink()
-            return
         try:
-            seal_segment(active, self._disk, encode_footer(active.index, active.salt, end), end)
+            if active.index.ledgers or active.index.tombstones:
+                seal_segment(active, self._disk, encode_footer(active.index, active.salt, end), end)
+            else:
+                active.path.unlink()
         except OSError as error:
             # The blocks are synced: the next start scans them.
             _log.warning("%s", storage_error(error, self.directory, "seal the active segment"))
@@ -293,9 +191,8 @@ class SegmentStore:
         if self._failure is not None:
             raise self._failure
         assert ledger_id not in self._appenders
-        appender = LedgerAppender(self, ledger_id, sink)
-        self._appenders[ledger_id] = appender
-        self._indexes[ledger_id] = appender.index
+        appender = self._appenders[ledger_id] = LedgerAppender(ledger_id, sink, self._enqueue)
+        self.reader.share(appender.index)
         return appender
 
     def release(self, appender: LedgerAppender) -> None:
@@ -308,9 +205,11 @@ class SegmentStore:
         """Bytes that wait for a sync, headers included."""
         return self._queue.waiting_bytes + self._queue.in_flight_bytes
 
-    def enqueue(self, block: Block) -> None:
-        """Puts a block into the next group; for the store's own parts."""
-        assert not self._closed
+    @property
+    def _busy(self) -> bool:
+        return bool(self._queue.in_flight) or len(self._queue) > 0
+
+    def _enqueue(self, block: Block) -> None:
         self._queue.add(block)
         if not self._flush_scheduled and not self._queue.in_flight:
             # Not now: what the other connections of this tick bring shares the sync.
@@ -362,12 +261,12 @@ class SegmentStore:
         self._flush()
         for appender in touched:
             try:
-                appender.committed()
+                appender.announce()
             except Exception as failure:  # noqa: BLE001 - one listener's bug must not cost the others their mark
                 self._loop.call_exception_handler(
                     {"message": f"listener of ledger {appender.ledger_id} failed", "exception": failure}
                 )
-        if not queue.in_flight and not len(queue):
+        if not self._busy:
             self._went_idle()
         self._prepare_spare()
 
@@ -380,33 +279,34 @@ class SegmentStore:
         for block, offset in zip(group, self._offsets, strict=True):
             ledger_id = block.ledger_id
             if block.kind == Kind.ENTRIES:
-                appender = self._appenders.get(ledger_id)
-                if appender is None or ledger_id in self._deleted:
-                    continue
+                appender = self._appenders[ledger_id]
                 rows = index.ledgers.get(ledger_id)
                 if rows is None:
                     rows = index.rows(ledger_id)
                     appender.index.parts.append(rows)
                 rows.append(block.first_entry, offset, block.size, block.entry_count, block.data_bytes)
-                appender.last_durable = block.last_entry
-                appender.durable_bytes += block.data_bytes
-                appender.pending_bytes -= block.data_bytes
+                appender.admit(block)
                 touched[ledger_id] = appender
             elif block.kind == Kind.TOMBSTONE:
                 index.tombstones.append(ledger_id)
                 self._bury(ledger_id)
         return list(touched.values())
 
+    # -- idleness -----------------------------------------------------------------------------
+
     def _went_idle(self) -> None:
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        """Nothing waits: the log's end is marked unless more comes soon."""
+        self._release_idle()
         if not self._marked and self._mark_timer is None and not self._closed:
             self._arm_mark()
 
+    def _release_idle(self) -> None:
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
     def _arm_mark(self) -> None:
-        self._mark_timer = self._loop.call_later(
-            self._options.idle_mark_ms / 1000, self._mark_due, self._commits
-        )
+        delay_s = self._options.idle_mark_ms / 1000
+        self._mark_timer = self._loop.call_later(delay_s, self._mark_due, self._commits)
 
     def _mark_due(self, commits: int) -> None:
         self._mark_timer = None
@@ -414,10 +314,10 @@ class SegmentStore:
             return
         if commits != self._commits:
             self._arm_mark()
-        elif not self._queue.in_flight and not len(self._queue):
+        elif not self._busy:
             mark = mark_block()
             if mark.size <= self._tail.room_bytes and self._blocks_room > 0:
-                self.enqueue(mark)
+                self._enqueue(mark)
 
     # -- failing ------------------------------------------------------------------------------
 
@@ -436,58 +336,61 @@ class SegmentStore:
         self._must_roll = True
         _log.error("%s", failure)
         self._drop_pending(failure)
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
 
     def _fail(self, failure: StorageError) -> None:
         _log.critical("the store stops: %s", failure)
         self._failure = failure
         self._drop_pending(failure)
-        for appender in list(self._appenders.values()):
+        for appender in self._appenders.values():
             appender.fail(failure)
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
         if self._on_fatal is not None:
             self._loop.call_soon(self._on_fatal, failure)
 
     def _drop_pending(self, failure: StorageError) -> None:
         for block in self._queue.fail():
-            if block.kind == Kind.ENTRIES and (appender := self._appenders.get(block.ledger_id)) is not None:
-                appender.fail(failure)
+            if block.kind == Kind.ENTRIES:
+                self._appenders[block.ledger_id].fail(failure)
         deletions, self._deletions = self._deletions, {}
         for futures in deletions.values():
             for future in futures:
                 if not future.done():
                     future.set_exception(failure)
+        self._release_idle()
 
     # -- segments -----------------------------------------------------------------------------
 
-    def _create(self, size: int) -> tuple[SegmentFile, int]:
-        segment_id = self._next_segment_id
+    def _take_segment_id(self) -> int:
         self._next_segment_id += 1
-        salt = secrets.randbits(64)
-        return create_segment(self._folder, self._disk, segment_id, salt, size), size
+        return self._next_segment_id - 1
+
+    def _create(self, segment_id: int, size: int) -> SegmentFile:
+        return create_segment(self._folder, self._disk, segment_id, secrets.randbits(64), size)
 
     def _activate(self, segment: SegmentFile, size: int) -> None:
         slot = self._syncer.attach(segment.fd)
         if self._slot >= 0:
             self._syncer.detach(self._slot)
         self._slot = slot
-        self._segments[segment.segment_id] = segment
+        self.segments.add(segment)
         self._active = segment
         self._tail = Tail(segment.segment_id, segment.salt, DATA_OFFSET, size)
+
+    def _discard(self, segment: SegmentFile) -> None:
+        segment.drop()
+        segment.path.unlink(missing_ok=True)
 
     def _roll(self, first_bytes: int) -> None:
         """Goes on in the next segment, in which a block of `first_bytes` bytes must fit. Raises OSError."""
         old, end = self._active, self._tail.offset
         start = start_block(old.segment_id, end)
-        needed = DATA_OFFSET + start.size + first_bytes
-        if self._spare is not None and self._spare[1] >= needed:
-            spare, self._spare = self._spare, None
-        else:
-            # Writing was faster than the preparation, or failed: a few milliseconds here, rarely.
-            spare = self._create(max(self._options.segment_bytes, needed))
-        self._activate(*spare)
+        size = max(self._options.segment_bytes, DATA_OFFSET + start.size + first_bytes)
+        spare, self._spare = self._spare, None
+        if spare is not None and spare[1] < size:
+            # Ids must ascend, so it cannot be kept for later either.
+            self._discard(spare[0])
+            spare = None
+        # Without a spare writing was faster than the preparation: a few milliseconds here, rarely.
+        self._activate(*(spare or (self._create(self._take_segment_id(), size), size)))
         self._must_roll = False
         self._queue.add_first(start)
         self._tasks.spawn(self._seal(old, end))
@@ -497,22 +400,21 @@ class SegmentStore:
         if max(used) < _SPARE_AT or self._spare is not None or self._preparing or self._closed:
             return
         self._preparing = True
-        self._tasks.spawn(self._prepare())
+        self._tasks.spawn(self._prepare(self._take_segment_id()))
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, segment_id: int) -> None:
         try:
-            spare = await asyncio.to_thread(self._create, self._options.segment_bytes)
+            spare = await asyncio.to_thread(self._create, segment_id, self._options.segment_bytes)
         except OSError as error:
             _log.warning("%s", storage_error(error, self.directory, "prepare the next segment"))
             return
         finally:
             self._preparing = False
-        if spare[0].segment_id < self._active.segment_id:
+        if segment_id < self._active.segment_id:
             # The log could not wait and went on in a later one; ids must ascend.
-            spare[0].drop()
-            spare[0].path.unlink(missing_ok=True)
+            self._discard(spare)
         else:
-            self._spare = spare
+            self._spare = spare, self._options.segment_bytes
 
     async def _seal(self, segment: SegmentFile, end: int) -> None:
         index = segment.index
@@ -533,49 +435,44 @@ class SegmentStore:
             segment.unpin()
         segment.sealed = sealed_index(segment, footer, end)
         segment.index = None
-        segment.live_count = sum(1 for i in segment.sealed.ledger_ids if i not in self._deleted)
+        segment.count_live(self.segments.deleted)
         self._reclaim_if_dead(segment)
 
     # -- deleting -----------------------------------------------------------------------------
 
     def ledger_ids(self) -> set[int]:
         """Ledgers that are not deleted and have entries here."""
-        ids = {ledger_id for segment in self._segments.values() for ledger_id in segment.ledger_ids()}
-        return ids - self._deleted
+        return self.segments.ledger_ids()
 
     async def delete(self, ledger_id: int) -> None:
-        """Deletes a ledger: durable on return; not an error when there is none. Raises StorageError."""
+        """Deletes a ledger: durable on return; not an error when there is none. Raises StorageError.
+
+        Its appender, if there is one, must have been told to stop.
+        """
         if self._failure is not None:
             raise self._failure
-        if (index := self._indexes.get(ledger_id)) is not None:
-            index.deleted = True
-        appender = self._appenders.get(ledger_id)
-        if appender is not None:
+        self.reader.mark_deleted(ledger_id)
+        if (appender := self._appenders.get(ledger_id)) is not None:
             await appender.settle()
             self._appenders.pop(ledger_id, None)
-        if ledger_id not in self._deleted and any(s.holds(ledger_id) for s in self._segments.values()):
-            await self._write_tombstone(ledger_id)
+        if self.segments.holding(ledger_id):
+            await self._write_tombstones([ledger_id])
 
-    async def _write_tombstone(self, ledger_id: int) -> None:
-        future = self._loop.create_future()
-        waiting = self._deletions.setdefault(ledger_id, [])
-        waiting.append(future)
-        if len(waiting) == 1:
-            self.enqueue(tombstone_block(ledger_id))
-        await future
+    async def _write_tombstones(self, ledger_ids: list[int]) -> None:
+        futures = []
+        for ledger_id in ledger_ids:
+            future = self._loop.create_future()
+            futures.append(future)
+            waiting = self._deletions.setdefault(ledger_id, [])
+            waiting.append(future)
+            if len(waiting) == 1:
+                self._enqueue(tombstone_block(ledger_id))
+        await asyncio.gather(*futures)
 
     def _bury(self, ledger_id: int) -> None:
         """The tombstone of a ledger is durable."""
-        self._deleted.add(ledger_id)
-        if (index := self._indexes.pop(ledger_id, None)) is not None:
-            index.parts.clear()
-        for segment in list(self._segments.values()):
-            if segment.sealed is not None:
-                if segment.holds(ledger_id):
-                    segment.live_count -= 1
-                    self._reclaim_if_dead(segment)
-            elif segment.index is not None:
-                segment.index.ledgers.pop(ledger_id, None)
+        for segment in self.segments.bury(ledger_id, self._active):
+            self._reclaim_if_dead(segment)
         for future in self._deletions.pop(ledger_id, ()):
             if not future.done():
                 future.set_result(None)
@@ -586,149 +483,19 @@ class SegmentStore:
 
     async def _reclaim(self, segment: SegmentFile) -> None:
         """Deletes a segment in which no ledger lives any more."""
-        if self._segments.get(segment.segment_id) is not segment or segment.sealed is None:
-            return
-        others = [other for other in self._segments.values() if other is not segment]
-        for ledger_id in segment.sealed.tombstones:
-            # Without it the blocks that lie in older segments would come back at the next start.
-            if ledger_id in self._deleted and any(other.holds(ledger_id) for other in others):
-                if self._closed or self._failure is not None:
-                    return
-                await self._write_tombstone(ledger_id)
-        if self._segments.pop(segment.segment_id, None) is None:
-            return
-        segment.drop()
-        await asyncio.to_thread(self._unlink, segment.path)
-        for ledger_id in segment.sealed.ledger_ids:
-            if not any(other.holds(ledger_id) for other in self._segments.values()):
-                self._deleted.discard(ledger_id)
+        needed = self.segments.needed_tombstones(segment)
+        if needed:
+            if self._closed or self._failure is not None:
+                return
+            # Without them the blocks that lie in other segments would come back at the next start.
+            await self._write_tombstones(needed)
+        if self.segments.remove(segment):
+            segment.drop()
+            await asyncio.to_thread(self._unlink, segment.path)
 
     def _unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
         self._disk.sync_folder(path.parent)
-
-    # -- reading ------------------------------------------------------------------------------
-
-    async def index_of(self, ledger_id: int) -> LedgerIndex:
-        """Where the ledger's blocks lie; empty when there are none. Raises CorruptDataError, StorageError."""
-        index = self._indexes.get(ledger_id)
-        if index is not None:
-            return index
-        if ledger_id in self._deleted:
-            return LedgerIndex(ledger_id)
-        segments = [s for s in self._segments.values() if s.holds(ledger_id)]
-        for segment in segments:
-            segment.pin()
-        try:
-            parts = [
-                rows
-                for s in segments
-                if (rows := await asyncio.to_thread(s.load_rows, ledger_id)) is not None
-            ]
-        except OSError as error:
-            raise storage_error(error, self.directory, "read an index") from error
-        finally:
-            for segment in segments:
-                segment.unpin()
-        return self._indexes.setdefault(ledger_id, LedgerIndex(ledger_id, parts))
-
-    def uncertain_end(self, index: LedgerIndex) -> CorruptDataError | None:
-        """Damage behind the ledger's last known entry that may have been more of it, or None."""
-        ledger_id = index.ledger_id
-        last = index.parts[-1] if index.parts else None
-        for segment in self._segments.values():
-            for damage in segment.damages:
-                if damage.ledger_id != UNKNOWN_OWNER:
-                    continue
-                if last is not None:
-                    if segment.segment_id < last.segment_id:
-                        continue
-                    place = last.place(len(last) - 1)
-                    if segment.segment_id == last.segment_id and damage.offset < place.offset:
-                        continue
-                detail = "the ledger's last entries may have been here"
-                return CorruptDataError(str(segment.path), damage.offset, detail, ledger_id)
-        return None
-
-    def last_lost(self, ledger_id: int) -> int:
-        """Last entry of the ledger that is known to be lost to damage; -1 when none is."""
-        return max(
-            (
-                damage.last_entry
-                for segment in self._segments.values()
-                for damage in segment.damages
-                if damage.ledger_id == ledger_id
-            ),
-            default=-1,
-        )
-
-    def read_now(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
-        """Like `read`, but None instead of waiting for the device."""
-        runs: list[EntryRun] = []
-        for extent in plan(self._select(index, first, last, bytes_max)):
-            segment = self._segments[extent.segment_id]
-            try:
-                data = self._disk.read_now(segment.fd, extent.offset, extent.length)
-            except OSError as error:
-                raise storage_error(error, self.directory, "read entries") from error
-            if data is None:
-                return trim(runs, first, last, bytes_max) if runs else None
-            more, bad = decode(extent, data, index.ledger_id, segment.salt)
-            runs += more
-            if bad is not None:
-                if not runs:
-                    raise self._corrupt(segment, bad.place.offset, bad.detail, index.ledger_id)
-                break
-        return trim(runs, first, last, bytes_max)
-
-    async def read(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun]:
-        """Entries `first..last` of a ledger, as many as fit `bytes_max`, at least one.
-
-        `first` must be an entry that was written. Raises CorruptDataError when it is damaged,
-        StorageError when it cannot be read.
-        """
-        runs = self.read_now(index, first, last, bytes_max)
-        if runs is not None:
-            return runs
-        runs = []
-        for extent in plan(self._select(index, first, last, bytes_max)):
-            segment = self._segments[extent.segment_id]
-            segment.pin()
-            try:
-                data = await asyncio.to_thread(self._disk.read, segment.fd, extent.offset, extent.length)
-            except OSError as error:
-                raise storage_error(error, self.directory, "read entries") from error
-            finally:
-                segment.unpin()
-            more, bad = decode(extent, data, index.ledger_id, segment.salt)
-            runs += more
-            if bad is not None:
-                if not runs:
-                    raise self._corrupt(segment, bad.place.offset, bad.detail, index.ledger_id)
-                break
-        return trim(runs, first, last, bytes_max)
-
-    def _select(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[BlockPlace]:
-        places = index.select(first, last, bytes_max)
-        if not places:
-            raise self._missing(index.ledger_id, first)
-        return places
-
-    def _missing(self, ledger_id: int, entry: int) -> CorruptDataError:
-        """The error for an entry that was written and is in no block any more."""
-        for owner in (ledger_id, UNKNOWN_OWNER):
-            for segment in self._segments.values():
-                for damage in segment.damages:
-                    if damage.ledger_id == owner and (damage.last_entry < 0 or damage.last_entry >= entry):
-                        return self._corrupt(segment, damage.offset, f"entry {entry} was here", ledger_id)
-        error = CorruptDataError(str(self._folder.segments), 0, f"entry {entry} is in no segment", ledger_id)
-        _log.error("%s", error)
-        return error
-
-    def _corrupt(self, segment: SegmentFile, offset: int, detail: str, ledger_id: int) -> CorruptDataError:
-        error = CorruptDataError(str(segment.path), offset, detail, ledger_id)
-        _log.error("%s", error)
-        return error
 
     def check(self) -> None:
         """Walks the invariants of the queue, the active segment and the open ledgers."""
@@ -736,16 +503,4 @@ class SegmentStore:
         assert self._active.index is not None
         self._active.index.check()
         for appender in self._appenders.values():
-            appender.index.check()
-            assert appender.last_durable <= appender.last_pushed
-            assert appender.index.last_entry <= appender.last_durable
-
-
-class VolatileDisk(Disk):
-    """A disk that is never waited for."""
-
-    def sync(self, fd: int) -> None:
-        pass
-
-    def sync_folder(self, folder: Path) -> None:
-        pass
+            appender.check()

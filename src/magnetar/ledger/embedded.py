@@ -17,7 +17,8 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
 from magnetar.bookie.index import LedgerIndex
-from magnetar.bookie.store import LedgerAppender, SegmentStore
+from magnetar.bookie.reader import DeletedLedgerError
+from magnetar.bookie.store import SegmentStore
 from magnetar.ledger.api import (
     LedgerClosedError,
     LedgerEnd,
@@ -69,11 +70,14 @@ class EmbeddedReader:
 
     def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
         last = self._bound(first, last)
-        return self._store.read_now(self._index, first, last, bytes_max)
+        return self._store.reader.read_now(self._index, first, last, bytes_max)
 
     async def read(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
         last = self._bound(first, last)
-        return await self._store.read(self._index, first, last, bytes_max)
+        try:
+            return await self._store.reader.read(self._index, first, last, bytes_max)
+        except DeletedLedgerError as error:
+            raise NoSuchLedgerError(self.ledger_id) from error
 
     def _bound(self, first: int, last: int) -> int:
         if self._index.deleted:
@@ -97,7 +101,7 @@ class EmbeddedWriter(EmbeddedReader):
         self._listener = listener
         self._ledgers = ledgers
         self._metadata = metadata
-        self._appender: LedgerAppender = store.appender(ledger_id, self)
+        self._appender = store.appender(ledger_id, self)
         self._closing = False
         self._fenced = False
         self._closed: LedgerEnd | None = None
@@ -274,7 +278,7 @@ class EmbeddedLedgers:
         ledger that was never closed.
         """
         end = await self.single_flight.run(("open", ledger_id), lambda: self._closed_end(ledger_id))
-        return EmbeddedReader(self._store, await self._store.index_of(ledger_id), end)
+        return EmbeddedReader(self._store, await self._store.reader.index_of(ledger_id), end)
 
     async def _closed_end(self, ledger_id: int) -> LedgerEnd:
         """Where the ledger ends, after closing it if nobody did."""
@@ -298,11 +302,11 @@ class EmbeddedLedgers:
             return end
 
     async def _recover_end(self, ledger_id: int) -> LedgerEnd:
-        index = await self._store.index_of(ledger_id)
-        damage = self._store.uncertain_end(index)
+        index = await self._store.reader.index_of(ledger_id)
+        damage = self._store.segments.uncertain_end(index)
         if damage is not None and not self._accept_damage:
             raise damage
-        return LedgerEnd(max(index.last_entry, self._store.last_lost(ledger_id)), index.data_bytes)
+        return LedgerEnd(max(index.last_entry, self._store.segments.last_lost(ledger_id)), index.data_bytes)
 
     async def delete(self, ledger_id: int) -> None:
         """Deletes the ledger; see `Ledgers.delete`. Raises StorageError, MetadataError."""

@@ -1,0 +1,113 @@
+"""Appending to one ledger: what was handed in, what is durable, who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from magnetar.base.errors import StorageError
+from magnetar.bookie.blocks import Block, blocks_of
+from magnetar.bookie.index import LedgerIndex
+
+
+class AppendSink(Protocol):
+    """Told, on the event loop, how far the entries of one ledger are durable."""
+
+    def durable(self, last_entry: int) -> None:
+        """Everything up to `last_entry` is durable. Calls come in order and never nest."""
+
+    def failed(self, error: StorageError) -> None:
+        """Nothing beyond the last `durable` mark is known to be kept; called at most once, last."""
+
+
+class LedgerAppender:
+    """Appends to one ledger. Made by `SegmentStore.appender`."""
+
+    __slots__ = (
+        "_enqueue",
+        "_settled",
+        "_sink",
+        "durable_bytes",
+        "error",
+        "index",
+        "last_durable",
+        "last_pushed",
+        "ledger_id",
+        "pending_bytes",
+    )
+
+    def __init__(self, ledger_id: int, sink: AppendSink, enqueue: Callable[[Block], None]) -> None:
+        self._enqueue = enqueue
+        self._sink = sink
+        self._settled: list[asyncio.Future[None]] = []
+        self.ledger_id = ledger_id
+        self.index = LedgerIndex(ledger_id)
+        """The durable blocks."""
+        self.last_pushed = -1
+        """Last entry handed in; -1 at first."""
+        self.last_durable = -1
+        """Last durable entry; -1 at first."""
+        self.durable_bytes = 0
+        """Bytes of all durable entries."""
+        self.pending_bytes = 0
+        """Bytes handed in that are not durable yet."""
+        self.error: StorageError | None = None
+        """Why no more entries are taken."""
+
+    def append(
+        self, entries: list[bytes], counts: list[int] | None, base_index: int, broker_time_ms: int
+    ) -> int:
+        """Takes the next entries (see EntryRun) and returns the id of the first. Raises `error`.
+
+        Costs one pass over the entries' lengths, one join and one checksum.
+        """
+        if self.error is not None:
+            raise self.error
+        first = self.last_pushed + 1
+        for block in blocks_of(self.ledger_id, first, entries, counts, base_index, broker_time_ms):
+            self.pending_bytes += block.data_bytes
+            self._enqueue(block)
+        self.last_pushed = first + len(entries) - 1
+        return first
+
+    async def settle(self) -> None:
+        """Waits until nothing is pending: all durable, or failed."""
+        if self.error is None and self.last_durable < self.last_pushed:
+            future = asyncio.get_running_loop().create_future()
+            self._settled.append(future)
+            await future
+
+    def admit(self, block: Block) -> None:
+        """A block is durable and in the index; the sink hears of it with `announce`. For the store."""
+        assert block.first_entry == self.last_durable + 1
+        self.last_durable = block.last_entry
+        self.durable_bytes += block.data_bytes
+        self.pending_bytes -= block.data_bytes
+
+    def announce(self) -> None:
+        """Tells the sink how far the ledger is durable now. For the store."""
+        self._sink.durable(self.last_durable)
+        if self.last_durable == self.last_pushed:
+            self._settle()
+
+    def fail(self, error: StorageError) -> None:
+        """Takes no more; the sink hears of it soon, after what was announced. For the store."""
+        if self.error is None:
+            self.error = error
+            self.pending_bytes = 0
+            asyncio.get_running_loop().call_soon(self._sink.failed, error)
+        self._settle()
+
+    def _settle(self) -> None:
+        waiting, self._settled = self._settled, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def check(self) -> None:
+        """Walks the invariants: marks in order, the index holds what is durable and nothing else."""
+        self.index.check()
+        assert -1 <= self.last_durable <= self.last_pushed
+        assert self.index.last_entry in (self.last_durable, -1)
+        assert self.pending_bytes >= 0

@@ -1,0 +1,176 @@
+"""Reading entries: from the page cache at once, from the device in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+from weakref import WeakValueDictionary
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import StorageError
+from magnetar.bookie.files import Disk, storage_error
+from magnetar.bookie.index import BlockPlace, LedgerIndex
+from magnetar.bookie.reading import Extent, decode, plan, trim
+from magnetar.bookie.segment_file import SegmentFile
+from magnetar.bookie.segment_set import SegmentSet, corrupt
+
+_REST_BYTES_MAX: Final = 8 << 20
+"""Bytes of blocks that are kept decoded because their reader took only the first part."""
+
+
+class DeletedLedgerError(StorageError):
+    """The ledger was deleted while somebody read it."""
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(f"ledger {ledger_id} was deleted")
+        self.ledger_id = ledger_id
+
+
+class BlockReader:
+    """Reads the blocks of the segments."""
+
+    def __init__(self, segments: SegmentSet, disk: Disk, directory: Path) -> None:
+        self._segments = segments
+        self._disk = disk
+        self._directory = directory
+        self._indexes: WeakValueDictionary[int, LedgerIndex] = WeakValueDictionary()
+        self._rests: OrderedDict[tuple[int, int], tuple[EntryRun, int]] = OrderedDict()
+        self._rests_bytes = 0
+
+    # -- where blocks lie ---------------------------------------------------------------------
+
+    def share(self, index: LedgerIndex) -> None:
+        """Readers of the ledger use this index, which its writer keeps growing."""
+        self._indexes[index.ledger_id] = index
+
+    def mark_deleted(self, ledger_id: int) -> None:
+        """Whoever holds the ledger's index hears of it at the next read."""
+        if (index := self._indexes.pop(ledger_id, None)) is not None:
+            index.deleted = True
+
+    async def index_of(self, ledger_id: int) -> LedgerIndex:
+        """Where the ledger's blocks lie; empty when there are none. Raises StorageError."""
+        if (index := self._indexes.get(ledger_id)) is not None:
+            return index
+        segments = self._segments.holding(ledger_id)
+        for segment in segments:
+            segment.pin()
+        try:
+            parts = [
+                rows
+                for segment in segments
+                if (rows := await asyncio.to_thread(segment.load_rows, ledger_id)) is not None
+            ]
+        except OSError as error:
+            raise storage_error(error, self._directory, "read an index") from error
+        finally:
+            for segment in segments:
+                segment.unpin()
+        return self._indexes.setdefault(ledger_id, LedgerIndex(ledger_id, parts))
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read_now(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
+        """Like `read`, but None instead of waiting for the device."""
+        runs, extents = self._start(index, first, last, bytes_max)
+        for extent in extents:
+            segment = self._segment(extent, index)
+            try:
+                data = self._disk.read_now(segment.fd, extent.offset, extent.length)
+            except OSError as error:
+                raise storage_error(error, self._directory, "read entries") from error
+            if data is None:
+                if runs:
+                    break
+                return None
+            if not self._decode(extent, data, index, segment, runs):
+                break
+        return self._finish(index, runs, first, last, bytes_max)
+
+    async def read(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun]:
+        """Entries `first..last` of a ledger, as many as fit `bytes_max`, at least one.
+
+        `first` must be an entry that was written. Raises CorruptDataError when it is damaged,
+        DeletedLedgerError, StorageError when the device does not give it.
+        """
+        found = self.read_now(index, first, last, bytes_max)
+        if found is not None:
+            return found
+        runs, extents = self._start(index, first, last, bytes_max)
+        for extent in extents:
+            segment = self._segment(extent, index)
+            segment.pin()
+            try:
+                data = await asyncio.to_thread(self._disk.read, segment.fd, extent.offset, extent.length)
+            except OSError as error:
+                raise storage_error(error, self._directory, "read entries") from error
+            finally:
+                segment.unpin()
+            if not self._decode(extent, data, index, segment, runs):
+                break
+        return self._finish(index, runs, first, last, bytes_max)
+
+    def _start(
+        self, index: LedgerIndex, first: int, last: int, bytes_max: int
+    ) -> tuple[list[EntryRun], list[Extent]]:
+        """What is decoded already, and what to read."""
+        if index.deleted:
+            raise DeletedLedgerError(index.ledger_id)
+        places = index.select(first, last, bytes_max)
+        if not places:
+            raise self._segments.missing(index.ledger_id, first)
+        rest = self._take_rest(places[0])
+        if rest is not None:
+            return [rest], plan(places[1:])
+        return [], plan(places)
+
+    def _segment(self, extent: Extent, index: LedgerIndex) -> SegmentFile:
+        segment = self._segments.get(extent.segment_id)
+        if segment is None:
+            # Segments go only when every ledger in them is deleted.
+            raise DeletedLedgerError(index.ledger_id)
+        return segment
+
+    def _decode(
+        self, extent: Extent, data: bytes, index: LedgerIndex, segment: SegmentFile, runs: list[EntryRun]
+    ) -> bool:
+        """Adds the extent's runs; False when a bad block ends what can be given."""
+        more, bad = decode(extent, data, index.ledger_id, segment.salt)
+        runs += more
+        if bad is None:
+            return True
+        error = corrupt(segment, bad.place.offset, bad.detail, index.ledger_id)
+        if not runs:
+            raise error
+        return False
+
+    def _finish(
+        self, index: LedgerIndex, runs: list[EntryRun], first: int, last: int, bytes_max: int
+    ) -> list[EntryRun]:
+        trimmed = trim(runs, first, last, bytes_max)
+        cut = trimmed[-1].last_entry
+        if cut < runs[-1].last_entry:
+            run = next(run for run in runs if run.last_entry >= cut)
+            if run.last_entry > cut and (place := index.place_of(cut)) is not None:
+                self._take_rest(place)
+                self._keep_rest(place, run)
+        return trimmed
+
+    # -- blocks of which only a part was asked for --------------------------------------------
+
+    def _keep_rest(self, place: BlockPlace, run: EntryRun) -> None:
+        """The rest of the block is what its reader asks for next: it is not read and checked again."""
+        self._rests[(place.segment_id, place.offset)] = (run, place.size)
+        self._rests_bytes += place.size
+        while self._rests_bytes > _REST_BYTES_MAX:
+            _, (_, size) = self._rests.popitem(last=False)
+            self._rests_bytes -= size
+
+    def _take_rest(self, place: BlockPlace) -> EntryRun | None:
+        kept = self._rests.pop((place.segment_id, place.offset), None)
+        if kept is None:
+            return None
+        self._rests_bytes -= kept[1]
+        return kept[0]

@@ -1,0 +1,139 @@
+"""The segments of a store as one: which of them hold a ledger, which ledgers are deleted, what is damaged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from magnetar.base.errors import CorruptDataError
+from magnetar.bookie.index import UNKNOWN_OWNER, Damage, LedgerIndex
+from magnetar.bookie.segment_file import SegmentFile
+
+_log = logging.getLogger("magnetar.bookie")
+
+
+class SegmentSet:
+    """Segments by id, and the deleted ledgers whose blocks still lie in some of them."""
+
+    def __init__(self) -> None:
+        self._segments: dict[int, SegmentFile] = {}
+        self.deleted: set[int] = set()
+
+    def load(self, segments: list[SegmentFile]) -> None:
+        """Takes the segments found when the store was opened, ascending."""
+        for segment in segments:
+            self._segments[segment.segment_id] = segment
+            self.deleted.update(segment.tombstones)
+        present: set[int] = set()
+        for segment in segments:
+            present.update(segment.ledger_ids())
+            segment.count_live(self.deleted)
+        self.deleted &= present
+
+    def __iter__(self) -> Iterator[SegmentFile]:
+        return iter(list(self._segments.values()))
+
+    def get(self, segment_id: int) -> SegmentFile | None:
+        """The segment; None when it is gone."""
+        return self._segments.get(segment_id)
+
+    def add(self, segment: SegmentFile) -> None:
+        """A new segment, later than all others."""
+        self._segments[segment.segment_id] = segment
+
+    def remove(self, segment: SegmentFile) -> bool:
+        """Takes a segment out; False when it was out already."""
+        if self._segments.pop(segment.segment_id, None) is None:
+            return False
+        for ledger_id in segment.ledger_ids():
+            if not self.holds(ledger_id):
+                self.deleted.discard(ledger_id)
+        return True
+
+    def holds(self, ledger_id: int) -> bool:
+        """Whether blocks of the ledger lie anywhere, deleted or not."""
+        return any(segment.holds(ledger_id) for segment in self._segments.values())
+
+    def holding(self, ledger_id: int) -> list[SegmentFile]:
+        """The segments with blocks of a ledger that is not deleted, ascending."""
+        if ledger_id in self.deleted:
+            return []
+        return [segment for segment in self._segments.values() if segment.holds(ledger_id)]
+
+    def ledger_ids(self) -> set[int]:
+        """Ledgers that are not deleted and have blocks."""
+        ids = {ledger_id for segment in self._segments.values() for ledger_id in segment.ledger_ids()}
+        return ids - self.deleted
+
+    def bury(self, ledger_id: int, active: SegmentFile) -> list[SegmentFile]:
+        """A ledger is deleted; returns the segments in which nothing lives any more."""
+        if ledger_id in self.deleted:
+            # A tombstone that moved here because the segment it lay in goes.
+            return []
+        self.deleted.add(ledger_id)
+        dead = []
+        for segment in self._segments.values():
+            if segment is active:
+                # The tombstone lies in the same file, behind the blocks: a scan comes to the same end.
+                assert segment.index is not None
+                segment.index.ledgers.pop(ledger_id, None)
+            elif segment.sealed is not None and segment.holds(ledger_id):
+                segment.live_count -= 1
+                if segment.live_count == 0:
+                    dead.append(segment)
+        if not self.holds(ledger_id):
+            self.deleted.discard(ledger_id)
+        return dead
+
+    def needed_tombstones(self, segment: SegmentFile) -> list[int]:
+        """Ledgers that would come back if the tombstones in `segment` were gone."""
+        others = [other for other in self._segments.values() if other is not segment]
+        return [
+            ledger_id
+            for ledger_id in segment.tombstones
+            if ledger_id in self.deleted and any(other.holds(ledger_id) for other in others)
+        ]
+
+    # -- damage -------------------------------------------------------------------------------
+
+    def _damages(self, ledger_id: int) -> Iterator[tuple[SegmentFile, Damage]]:
+        for segment in self._segments.values():
+            for damage in segment.damages:
+                if damage.ledger_id == ledger_id:
+                    yield segment, damage
+
+    def uncertain_end(self, index: LedgerIndex) -> CorruptDataError | None:
+        """Damage behind the ledger's last known entry that may have been more of it, or None."""
+        last = index.last_place
+        for segment, damage in self._damages(UNKNOWN_OWNER):
+            if last is None or (segment.segment_id, damage.offset) > (last.segment_id, last.offset):
+                detail = "the ledger's last entries may have been here"
+                return CorruptDataError(str(segment.path), damage.offset, detail, index.ledger_id)
+        return None
+
+    def last_lost(self, ledger_id: int) -> int:
+        """Last entry of the ledger that is known to be lost; -1 when none is."""
+        return max((damage.last_entry for _, damage in self._damages(ledger_id)), default=-1)
+
+    def missing(self, ledger_id: int, entry: int) -> CorruptDataError:
+        """The error for an entry that was written and lies in no block, logged."""
+        for owner in (ledger_id, UNKNOWN_OWNER):
+            for segment, damage in self._damages(owner):
+                if damage.last_entry < 0 or damage.last_entry >= entry:
+                    return corrupt(segment, damage.offset, f"entry {entry} was here", ledger_id)
+        folder = next((str(segment.path.parent) for segment in self._segments.values()), "")
+        error = CorruptDataError(folder, 0, f"entry {entry} is in no segment", ledger_id)
+        _log.error("%s", error)
+        return error
+
+    def close(self) -> None:
+        """Closes all files."""
+        for segment in self._segments.values():
+            segment.drop()
+
+
+def corrupt(segment: SegmentFile, offset: int, detail: str, ledger_id: int) -> CorruptDataError:
+    """The error for damage in a segment, logged."""
+    error = CorruptDataError(str(segment.path), offset, detail, ledger_id)
+    _log.error("%s", error)
+    return error
