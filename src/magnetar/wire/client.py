@@ -10,22 +10,16 @@ Source: Pulsar binary protocol: framing, SEND, SEND_RECEIPT, MESSAGE.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from magnetar.base.ids import Position
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import CommandEvent
-from magnetar.wire.frames import (
-    FRAME_HEAD,
-    FrameError,
-    parse_command,
-    position_of,
-    read_varint,
-    varint,
-)
-from magnetar.wire.payload import EntryError, checksum_matches, entry_layout, split_broker_metadata
+from magnetar.wire.frames import FrameError, parse_command, position_of
+from magnetar.wire.messages import Message, MessageEvent, decode_message, event_of_entry
+from magnetar.wire.receipts import Receipt, ReceiptRun, decode_receipt, receipt_layout
+from magnetar.wire.sends import encode_send
 from magnetar.wire.shapes import ENTRY_HEAD_BYTES, KEY_BYTES, SHAPES_MAX, FrameShape
 
 __all__ = [
@@ -43,72 +37,6 @@ _RECEIPT: Final = 7
 _MESSAGE: Final = 9
 _WORD: Final = (1 << 64) - 1
 _U32: Final = struct.Struct(">I")
-
-
-class ReceiptRun:
-    """Receipts of one producer, in order; the lists are parallel."""
-
-    __slots__ = ("entry_ids", "ledger_ids", "producer_id", "sequence_ids")
-
-    producer_id: int
-    sequence_ids: list[int]
-    ledger_ids: list[int]
-    """-1 for a message that was a duplicate, or when the broker named no position."""
-    entry_ids: list[int]
-
-    def __init__(self, producer_id: int) -> None:
-        self.producer_id = producer_id
-        self.sequence_ids = []
-        self.ledger_ids = []
-        self.entry_ids = []
-
-    def __repr__(self) -> str:
-        return f"ReceiptRun(producer={self.producer_id}, receipts={len(self.sequence_ids)})"
-
-
-class MessageEvent:
-    """One entry for one consumer."""
-
-    # No slots: most attributes nearly always keep the class's value, and what is not set costs nothing.
-
-    consumer_id: int
-    position: Position
-    partition: int = -1
-    """-1 when the broker did not say."""
-    redelivery_count: int = 0
-    ack_set: tuple[int, ...] | None = None
-    """Unsigned words, least significant first; a set bit is a message to take. None: all of them."""
-    consumer_epoch: int | None = None
-    broker_time_ms: int | None = None
-    """Unix milliseconds when the broker appended the entry; None when it did not say."""
-    broker_index: int | None = None
-    """Index of the entry's last message in the log; None when the broker did not say."""
-    entry: bytes
-    metadata_at: int
-    """`entry[metadata_at:payload_at]` is the MessageMetadata, the payload follows."""
-    payload_at: int
-    intact: bool
-    """False when the checksum does not match, or the sizes do not fit (then both offsets are 0)."""
-
-    def __init__(
-        self,
-        consumer_id: int,
-        position: Position,
-        entry: bytes,
-        metadata_at: int,
-        payload_at: int,
-        *,
-        intact: bool = True,
-    ) -> None:
-        self.consumer_id = consumer_id
-        self.position = position
-        self.entry = entry
-        self.metadata_at = metadata_at
-        self.payload_at = payload_at
-        self.intact = intact
-
-    def __repr__(self) -> str:
-        return f"MessageEvent(consumer={self.consumer_id}, {self.position}, bytes={len(self.entry)})"
 
 
 ClientEvent = ReceiptRun | MessageEvent | CommandEvent
@@ -212,11 +140,11 @@ class ClientParser:
         if stop - body >= 4 and data[at] == 0x08 and data[at + 3] < 0x80 and body + data[at + 3] == stop:
             kind = data[at + 1]
             if kind == _RECEIPT and data[at + 2] == 0x3A:
-                receipt = _decode_receipt(data, body, stop)
+                receipt = decode_receipt(data, body, stop)
                 if receipt is not None:
                     return self._receipts(receipt, data, frame_at, end)
             elif kind == _MESSAGE and data[at + 2] == 0x4A:
-                message = _decode_message(data, body, stop)
+                message = decode_message(data, body, stop)
                 if message is not None:
                     self._add_message(message, data, frame_at, stop, end)
                     return end
@@ -227,7 +155,7 @@ class ClientParser:
             self._add_receipt(command.send_receipt.producer_id, command.send_receipt.sequence_id, *position)
         elif kind == _MESSAGE:
             body_message = command.message
-            event = _event_of_entry(
+            event = event_of_entry(
                 body_message.consumer_id, position_of(body_message.message_id), data[stop:end]
             )
             event.partition = body_message.message_id.partition
@@ -241,9 +169,9 @@ class ClientParser:
             self._events.append(CommandEvent(kind, command))
         return end
 
-    def _add_message(self, message: _Message, data: bytes, frame_at: int, stop: int, end: int) -> None:
+    def _add_message(self, message: Message, data: bytes, frame_at: int, stop: int, end: int) -> None:
         """A message of the usual shape, its entry in `data[stop:end]`; the next one may be cut like it."""
-        event = _event_of_entry(message.consumer_id, message.position, data[stop:end])
+        event = event_of_entry(message.consumer_id, message.position, data[stop:end])
         event.partition = message.partition
         event.redelivery_count = message.redelivery_count
         event.consumer_epoch = message.consumer_epoch
@@ -256,7 +184,7 @@ class ClientParser:
             shape = FrameShape(message.consumer_id, entry_id, data, frame_at, message.low_at, stop)
             shapes[data[frame_at + 4 : frame_at + 4 + KEY_BYTES]] = (shape, ledger_id, message.partition)
 
-    def _receipts(self, receipt: _Receipt, data: bytes, at: int, end: int) -> int:
+    def _receipts(self, receipt: Receipt, data: bytes, at: int, end: int) -> int:
         """The receipt in `data[at:end]` and all that follow and look like it; returns where they end.
 
         Receipts of one length mostly differ in the low seven bits of both ids, and are cut by that as
@@ -269,7 +197,7 @@ class ClientParser:
             return end
         sequence_at = receipt.sequence_at - at
         entry_at = receipt.entry_at - at
-        layout = _receipt_layout(sequence_at, entry_at - sequence_at - 1, frame_bytes - entry_at - 1)
+        layout = receipt_layout(sequence_at, entry_at - sequence_at - 1, frame_bytes - entry_at - 1)
         unpack_from = layout.unpack_from
         front, low_sequence, middle, low_entry, back = unpack_from(data, at)
         sequence_flag = low_sequence & 0x80
@@ -306,168 +234,3 @@ class ClientParser:
         run.ledger_ids.append(ledger_id)
         run.entry_ids.append(entry_id)
         return run
-
-
-@lru_cache(maxsize=256)
-def _receipt_layout(front_bytes: int, middle_bytes: int, back_bytes: int) -> struct.Struct:
-    return struct.Struct(f">{front_bytes}sB{middle_bytes}sB{back_bytes}s")
-
-
-class _Receipt(NamedTuple):
-    """A CommandSendReceipt, and where its ids lie."""
-
-    producer_id: int
-    sequence_id: int
-    sequence_at: int
-    ledger_id: int
-    entry_id: int
-    entry_at: int
-
-
-def _decode_receipt(data: bytes, at: int, stop: int) -> _Receipt | None:
-    """The CommandSendReceipt in `data[at:stop]` as `receipts` writes it; else None."""
-    if data[at] != 0x08:
-        return None
-    producer_id, at = read_varint(data, at + 1, stop)
-    if at >= stop or data[at] != 0x10:
-        return None
-    sequence_at = at + 1
-    sequence_id, at = read_varint(data, sequence_at, stop)
-    if at > stop - 2 or data[at] != 0x1A or data[at + 1] > 0x7F:
-        return None
-    id_stop = at + 2 + data[at + 1]
-    if id_stop > stop or id_stop - at < 4 or data[at + 2] != 0x08:
-        return None
-    ledger_id, at = read_varint(data, at + 3, id_stop)
-    if at >= id_stop or data[at] != 0x10:
-        return None
-    entry_at = at + 1
-    entry_id, at = read_varint(data, entry_at, id_stop)
-    if at < id_stop and data[at] == 0x18:
-        _, at = read_varint(data, at + 1, id_stop)
-    if at != id_stop:
-        return None
-    if at < stop and data[at] == 0x20:
-        _, at = read_varint(data, at + 1, stop)
-    if at != stop:
-        return None
-    return _Receipt(producer_id, sequence_id, sequence_at, ledger_id, entry_id, entry_at)
-
-
-class _Message(NamedTuple):
-    """A CommandMessage without an ack set."""
-
-    consumer_id: int
-    position: Position
-    low_at: int
-    """Where the entry id lies."""
-    partition: int
-    redelivery_count: int
-    consumer_epoch: int | None
-
-    @property
-    def plain(self) -> bool:
-        """Whether nothing but the position says anything about the message itself."""
-        return self.redelivery_count == 0 and self.consumer_epoch is None
-
-
-def _decode_message(data: bytes, at: int, stop: int) -> _Message | None:
-    """The CommandMessage in `data[at:stop]` as `messages` writes it without an ack set; else None."""
-    if data[at] != 0x08:
-        return None
-    consumer_id, at = read_varint(data, at + 1, stop)
-    if at > stop - 2 or data[at] != 0x12 or data[at + 1] > 0x7F:
-        return None
-    id_stop = at + 2 + data[at + 1]
-    if id_stop > stop or id_stop - at < 4 or data[at + 2] != 0x08:
-        return None
-    ledger_id, at = read_varint(data, at + 3, id_stop)
-    if at >= id_stop or data[at] != 0x10:
-        return None
-    low_at = at + 1
-    entry_id, at = read_varint(data, low_at, id_stop)
-    partition = -1
-    if at < id_stop and data[at] == 0x18:
-        partition, at = read_varint(data, at + 1, id_stop)
-    if at != id_stop or partition >> 31 > 0:
-        return None
-    redelivery_count = 0
-    if at < stop and data[at] == 0x18:
-        redelivery_count, at = read_varint(data, at + 1, stop)
-    consumer_epoch: int | None = None
-    if at < stop and data[at] == 0x28:
-        consumer_epoch, at = read_varint(data, at + 1, stop)
-    if at != stop or redelivery_count >> 32:
-        return None
-    return _Message(
-        consumer_id, Position(ledger_id, entry_id), low_at, partition, redelivery_count, consumer_epoch
-    )
-
-
-def _event_of_entry(consumer_id: int, position: Position, data: bytes) -> MessageEvent:
-    """The event of a message whose frame ends with `data`.
-
-    Raises FrameError when its broker metadata is no such thing. A damaged entry is told to the broker
-    with a validation error in the ack, and the connection goes on.
-    """
-    broker_time_ms: int | None = None
-    broker_index: int | None = None
-    entry = data
-    if data[:2] == b"\x0e\x02":
-        broker_time_ms, broker_index, at = _broker_metadata(data)
-        entry = data[at:]
-    try:
-        if checksum_matches(entry):
-            _, metadata_at, payload_at = entry_layout(entry)
-            event = MessageEvent(consumer_id, position, entry, metadata_at, payload_at)
-        else:
-            event = MessageEvent(consumer_id, position, entry, 0, 0, intact=False)
-    except EntryError:
-        event = MessageEvent(consumer_id, position, entry, 0, 0, intact=False)
-    event.broker_time_ms = broker_time_ms
-    event.broker_index = broker_index
-    return event
-
-
-def _broker_metadata(data: bytes) -> tuple[int | None, int | None, int]:
-    """Time, index and end of the block that `data` starts with."""
-    stop = 6 + int.from_bytes(data[2:6], "big")
-    if 10 <= stop <= len(data) and data[6] == 0x08:
-        time_ms, at = read_varint(data, 7, stop)
-        if at < stop and data[at] == 0x10:
-            index, at = read_varint(data, at + 1, stop)
-            if at == stop:
-                return time_ms, index, stop
-    try:
-        broker, stop = split_broker_metadata(data)
-    except EntryError as error:
-        raise FrameError(str(error)) from error
-    assert broker is not None
-    return (
-        broker.broker_timestamp if broker.HasField("broker_timestamp") else None,
-        broker.index if broker.HasField("index") else None,
-        stop,
-    )
-
-
-def encode_send(
-    producer_id: int,
-    sequence_id: int,
-    num_messages: int,
-    entry: bytes,
-    highest_sequence_id: int | None = None,
-    *,
-    is_chunk: bool = False,
-) -> bytes:
-    """A SEND frame. `entry` as `payload.build_entry` makes it; `num_messages` >= 1."""
-    parts = [b"\x08", varint(producer_id), b"\x10", varint(sequence_id)]
-    if num_messages != 1:
-        parts += (b"\x18", varint(num_messages))
-    if highest_sequence_id is not None:
-        parts += (b"\x30", varint(highest_sequence_id))
-    if is_chunk:
-        parts.append(b"\x38\x01")
-    send = b"".join(parts)
-    command_bytes = len(send) + 4
-    head = FRAME_HEAD.pack(4 + command_bytes + len(entry), command_bytes)
-    return b"".join((head, b"\x08\x06\x32", bytes((len(send),)), send, entry))

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from magnetar.base.entries import EntryRun
-from magnetar.wire.frames import FRAME_HEAD, varint
+from magnetar.base.ids import Position
+from magnetar.wire.frames import FRAME_HEAD, FrameError, read_varint, varint
+from magnetar.wire.payload import EntryError, checksum_matches, entry_layout, split_broker_metadata
 
 _JOIN_BYTES_MAX: Final = 4096
 """Entries up to this size are joined with their neighbours into one buffer. Each buffer of a `writelines`
@@ -139,3 +141,144 @@ _COMMAND_SIZE: Final = struct.Struct(">I")
 @lru_cache(maxsize=256)
 def _header_struct(front_bytes: int, back_bytes: int) -> struct.Struct:
     return struct.Struct(f">I{front_bytes}sB{back_bytes}s")
+
+
+class MessageEvent:
+    """One entry for one consumer."""
+
+    # No slots: most attributes nearly always keep the class's value, and what is not set costs nothing.
+
+    consumer_id: int
+    position: Position
+    partition: int = -1
+    """-1 when the broker did not say."""
+    redelivery_count: int = 0
+    ack_set: tuple[int, ...] | None = None
+    """Unsigned words, least significant first; a set bit is a message to take. None: all of them."""
+    consumer_epoch: int | None = None
+    broker_time_ms: int | None = None
+    """Unix milliseconds when the broker appended the entry; None when it did not say."""
+    broker_index: int | None = None
+    """Index of the entry's last message in the log; None when the broker did not say."""
+    entry: bytes
+    metadata_at: int
+    """`entry[metadata_at:payload_at]` is the MessageMetadata, the payload follows."""
+    payload_at: int
+    intact: bool
+    """False when the checksum does not match, or the sizes do not fit (then both offsets are 0)."""
+
+    def __init__(
+        self,
+        consumer_id: int,
+        position: Position,
+        entry: bytes,
+        metadata_at: int,
+        payload_at: int,
+        *,
+        intact: bool = True,
+    ) -> None:
+        self.consumer_id = consumer_id
+        self.position = position
+        self.entry = entry
+        self.metadata_at = metadata_at
+        self.payload_at = payload_at
+        self.intact = intact
+
+    def __repr__(self) -> str:
+        return f"MessageEvent(consumer={self.consumer_id}, {self.position}, bytes={len(self.entry)})"
+
+
+class Message(NamedTuple):
+    """A CommandMessage without an ack set."""
+
+    consumer_id: int
+    position: Position
+    low_at: int
+    """Where the entry id lies."""
+    partition: int
+    redelivery_count: int
+    consumer_epoch: int | None
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the position says anything about the message itself."""
+        return self.redelivery_count == 0 and self.consumer_epoch is None
+
+
+def decode_message(data: bytes, at: int, stop: int) -> Message | None:
+    """The CommandMessage in `data[at:stop]` if it looks as we write it, without an ack set; else None."""
+    if data[at] != 0x08:
+        return None
+    consumer_id, at = read_varint(data, at + 1, stop)
+    if at > stop - 2 or data[at] != 0x12 or data[at + 1] > 0x7F:
+        return None
+    id_stop = at + 2 + data[at + 1]
+    if id_stop > stop or id_stop - at < 4 or data[at + 2] != 0x08:
+        return None
+    ledger_id, at = read_varint(data, at + 3, id_stop)
+    if at >= id_stop or data[at] != 0x10:
+        return None
+    low_at = at + 1
+    entry_id, at = read_varint(data, low_at, id_stop)
+    partition = -1
+    if at < id_stop and data[at] == 0x18:
+        partition, at = read_varint(data, at + 1, id_stop)
+    if at != id_stop or partition >> 31 > 0:
+        return None
+    redelivery_count = 0
+    if at < stop and data[at] == 0x18:
+        redelivery_count, at = read_varint(data, at + 1, stop)
+    consumer_epoch: int | None = None
+    if at < stop and data[at] == 0x28:
+        consumer_epoch, at = read_varint(data, at + 1, stop)
+    if at != stop or redelivery_count >> 32:
+        return None
+    return Message(
+        consumer_id, Position(ledger_id, entry_id), low_at, partition, redelivery_count, consumer_epoch
+    )
+
+
+def event_of_entry(consumer_id: int, position: Position, data: bytes) -> MessageEvent:
+    """The event of a message whose frame ends with `data`.
+
+    Raises FrameError when its broker metadata is no such thing. A damaged entry is told to the broker
+    with a validation error in the ack, and the connection goes on.
+    """
+    broker_time_ms: int | None = None
+    broker_index: int | None = None
+    entry = data
+    if data[:2] == b"\x0e\x02":
+        broker_time_ms, broker_index, at = _decode_broker_metadata(data)
+        entry = data[at:]
+    try:
+        if checksum_matches(entry):
+            _, metadata_at, payload_at = entry_layout(entry)
+            event = MessageEvent(consumer_id, position, entry, metadata_at, payload_at)
+        else:
+            event = MessageEvent(consumer_id, position, entry, 0, 0, intact=False)
+    except EntryError:
+        event = MessageEvent(consumer_id, position, entry, 0, 0, intact=False)
+    event.broker_time_ms = broker_time_ms
+    event.broker_index = broker_index
+    return event
+
+
+def _decode_broker_metadata(data: bytes) -> tuple[int | None, int | None, int]:
+    """Time, index and end of the block that `data` starts with."""
+    stop = 6 + int.from_bytes(data[2:6], "big")
+    if 10 <= stop <= len(data) and data[6] == 0x08:
+        time_ms, at = read_varint(data, 7, stop)
+        if at < stop and data[at] == 0x10:
+            index, at = read_varint(data, at + 1, stop)
+            if at == stop:
+                return time_ms, index, stop
+    try:
+        broker, stop = split_broker_metadata(data)
+    except EntryError as error:
+        raise FrameError(str(error)) from error
+    assert broker is not None
+    return (
+        broker.broker_timestamp if broker.HasField("broker_timestamp") else None,
+        broker.index if broker.HasField("index") else None,
+        stop,
+    )

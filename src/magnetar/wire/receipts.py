@@ -12,9 +12,11 @@ Source: Pulsar binary protocol, CommandSendReceipt.
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from magnetar.wire.frames import FRAME_HEAD, NO_ID, varint
+from magnetar.wire.frames import FRAME_HEAD, NO_ID, read_varint, varint
 
 _BLOCK_ROWS_MIN: Final = 4
 """Below this a block costs more than its rows one by one."""
@@ -93,3 +95,71 @@ def _receipt(producer: bytes, sequence_id: int, message_id: bytes, highest: byte
     command_bytes = len(receipt) + 4
     head = FRAME_HEAD.pack(command_bytes + 4, command_bytes)
     return b"".join((head, b"\x08\x07\x3a", bytes((len(receipt),)), receipt))
+
+
+class ReceiptRun:
+    """Receipts of one producer, in order; the lists are parallel."""
+
+    __slots__ = ("entry_ids", "ledger_ids", "producer_id", "sequence_ids")
+
+    producer_id: int
+    sequence_ids: list[int]
+    ledger_ids: list[int]
+    """-1 for a message that was a duplicate, or when the broker named no position."""
+    entry_ids: list[int]
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.sequence_ids = []
+        self.ledger_ids = []
+        self.entry_ids = []
+
+    def __repr__(self) -> str:
+        return f"ReceiptRun(producer={self.producer_id}, receipts={len(self.sequence_ids)})"
+
+
+class Receipt(NamedTuple):
+    """A CommandSendReceipt, and where its ids lie in the bytes."""
+
+    producer_id: int
+    sequence_id: int
+    sequence_at: int
+    ledger_id: int
+    entry_id: int
+    entry_at: int
+
+
+def decode_receipt(data: bytes, at: int, stop: int) -> Receipt | None:
+    """The CommandSendReceipt in `data[at:stop]` if it looks as we write it; else None."""
+    if data[at] != 0x08:
+        return None
+    producer_id, at = read_varint(data, at + 1, stop)
+    if at >= stop or data[at] != 0x10:
+        return None
+    sequence_at = at + 1
+    sequence_id, at = read_varint(data, sequence_at, stop)
+    if at > stop - 2 or data[at] != 0x1A or data[at + 1] > 0x7F:
+        return None
+    id_stop = at + 2 + data[at + 1]
+    if id_stop > stop or id_stop - at < 4 or data[at + 2] != 0x08:
+        return None
+    ledger_id, at = read_varint(data, at + 3, id_stop)
+    if at >= id_stop or data[at] != 0x10:
+        return None
+    entry_at = at + 1
+    entry_id, at = read_varint(data, entry_at, id_stop)
+    if at < id_stop and data[at] == 0x18:
+        _, at = read_varint(data, at + 1, id_stop)
+    if at != id_stop:
+        return None
+    if at < stop and data[at] == 0x20:
+        _, at = read_varint(data, at + 1, stop)
+    if at != stop:
+        return None
+    return Receipt(producer_id, sequence_id, sequence_at, ledger_id, entry_id, entry_at)
+
+
+@lru_cache(maxsize=256)
+def receipt_layout(front_bytes: int, middle_bytes: int, back_bytes: int) -> struct.Struct:
+    """Cuts a receipt around the low bytes of its sequence id and entry id."""
+    return struct.Struct(f">{front_bytes}sB{middle_bytes}sB{back_bytes}s")

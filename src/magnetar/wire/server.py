@@ -23,16 +23,9 @@ from typing import Final
 from magnetar.wire.acks import ack_of_command, decode_ack
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun, ServerEvent
-from magnetar.wire.frames import (
-    CHECKSUM_HEAD,
-    FRAME_HEAD,
-    MAGIC_BROKER_METADATA,
-    MAGIC_CHECKSUM,
-    FrameError,
-    parse_command,
-    read_varint,
-)
-from magnetar.wire.shapes import ENTRY_HEAD_BYTES, KEY_BYTES, SHAPES_MAX, FrameShape
+from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint
+from magnetar.wire.sends import check_entry, decode_send
+from magnetar.wire.shapes import KEY_BYTES, SHAPES_MAX, FrameShape
 
 __all__ = ["AckEvent", "CommandEvent", "FlowEvent", "SendRun", "ServerEvent", "ServerParser"]
 
@@ -236,7 +229,7 @@ class ServerParser:
 
     def _send(self, data: bytes, at: int, stop: int, entry: bytes) -> None:
         """A SEND of the usual envelope."""
-        fields = _decode_send(data, at + 12, stop)
+        fields = decode_send(data, at + 12, stop)
         if fields is None:
             self._any_command(data[at + 8 : stop], entry)
             return
@@ -318,65 +311,3 @@ class ServerParser:
         self._runs.clear()
         self._ack = None
         self._events.append(CommandEvent(kind, command))
-
-
-def _decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | None, bool, int] | None:
-    """The CommandSend in `data[at:stop]`: producer id, sequence id, count, highest sequence id, whether
-    it is a chunk, and where the sequence id lies when the command ends with it (else 0).
-
-    None when the command has fields that are not expected here: then protobuf decides.
-
-        08 producer_id | 10 sequence_id | [18 num_messages] | [30 highest_sequence_id] | [38 is_chunk]
-    """
-    if data[at] != 0x08:
-        return None
-    producer_id, at = read_varint(data, at + 1, stop)
-    if at >= stop or data[at] != 0x10:
-        return None
-    low_at = at + 1
-    sequence_id, at = read_varint(data, low_at, stop)
-    if at == stop:
-        return producer_id, sequence_id, 1, None, False, low_at
-    count = 1
-    highest: int | None = None
-    chunked = False
-    last = 0x10
-    while at < stop:
-        tag = data[at]
-        value, at = read_varint(data, at + 1, stop)
-        if tag <= last:
-            return None
-        last = tag
-        if tag == 0x18 and 0 < value < 1 << 31:
-            count = value
-        elif tag == 0x30:
-            highest = value
-        elif tag == 0x38 and value < 2:
-            chunked = value == 1
-        else:
-            return None
-    return None if at != stop else (producer_id, sequence_id, count, highest, chunked, 0)
-
-
-def check_entry(entry: bytes) -> tuple[bool, bool]:
-    """Whether an entry from a client has a checksum, and whether it may be stored as it is.
-
-    Raises FrameError when it is no entry at all. A size that does not fit is the checksum's business
-    when there is one: then the bytes were damaged on the way and only this message is refused.
-    """
-    if len(entry) >= ENTRY_HEAD_BYTES:
-        magic, checksum, metadata_bytes = CHECKSUM_HEAD.unpack_from(entry)
-        if magic == MAGIC_CHECKSUM:
-            if crc32c(entry[6:]) != checksum:
-                return True, False
-            if metadata_bytes > len(entry) - ENTRY_HEAD_BYTES:
-                raise FrameError(f"metadata of {metadata_bytes} bytes in an entry of {len(entry)}")
-            return True, True
-        if magic == MAGIC_BROKER_METADATA:
-            raise FrameError("client sent broker metadata")
-    if len(entry) < 4:
-        raise FrameError(f"SEND with an entry of {len(entry)} bytes")
-    metadata_bytes = _U32.unpack_from(entry)[0]
-    if metadata_bytes > len(entry) - 4:
-        raise FrameError(f"metadata of {metadata_bytes} bytes in an entry of {len(entry)}")
-    return False, True

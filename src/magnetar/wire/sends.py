@@ -1,0 +1,110 @@
+"""SEND: the hand-written codec of the command, and the check of the entry behind it.
+
+    totalSize u32 | commandSize u32 | 08 06 | 32 size | 08 producer_id | 10 sequence_id
+    | [18 num_messages] | [30 highest_sequence_id] | [38 is_chunk]
+    | entry
+
+Tags in hexadecimal, values are varints. Source: Pulsar binary protocol, CommandSend.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from magnetar.wire.checksum import crc32c
+from magnetar.wire.frames import (
+    CHECKSUM_HEAD,
+    FRAME_HEAD,
+    MAGIC_BROKER_METADATA,
+    MAGIC_CHECKSUM,
+    FrameError,
+    read_varint,
+    varint,
+)
+from magnetar.wire.shapes import ENTRY_HEAD_BYTES
+
+_U32: Final = struct.Struct(">I")
+
+
+def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | None, bool, int] | None:
+    """The CommandSend in `data[at:stop]`: producer id, sequence id, count, highest sequence id, whether
+    it is a chunk, and where the sequence id lies when the command ends with it (else 0).
+
+    None when the command has fields that are not expected here: then protobuf decides.
+    """
+    if data[at] != 0x08:
+        return None
+    producer_id, at = read_varint(data, at + 1, stop)
+    if at >= stop or data[at] != 0x10:
+        return None
+    low_at = at + 1
+    sequence_id, at = read_varint(data, low_at, stop)
+    if at == stop:
+        return producer_id, sequence_id, 1, None, False, low_at
+    count = 1
+    highest: int | None = None
+    chunked = False
+    last = 0x10
+    while at < stop:
+        tag = data[at]
+        value, at = read_varint(data, at + 1, stop)
+        if tag <= last:
+            return None
+        last = tag
+        if tag == 0x18 and 0 < value < 1 << 31:
+            count = value
+        elif tag == 0x30:
+            highest = value
+        elif tag == 0x38 and value < 2:
+            chunked = value == 1
+        else:
+            return None
+    return None if at != stop else (producer_id, sequence_id, count, highest, chunked, 0)
+
+
+def check_entry(entry: bytes) -> tuple[bool, bool]:
+    """Whether an entry from a client has a checksum, and whether it may be stored as it is.
+
+    Raises FrameError when it is no entry at all. A size that does not fit is the checksum's business
+    when there is one: then the bytes were damaged on the way and only this message is refused.
+    """
+    if len(entry) >= ENTRY_HEAD_BYTES:
+        magic, checksum, metadata_bytes = CHECKSUM_HEAD.unpack_from(entry)
+        if magic == MAGIC_CHECKSUM:
+            if crc32c(entry[6:]) != checksum:
+                return True, False
+            if metadata_bytes > len(entry) - ENTRY_HEAD_BYTES:
+                raise FrameError(f"metadata of {metadata_bytes} bytes in an entry of {len(entry)}")
+            return True, True
+        if magic == MAGIC_BROKER_METADATA:
+            raise FrameError("client sent broker metadata")
+    if len(entry) < 4:
+        raise FrameError(f"SEND with an entry of {len(entry)} bytes")
+    metadata_bytes = _U32.unpack_from(entry)[0]
+    if metadata_bytes > len(entry) - 4:
+        raise FrameError(f"metadata of {metadata_bytes} bytes in an entry of {len(entry)}")
+    return False, True
+
+
+def encode_send(
+    producer_id: int,
+    sequence_id: int,
+    num_messages: int,
+    entry: bytes,
+    highest_sequence_id: int | None = None,
+    *,
+    is_chunk: bool = False,
+) -> bytes:
+    """A SEND frame. `entry` as `payload.build_entry` makes it; `num_messages` >= 1."""
+    parts = [b"\x08", varint(producer_id), b"\x10", varint(sequence_id)]
+    if num_messages != 1:
+        parts += (b"\x18", varint(num_messages))
+    if highest_sequence_id is not None:
+        parts += (b"\x30", varint(highest_sequence_id))
+    if is_chunk:
+        parts.append(b"\x38\x01")
+    send = b"".join(parts)
+    command_bytes = len(send) + 4
+    head = FRAME_HEAD.pack(4 + command_bytes + len(entry), command_bytes)
+    return b"".join((head, b"\x08\x06\x32", bytes((len(send),)), send, entry))
