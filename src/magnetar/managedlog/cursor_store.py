@@ -280,6 +280,10 @@ class CursorStore:
                 if ledger_id in self._deleted:
                     self._deleted.remove(ledger_id)
 
+    async def sweep(self) -> None:
+        """Deletes replaced ledgers that a crash may have left."""
+        await self._delete_ledgers(self._deleted)
+
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the subscription's properties; durable on return. Raises what `flush` raises."""
         await self.flush()
@@ -380,5 +384,5 @@ async def _seal(writer: LedgerWriter) -> None:
     """Ends a cursor ledger. That this fails is no loss: whoever opens the ledger recovers its end."""
     try:
         await writer.close()
-    except LedgerError as error:
+    except MagnetarError as error:
         _log.debug("cursor ledger %d was not sealed: %s", writer.ledger_id, error)

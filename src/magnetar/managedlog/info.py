@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from magnetar.base.ids import Position
+from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.ledger_list import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,28 @@ class LogInfo:
     ledgers: tuple[LedgerInfo, ...]
     cursors: Mapping[str, CursorInfo]
     properties: Mapping[str, str]
+
+
+def describe_ledger(ledger: Ledger) -> LedgerInfo:
+    """The countable of one ledger."""
+    return LedgerInfo(
+        ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.timestamp_ms, ledger.base_index
+    )
+
+
+def describe_cursor(cursor: Cursor) -> CursorInfo:
+    """The countable of one cursor."""
+    ranges = cursor.acked_ranges()
+    text = ",".join(f"({Position(first.ledger_id, first.entry_id - 1)}..{last}]" for first, last in ranges)
+    return CursorInfo(
+        mark_delete=cursor.mark_delete,
+        next_unacked=cursor.next_unacked(cursor.mark_delete),
+        acked_ranges=f"[{text}]",
+        acked_range_count=len(ranges),
+        partial_batch_count=cursor.partial_count,
+        backlog_entries=cursor.backlog_entries,
+        ledger_id=cursor.ledger_id,
+        last_active_ms=cursor.last_active_ms,
+        properties=cursor.properties,
+        cursor_properties=cursor.cursor_properties,
+    )

@@ -54,6 +54,8 @@ class LedgerLifecycle:
     ) -> None:
         """`mark_deletes` tells where the durable cursors stand; `fenced` is told of another owner."""
         self.retention: Retention = config.retention
+        self.ending = asyncio.Lock()
+        """Held while the log is closed, so that whoever closes it too waits for the end."""
         self._stored = stored
         self._ledgers = ledgers
         self._source = source
@@ -215,12 +217,12 @@ class LedgerLifecycle:
 
     def cursor_advanced(self, mark_delete: Position) -> None:
         """A durable cursor moved: the first ledger may be consumed now."""
-        first = self._ledgers[0] if self._ledgers else None
+        if len(self._ledgers) <= 1:
+            return
+        first = self._ledgers[0]
         if (
-            first is not None
-            and not self._trim_wanted
+            not self._trim_wanted
             and first.complete
-            and len(self._ledgers) > 1
             and mark_delete >= Position(first.ledger_id, first.entries - 1)
         ):
             self.trim_soon()

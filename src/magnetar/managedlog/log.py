@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
@@ -17,36 +15,23 @@ from magnetar.managedlog import lookup
 from magnetar.managedlog.appender import Appender
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursor import Cursor
-from magnetar.managedlog.cursor_opening import CursorOpening
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.errors import (
-    CursorNotFoundError,
     LogClosedError,
     LogFailedError,
     LogFencedError,
     LogTerminatedError,
 )
-from magnetar.managedlog.info import CursorInfo, LedgerInfo, LogInfo
+from magnetar.managedlog.info import LogInfo, describe_cursor, describe_ledger
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.lifecycle import LedgerLifecycle
+from magnetar.managedlog.listener import LogListener
+from magnetar.managedlog.log_cursors import LogCursors
 from magnetar.managedlog.log_metadata import LogMetadata
 from magnetar.managedlog.log_state import TRANSITIONS, LogState
 from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.managedlog.tail_cache import TailCache
-
-
-class LogListener(Protocol):
-    """Told, on the event loop, what becomes of appended entries."""
-
-    def appended(self, run: EntryRun) -> None:
-        """These entries are durable. Called in order of position, in the tick they became durable."""
-
-    def failed(self, error: LogError) -> None:
-        """What was appended and not reported is lost or in doubt; the log takes no more. Called once.
-
-        LogFencedError: another owner has the log; LogFailedError: it could not be written.
-        """
 
 
 class ManagedLog:
@@ -60,7 +45,7 @@ class ManagedLog:
         reading: LogReading,
         cache: TailCache,
         source: Ledgers,
-        cursors: CursorOpening,
+        cursors: LogCursors,
         clock: Clock,
         config: ManagedLogConfig,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
@@ -75,8 +60,7 @@ class ManagedLog:
         self._ledgers = ledgers
         self._reading = reading
         self._cache = cache
-        self._cursors: dict[str, Cursor] = {}
-        self._cursor_opening = cursors
+        self._cursors = cursors
         self._state = LogState.OPEN if stored.metadata.terminated is None else LogState.TERMINATED
         self._appender = Appender(
             ledgers=ledgers,
@@ -97,11 +81,10 @@ class ManagedLog:
             clock=clock,
             config=config,
             spawn=spawn,
-            mark_deletes=lambda: [cursor.mark_delete for cursor in self._cursors.values()],
+            mark_deletes=lambda: [cursor.mark_delete for cursor in self._cursors.by_name.values()],
             fenced=self.fence,
         )
         self._closed = closed
-        self._close_lock = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"ManagedLog({self._name!r}, {self._state.value}, last={self.last_position})"
@@ -198,7 +181,7 @@ class ManagedLog:
     @property
     def cursors(self) -> Mapping[str, Cursor]:
         """The durable cursors by name."""
-        return MappingProxyType(self._cursors)
+        return self._cursors.by_name
 
     # Appending
 
@@ -310,60 +293,49 @@ class ManagedLog:
     ) -> Cursor:
         """The durable cursor of that name; created when missing, durably before this returns.
 
-        `initial`: where a new cursor begins, a Position names the first entry to deliver. `properties`
+        `initial`: where a new cursor begins, a Position names the last entry not to deliver. `properties`
         and `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError,
         LogClosedError.
         """
-        if (cursor := self._cursors.get(name)) is not None:
-            return cursor
         if self._state in (LogState.CLOSING, LogState.CLOSED):
             raise self._refusal()
-        async with self._cursor_opening.lock:
-            if (cursor := self._cursors.get(name)) is not None:
-                return cursor
-            if initial == "earliest":
-                mark_delete = self._ledgers.previous_position(self.first_position)
-            elif initial == "latest":
-                mark_delete = self.last_position
-            else:
-                mark_delete = min(self._ledgers.previous_position(initial), self.last_position)
-            cursor = await self._cursor_opening.create(
-                self, name, CursorState(self._ledgers, mark_delete, properties), cursor_properties or {}
-            )
-            self._cursors[name] = cursor
-            return cursor
+        if initial == "earliest":
+            mark_delete = self._ledgers.previous_position(self.first_position)
+        else:
+            mark_delete = self._existing(LATEST if initial == "latest" else initial)
+        return await self._cursors.open(name, mark_delete, properties or {}, cursor_properties or {})
 
     def new_reader_cursor(self, start_after: Position) -> Cursor:
         """A cursor in memory only, which holds back no trimming; delivers what is after `start_after`."""
         return Cursor(
             name="",
-            state=CursorState(self._ledgers, start_after),
+            state=CursorState(self._ledgers, self._existing(start_after)),
             ledgers=self._ledgers,
             store=None,
             advanced=lambda position: None,
         )
 
+    def _existing(self, start_after: Position) -> Position:
+        """A mark-delete for a client's position, which may be any: at most the last durable entry."""
+        last = self.last_position
+        if start_after >= last:
+            return last
+        return self._ledgers.previous_position(self._ledgers.next_position(start_after))
+
     async def delete_cursor(self, name: str) -> None:
         """Removes a durable cursor. Raises CursorNotFoundError, MetadataError."""
-        async with self._cursor_opening.lock:
-            cursor = self._cursors.get(name)
-            if cursor is None:
-                raise CursorNotFoundError(self._name, name)
-            await self._cursor_opening.delete(name)
-            del self._cursors[name]
+        await self._cursors.delete(name)
         if len(self._ledgers) > 1:
             self._lifecycle.trim_soon()
 
-    def cursor_advanced(self, mark_delete: Position) -> None:
-        """A durable cursor's mark-delete moved: ledgers may be consumed now."""
-        if len(self._ledgers) > 1:
-            self._lifecycle.cursor_advanced(mark_delete)
-
     # Life
 
-    async def start(self, recovered: Callable[[LogMetadata], LogMetadata], cursors: list[Cursor]) -> None:
-        """Takes the log over: its cursors, and a new ledger unless it is terminated. Called once."""
-        self._cursors = {cursor.name: cursor for cursor in cursors}
+    async def start(self, recovered: Callable[[LogMetadata], LogMetadata]) -> None:
+        """Takes the log over: its cursors, and a new ledger unless it is terminated. Called once.
+
+        Raises LedgerError, MetadataError, StorageError, LogFencedError, InvalidLogDataError.
+        """
+        await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence)
         if self._state is LogState.OPEN:
             await self._lifecycle.begin(recovered)
         elif recovered(self._stored.metadata) != self._stored.metadata:
@@ -413,7 +385,7 @@ class ManagedLog:
         Raises the first error met; the log is closed all the same, and what the listener was told of
         is safe: opening the log again recovers it. Whoever calls it while it runs waits for its end.
         """
-        async with self._close_lock:
+        async with self._lifecycle.ending:
             if self._state is LogState.CLOSED:
                 return
             self._state = LogState.CLOSING
@@ -428,9 +400,9 @@ class ManagedLog:
             try:
                 # What another owner has read must not be overwritten with what this one knows.
                 if isinstance(self.error, LogFencedError):
-                    self._cursor_opening.abandon()
+                    self._cursors.abandon()
                 else:
-                    await self._cursor_opening.close()
+                    await self._cursors.close()
             except MagnetarError as error:
                 errors.append(error)
             self._end()
@@ -440,13 +412,13 @@ class ManagedLog:
     async def abandon(self) -> None:
         """Ends the log without writing anything, because it is about to be deleted. What is not durable
         is reported as failed."""
-        async with self._close_lock:
+        async with self._lifecycle.ending:
             if self._state is LogState.CLOSED:
                 return
             self._state = LogState.CLOSING
             self.error = self.error or LogClosedError(f"log {self._name} was deleted")
             self._appender.fail(LedgerClosedError(f"log {self._name} was deleted"))
-            self._cursor_opening.abandon()
+            self._cursors.abandon()
             await self._lifecycle.abandon()
             self._end()
 
@@ -472,17 +444,8 @@ class ManagedLog:
             last_position=self.last_position,
             next_index=self.next_index,
             terminated=self.terminated,
-            ledgers=tuple(
-                LedgerInfo(
-                    ledger.ledger_id,
-                    ledger.entries,
-                    ledger.size_bytes,
-                    ledger.timestamp_ms,
-                    ledger.base_index,
-                )
-                for ledger in ledgers
-            ),
-            cursors={name: _cursor_info(cursor) for name, cursor in self._cursors.items()},
+            ledgers=tuple(describe_ledger(ledger) for ledger in ledgers),
+            cursors={name: describe_cursor(cursor) for name, cursor in self._cursors.by_name.items()},
             properties=self.properties,
         )
 
@@ -497,20 +460,3 @@ class ManagedLog:
         if self._state is LogState.OPEN:
             assert self._appender.current is not None
             assert self._ledgers[len(self._ledgers) - 1] is self._appender.current.ledger
-
-
-def _cursor_info(cursor: Cursor) -> CursorInfo:
-    ranges = cursor.acked_ranges()
-    text = ",".join(f"({Position(first.ledger_id, first.entry_id - 1)}..{last}]" for first, last in ranges)
-    return CursorInfo(
-        mark_delete=cursor.mark_delete,
-        next_unacked=cursor.next_unacked(cursor.mark_delete),
-        acked_ranges=f"[{text}]",
-        acked_range_count=len(ranges),
-        partial_batch_count=cursor.partial_count,
-        backlog_entries=cursor.backlog_entries,
-        ledger_id=cursor.ledger_id,
-        last_active_ms=cursor.last_active_ms,
-        properties=cursor.properties,
-        cursor_properties=cursor.cursor_properties,
-    )

@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import LedgerError
+from magnetar.base.errors import MagnetarError
 from magnetar.ledger.api import LedgerReader, Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_flusher import CursorFlusher
-from magnetar.managedlog.cursor_opening import CursorOpening
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.log_cursors import LogCursors
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
 from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
@@ -61,7 +61,7 @@ async def recover_log(
         ]
     )
     cache = TailCache(budget)
-    cursors = CursorOpening(
+    cursors = LogCursors(
         log_name=name,
         ledger_list=ledger_list,
         store=store,
@@ -86,7 +86,7 @@ async def recover_log(
         closed=closed,
     )
     stored.deleted(swept)
-    await log.start(lambda metadata: found, await cursors.recover_all(log))
+    await log.start(lambda metadata: found)
     return log
 
 
@@ -96,7 +96,7 @@ async def _sweep(ledger_ids: tuple[int, ...], ledgers: Ledgers, name: str) -> li
     for ledger_id in ledger_ids:
         try:
             await ledgers.delete(ledger_id)
-        except LedgerError as error:
+        except MagnetarError as error:
             _log.warning("log %s: ledger %d could not be deleted: %s", name, ledger_id, error)
         else:
             gone.append(ledger_id)

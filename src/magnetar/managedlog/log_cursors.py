@@ -1,11 +1,12 @@
-"""Creates, recovers and deletes the durable cursors of one log."""
+"""The durable cursors of one log: created, recovered, deleted, closed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
@@ -18,7 +19,7 @@ from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_entry,
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.cursor_store import CursorStore
-from magnetar.managedlog.errors import LogFencedError
+from magnetar.managedlog.errors import CursorNotFoundError, LogFencedError
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
@@ -26,15 +27,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataSto
 _log = logging.getLogger("magnetar.managedlog")
 
 
-class CursorOwner(Protocol):
-    """The log that cursors belong to."""
-
-    def cursor_advanced(self, mark_delete: Position) -> None: ...
-
-    def fence(self, error: LogFencedError) -> None: ...
-
-
-class CursorOpening:
+class LogCursors:
     """The durable cursors of one log, by name."""
 
     def __init__(
@@ -49,7 +42,7 @@ class CursorOpening:
         flusher: CursorFlusher,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self.lock = asyncio.Lock()
+        self._changing = asyncio.Lock()
         self._log_name = log_name
         self._ledger_list = ledger_list
         self._store = store
@@ -58,29 +51,47 @@ class CursorOpening:
         self._config = config
         self._flusher = flusher
         self._spawn = spawn
+        self._cursors: dict[str, Cursor] = {}
         self._stores: dict[str, CursorStore] = {}
+        self._advanced: Callable[[Position], None] = lambda position: None
+        self._fence: Callable[[LogFencedError], None] = lambda error: None
+        self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
+        """A live view."""
 
     def _path(self, name: str) -> str:
         return f"{log_path(self._log_name)}/{encode_local(name)}"
 
-    async def create(
-        self, owner: CursorOwner, name: str, state: CursorState, cursor_properties: Mapping[str, str]
+    async def open(
+        self,
+        name: str,
+        mark_delete: Position,
+        properties: Mapping[str, int],
+        cursor_properties: Mapping[str, str],
     ) -> Cursor:
-        """A new cursor, durable on return. Raises LogFencedError, MetadataError."""
-        info = CursorInfo(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
-        try:
-            stat = await self._store.put(self._path(name), encode_info(info), expected_version=MUST_NOT_EXIST)
-        except BadVersionError as error:
-            # All cursors were read when the log was opened: only another owner can have made this one.
-            fenced = LogFencedError(f"log {self._log_name} was taken over by another owner")
-            owner.fence(fenced)
-            raise fenced from error
-        return self._cursor(owner, name, state, info, stat.version)
+        """The cursor of that name; when there is none, a new one, durable on return.
 
-    def _cursor(
-        self, owner: CursorOwner, name: str, state: CursorState, info: CursorInfo, version: int
-    ) -> Cursor:
-        store = CursorStore(
+        Raises LogFencedError, MetadataError.
+        """
+        if (cursor := self._cursors.get(name)) is not None:
+            return cursor
+        async with self._changing:
+            if (cursor := self._cursors.get(name)) is not None:
+                return cursor
+            state = CursorState(self._ledger_list, mark_delete, properties)
+            info = CursorInfo(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
+            try:
+                stat = await self._store.put(
+                    self._path(name), encode_info(info), expected_version=MUST_NOT_EXIST
+                )
+            except BadVersionError as error:
+                # All cursors were read when the log was opened: only another owner can have made this one.
+                fenced = LogFencedError(f"log {self._log_name} was taken over by another owner")
+                self._fence(fenced)
+                raise fenced from error
+            return self._add(name, state, info, stat.version)
+
+    def _add(self, name: str, state: CursorState, info: CursorInfo, version: int) -> Cursor:
+        store = self._stores[name] = CursorStore(
             state=state,
             path=self._path(name),
             info=info,
@@ -93,24 +104,27 @@ class CursorOpening:
             config=self._config,
             flusher=self._flusher,
             spawn=self._spawn,
-            fenced=owner.fence,
+            fenced=self._fence,
         )
-        self._stores[name] = store
-        return Cursor(
+        cursor = self._cursors[name] = Cursor(
             name=name,
             state=state,
             ledgers=self._ledger_list,
             store=store,
-            advanced=owner.cursor_advanced,
+            advanced=self._advanced,
         )
+        return cursor
 
-    async def recover_all(self, owner: CursorOwner) -> list[Cursor]:
-        """Every cursor of the log, as its last durable change left it.
+    async def recover(
+        self, advanced: Callable[[Position], None], fence: Callable[[LogFencedError], None]
+    ) -> None:
+        """Reads every cursor of the log, as its last durable change left it.
 
+        `advanced` is told each new mark-delete of a cursor, `fence` when another owner is found.
         Raises LedgerError, MetadataError, StorageError, InvalidLogDataError: a cursor that cannot be
         read is not skipped, as that would deliver or lose messages silently.
         """
-        cursors = []
+        self._advanced, self._fence = advanced, fence
         for child in await self._store.children(log_path(self._log_name)):
             name = decode_local(child)
             path = f"{log_path(self._log_name)}/{child}"
@@ -122,10 +136,8 @@ class CursorOpening:
             if info.ledger_id == IN_STORE or not await self._replay(state, info.ledger_id):
                 state.apply(info.state)
             state.settle()
-            for ledger_id in info.deleted_ledgers:
-                await self._ledgers.delete(ledger_id)
-            cursors.append(self._cursor(owner, name, state, info, value.stat.version))
-        return cursors
+            self._add(name, state, info, value.stat.version)
+            await self._stores[name].sweep()
 
     async def _replay(self, state: CursorState, ledger_id: int) -> bool:
         """Applies what a cursor ledger holds; False when the ledger is lost."""
@@ -144,15 +156,18 @@ class CursorOpening:
         return position > 0
 
     async def delete(self, name: str) -> None:
-        """Removes a cursor for good. Raises MetadataError."""
-        store = self._stores[name]
-        await store.delete()
-        del self._stores[name]
+        """Removes a cursor for good. Raises CursorNotFoundError, MetadataError."""
+        async with self._changing:
+            store = self._stores.get(name)
+            if store is None:
+                raise CursorNotFoundError(self._log_name, name)
+            await store.delete()
+            del self._stores[name], self._cursors[name]
 
     async def close(self) -> None:
         """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
         first_error: MagnetarError | None = None
-        for store in self._stores.values():
+        for store in list(self._stores.values()):
             try:
                 await store.close()
             except MagnetarError as error:
@@ -162,5 +177,5 @@ class CursorOpening:
 
     def abandon(self) -> None:
         """Ends every cursor as it is, without writing anything."""
-        for store in self._stores.values():
+        for store in list(self._stores.values()):
             store.abandon()
