@@ -63,7 +63,7 @@ DRIVERS = {
     "client/reader.py",
     "ledger/embedded.py",
     "managedlog/cursor_flusher.py",
-    "managedlog/cursor_opening.py",
+    "managedlog/log_cursors.py",
     "managedlog/cursor_store.py",
     "managedlog/lifecycle.py",
     "managedlog/logs.py",
