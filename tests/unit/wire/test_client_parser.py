@@ -95,3 +95,42 @@ def test_hostile_frames(data: bytes) -> None:
     with pytest.raises(FrameError) as caught:
         ClientParser(1 << 20).parse(good + data, len(good + data))
     assert len(caught.value.events) == 1
+
+
+def test_a_receipt_that_only_resembles_the_one_before_is_not_cut_like_it() -> None:
+    good = encode_receipts(1, [130, 131], None, 5, 300)
+    receipt = encode_receipts(1, [132], None, 5, 302)
+    for at in (receipt.index(b"\x08\x01\x10") + 3, receipt.index(b"\x08\x05\x10") + 3):
+        # Clears the bit that says that the id goes on: what follows makes no sense then.
+        bad = bytearray(receipt)
+        assert bad[at] & 0x80
+        bad[at] &= 0x7F
+        data = good + bytes(bad)
+        with pytest.raises(FrameError) as caught:
+            ClientParser(1 << 20).parse(data, len(data))
+        (run,) = caught.value.events
+        assert isinstance(run, ReceiptRun)
+        assert run.sequence_ids == [130, 131]
+
+
+def test_messages_in_a_run_are_checked_one_by_one() -> None:
+    def frame(entry_id: int) -> bytearray:
+        message_id = commands.message_id_data(Position(5, entry_id))
+        return bytearray(message(ENTRY, pb.CommandMessage(consumer_id=1, message_id=message_id)))
+
+    damaged = frame(302)
+    damaged[-1] ^= 1
+    stream = bytes(frame(300) + frame(301) + damaged + frame(303) + frame(304))
+    events, consumed = ClientParser(1 << 20).parse(stream, len(stream))
+    assert consumed == len(stream)
+    messages = [event for event in events if isinstance(event, MessageEvent)]
+    assert [event.position.entry_id for event in messages] == [300, 301, 302, 303, 304]
+    assert [event.intact for event in messages] == [True, True, False, True, True]
+
+    # Clears the bit that says that the entry id goes on: what follows makes no sense then.
+    other = frame(302)
+    other[other.index(b"\x08\x05\x10") + 3] &= 0x7F
+    stream = bytes(frame(300) + frame(301) + other)
+    with pytest.raises(FrameError) as caught:
+        ClientParser(1 << 20).parse(stream, len(stream))
+    assert len(caught.value.events) == 2
