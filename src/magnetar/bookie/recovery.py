@@ -104,6 +104,9 @@ def scan_segment(
             torn_bytes = items[-1].offset + items[-1].size - item.offset
             break
         end = item.offset + item.size
+    if not torn_bytes:
+        # A header that was torn itself is no item; how far its bytes reach does not matter.
+        torn_bytes = len(window.get(end, min(HEADER_BYTES, file_bytes - end)).rstrip(b"\0"))
     if end < synced_end:
         index.damages.append(Damage(end, synced_end - end, UNKNOWN_OWNER, -1, -1))
         end = synced_end
@@ -122,10 +125,6 @@ def _walk(
         if header is None:
             found = _resync(window, salt, offset, file_bytes, next_data)
             if found is None:
-                # Whatever lies here without a block behind it ends the log; only its being there is told.
-                junk = window.get(offset, HEADER_BYTES).strip(b"\0")
-                if junk:
-                    items.append(_Item(offset, HEADER_BYTES, None, good=False))
                 break
             items.append(_Item(offset, found - offset, None, good=False))
             offset = found

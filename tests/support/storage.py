@@ -1,0 +1,129 @@
+"""A segment store in a folder, and who listens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from magnetar.base.errors import StorageError
+from magnetar.bookie.files import Disk
+from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.store import SegmentStore
+from magnetar.runtime.syncer import Syncer
+
+DEADLINE_S = 20.0
+
+
+class Sink:
+    """Remembers what it is told, and wakes who waits."""
+
+    def __init__(self) -> None:
+        self.last = -1
+        self.error: StorageError | None = None
+        self._changed = asyncio.Event()
+
+    def durable(self, last_entry: int) -> None:
+        assert self.error is None
+        assert last_entry > self.last
+        self.last = last_entry
+        self._changed.set()
+
+    def failed(self, error: StorageError) -> None:
+        assert self.error is None
+        self.error = error
+        self._changed.set()
+
+    async def reached(self, entry: int) -> None:
+        """Returns when everything up to `entry` is durable."""
+        await self._until(lambda: self.last >= entry or self.error is not None)
+        assert self.error is None, self.error
+
+    async def failure(self) -> StorageError:
+        """Returns the error it is told."""
+        await self._until(lambda: self.error is not None)
+        assert self.error is not None
+        return self.error
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns when `condition` holds; for work that goes on in threads."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - nothing signals the end of a thread's work on a file
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def store_in(
+    folder: Path | None,
+    *,
+    durability: Durability = Durability.VOLATILE,
+    syncer: Syncer | None = None,
+    disk: Disk | None = None,
+    on_fatal: Callable[[StorageError], None] | None = None,
+    **options: Any,
+) -> AsyncIterator[SegmentStore]:
+    """An open store with small segments, closed at the end; `options` are those of StoreOptions."""
+    options.setdefault("segment_bytes", 1 << 20)
+    store = await SegmentStore.open(
+        folder,
+        options=StoreOptions(**options),
+        durability=durability,
+        syncer=syncer,
+        disk=disk,
+        on_fatal=on_fatal,
+    )
+    try:
+        yield store
+    finally:
+        store.check()
+        await store.close()
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    """Runs one story on an event loop of its own."""
+    asyncio.run(story)
+
+
+async def entries_of(store: SegmentStore, ledger_id: int) -> list[bytes]:
+    """Everything in a ledger."""
+    index = await store.reader.index_of(ledger_id)
+    entries: list[bytes] = []
+    while len(entries) <= index.last_entry:
+        for found in await store.reader.read(index, len(entries), index.last_entry, 1 << 20):
+            assert found.first_entry == len(entries)
+            entries += found.entries
+    return entries
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segment files, ascending."""
+    return sorted((folder / "segments").glob("*.seg"))
+
+
+def crash_copy(folder: Path, copy: Path) -> Path:
+    """The folder as a killed process leaves it, while the store goes on in the original."""
+    (copy / "segments").mkdir(parents=True)
+    for path in [folder / "FORMAT", folder / "INSTANCEID", *segments(folder)]:
+        target = copy / path.relative_to(folder)
+        target.write_bytes(path.read_bytes())
+    return copy
+
+
+def flip(path: Path, offset: int, bit: int = 0) -> None:
+    """Flips one bit of a file."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        byte = os.pread(fd, 1, offset)[0]
+        os.pwrite(fd, bytes([byte ^ (1 << bit)]), offset)
+    finally:
+        os.close(fd)
