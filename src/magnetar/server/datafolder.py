@@ -64,8 +64,12 @@ class DataFolder:
             if free.f_bavail * free.f_frsize < ROOM_BYTES_MIN:
                 raise OSError(errno.ENOSPC, "less than 64 MiB free")
             found = file.read_text("ascii", "replace").strip() if file.exists() else ""
+            for place in (self.metadata_file.parent, self.bookie_dir):
+                place.mkdir(exist_ok=True)
             if not found:
+                # Syncs this folder, and with it the names of the two above.
                 _write_durably(file, f"{FORMAT_VERSION}\n")
+                _sync(self.root.parent)
                 return
         except OSError as error:
             raise _unusable(self.root, error) from error
@@ -96,8 +100,13 @@ def _write_durably(file: Path, text: str) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     new.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(file.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Makes the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(fd)
     finally:
-        os.close(folder)
+        os.close(fd)
