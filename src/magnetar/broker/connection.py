@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from magnetar.broker.service import Broker
 from magnetar.broker.session import Session
@@ -21,10 +21,8 @@ from magnetar.wire.server import ServerParser
 
 _log = logging.getLogger("magnetar.broker.connection")
 
-_SHARED_BYTES: Final = 1 << 20
+_SHARED_BYTES: Final = 256 << 10
 """Size of the buffer that connections share: a read takes at most so much."""
-_WRITE_HIGH_BYTES: Final = 4 << 20
-"""Unsent bytes above which dispatch to the client pauses until a quarter of it is left."""
 _JOIN_BELOW_BYTES: Final = 4_096
 """Chunks smaller than this on average are joined before writing; larger ones are written as a vector."""
 
@@ -74,9 +72,9 @@ class Connection(asyncio.BufferedProtocol):
     # -- asyncio.BufferedProtocol ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        # uvloop's transports have asyncio's methods but not its classes.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._broker.config.connection_output_bytes_max)
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")
         self._peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)

@@ -70,14 +70,16 @@ async def last_message(topic: Topic) -> tuple[Position, int]:
     return Position(runs[0].ledger_id, runs[0].first_entry), batch_index
 
 
-async def reader_start(topic: Topic, start: Position | None, request: pb.CommandSubscribe) -> Position:
+async def reader_start(
+    topic: Topic, start: Position | None, request: pb.CommandSubscribe, now_ms: int
+) -> Position:
     """Where a reader begins: the position before the first entry that it gets.
 
     A start inside a batch begins with that batch; the client drops what it does not want.
     """
     if request.start_message_rollback_duration_sec:
         back_ms = request.start_message_rollback_duration_sec * 1000
-        first = await topic.log.position_of_time(topic.log.now_ms() - back_ms)
+        first = await topic.log.position_of_time(now_ms - back_ms)
         return topic.log.previous_position(first)
     if start is None:
         earliest = request.initialPosition == pb.CommandSubscribe.InitialPosition.Earliest

@@ -21,6 +21,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata import keys
@@ -51,14 +52,14 @@ class BrokerConfig:
     deduplication: bool = False
     """Whether topics deduplicate when neither they nor their namespace say."""
     auto_create_topics: bool = True
-    in_flight_bytes_max: int = 256 * 1024 * 1024
+    in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
-    connection_in_flight_bytes_max: int = 32 * 1024 * 1024
-    """The same for one connection."""
+    connection_output_bytes_max: int = 4 * 1024 * 1024
+    """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
     retention_minutes: int = 0
     """How long consumed entries are kept by default; -1: for ever."""
-    retention_megabytes: int = 0
-    """How many megabytes of them; -1: without limit."""
+    retention_mib: int = 0
+    """How many MiB of them; -1: without limit."""
 
 
 class Broker:
@@ -84,14 +85,15 @@ class Broker:
         self._paused: set[Session] = set()
         self._names = 0
         self._name_prefix = ""
-        self.policies.on_change(lambda: self.tasks.spawn(self._apply_policies()))
+        self.policies.on_change(lambda: self.tasks.spawn(self.apply_policies()))
 
     # -- life cycle --------------------------------------------------------------------------------
 
     async def start(self, broker_url: str, http_url: str) -> None:
         """Makes what a new cluster starts with and begins the periodic work."""
-        stat = await self.store.put(keys.PRODUCER_NAME_COUNTER + "/", b"", sequential=True)
-        self._name_prefix = f"{self.config.cluster}-{int(stat.path.rpartition('/')[2])}"
+        stat = await self.store.put(f"{keys.PRODUCER_NAME_COUNTER}/start-", b"", sequential=True)
+        number = int(stat.path.rpartition("-")[2])
+        self._name_prefix = f"{self.config.cluster}-{number}"
         await self.policies.bootstrap(broker_url, http_url)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self._maintain)
@@ -261,7 +263,8 @@ class Broker:
 
     # -- policies ----------------------------------------------------------------------------------
 
-    async def _apply_policies(self) -> None:
+    async def apply_policies(self) -> None:
+        """Gives every loaded topic the policies that are in force now; called at each change of one."""
         for topic in list(self.topics.values()):
             await self._guard(self._apply(topic), f"{topic.name}: applying policies")
 
@@ -271,10 +274,10 @@ class Broker:
         namespace = await self.policies.namespace(topic.name.namespace_name)
         retention = own.get("retention_policies", namespace.get("retention_policies")) or {}
         minutes = int(retention.get("retentionTimeInMinutes", self.config.retention_minutes))
-        megabytes = int(retention.get("retentionSizeInMB", self.config.retention_megabytes))
-        topic.log.set_retention(
-            retention_ms=minutes * 60_000 if minutes >= 0 else -1,
-            retention_bytes=megabytes << 20 if megabytes >= 0 else -1,
+        mib = int(retention.get("retentionSizeInMB", self.config.retention_mib))
+        topic.log.retention = Retention(
+            ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
+            size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
         )
         wanted = self._deduplicates(own, namespace)
         if wanted and topic.dedup is None:

@@ -18,7 +18,6 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
-    RefusedError,
     UnsupportedError,
     wire_code,
 )
@@ -33,8 +32,6 @@ from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts
 
 _log = logging.getLogger("magnetar.broker.session")
 
-OUT_BYTES_MAX: Final = 4 << 20
-"""Bytes that may wait for the end of a tick before dispatch to this client pauses."""
 _CLOSED_PRODUCERS_KEPT: Final = 1_000
 """Producer ids that the broker closed: their late SENDs are dropped, not punished."""
 
@@ -70,6 +67,8 @@ class Session:
     ) -> None:
         """`peer` names the client in logs; `local_host:port` is where it reached us."""
         self.out: list[bytes] = []
+        self._output_bytes_max = broker.config.connection_output_bytes_max
+        self._in_flight_bytes_max = broker.config.in_flight_bytes_max // 2
         self.out_bytes = 0
         self.peer = peer
         self.transport_writable = True
@@ -160,7 +159,7 @@ class Session:
 
     @property
     def writable(self) -> bool:
-        if self.out_bytes < OUT_BYTES_MAX and self.transport_writable:
+        if self.out_bytes < self._output_bytes_max and self.transport_writable:
             return not self.closed
         self.starved = True
         return False
@@ -204,7 +203,7 @@ class Session:
             return
         self._in_flight_bytes -= size_bytes
         self.broker.gave_back(size_bytes)
-        if self._paused and self._in_flight_bytes < self.broker.config.connection_in_flight_bytes_max // 2:
+        if self._paused and self._in_flight_bytes < self._in_flight_bytes_max // 2:
             self._paused = False
             self._transport.resume_reading()
 
@@ -239,7 +238,7 @@ class Session:
             return
         size = run.size_bytes
         self._in_flight_bytes += size
-        if self._in_flight_bytes > self.broker.config.connection_in_flight_bytes_max and not self._paused:
+        if self._in_flight_bytes > self._in_flight_bytes_max and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self.broker.took(self, size)
@@ -258,7 +257,7 @@ class Session:
             if event.transactional:
                 raise UnsupportedError("transactions are not offered yet")
             consumer.subscription.ack(consumer, event)
-        except RefusedError as error:
+        except MagnetarError as error:
             if event.request_id is not None:
                 self.ack_response(consumer, event.request_id, error)
             else:

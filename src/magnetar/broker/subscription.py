@@ -112,6 +112,8 @@ class Subscription:
         self._dispatcher: Dispatcher | None = None
         self._reading = False
         self._pumping = False
+        self._obstacle = ""
+        """Why the last read failed; empty when it did not."""
         self.messages_out = 0
         self.bytes_out = 0
 
@@ -148,6 +150,8 @@ class Subscription:
             return "no consumer is connected"
         if self._reading:
             return "entries are being read from storage"
+        if self._obstacle:
+            return self._obstacle
         if dispatcher.want() is not None:
             return "every entry was sent" if self.cursor.backlog_entries else "there is no backlog"
         reasons = []
@@ -275,9 +279,17 @@ class Subscription:
 
     async def skip_all(self) -> None:
         """Acknowledges the whole backlog."""
-        self.cursor.ack_cumulative(self._log.last_position)
+        await self.skip_to(self._log.last_position)
+
+    async def skip_to(self, position: Position) -> None:
+        """Acknowledges everything up to and including `position`; consumers stay and get what follows."""
+        self.cursor.ack_cumulative(position)
         if self._dispatcher is not None:
-            self._dispatcher.rewind(self._log.next_position(self.cursor.mark_delete))
+            following = self._log.next_position(self.cursor.mark_delete)
+            # Behind the skipped part nothing is forgotten: what was sent there would be sent twice.
+            if following >= self._dispatcher.read_position:
+                self._dispatcher.rewind(following)
+            self.pump()
         await self.cursor.flush()
 
     def check_deletable(self, asking: AttachedConsumer | None, *, force: bool) -> None:
@@ -300,8 +312,13 @@ class Subscription:
 
     def _pump(self, dispatcher: Dispatcher) -> None:
         sent = 0
+        self._obstacle = ""
         while (want := dispatcher.want()) is not None:
-            runs = self._log.read_now(want.position, READ_BYTES_MAX, want.entries_max)
+            try:
+                runs = self._log.read_now(want.position, READ_BYTES_MAX, want.entries_max)
+            except MagnetarError as error:
+                self._read_failed(want, error)
+                return
             if runs is None:
                 self._reading = True
                 self._spawn(self._read(want, dispatcher))
@@ -340,13 +357,16 @@ class Subscription:
         """Reads what is not in memory, then goes on. One read at a time."""
         try:
             runs = await self._log.read(want.position, READ_BYTES_MAX, want.entries_max)
-        except MagnetarError:
-            _log.exception(
-                "%s %s: reading at %s failed; dispatch stops", self.topic, self.name, want.position
-            )
+        except MagnetarError as error:
             self._reading = False
+            self._read_failed(want, error)
             return
         self._reading = False
         if dispatcher is self._dispatcher and (runs or want.replay):
             self._deliver(dispatcher, want, runs)
         self.pump()
+
+    def _read_failed(self, want: Want, error: MagnetarError) -> None:
+        """Entries that cannot be read are not passed over: they may be readable after a repair."""
+        self._obstacle = f"reading at {want.position} failed: {error}"
+        _log.error("%s, subscription %s: %s; dispatch waits", self.topic, self.name, self._obstacle)

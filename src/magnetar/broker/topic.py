@@ -19,6 +19,7 @@ from magnetar.base.errors import LogError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
     ChecksumMismatchError,
@@ -86,7 +87,7 @@ class Producer:
 class _Waiting:
     """Rows of one producer that wait for the log, or duplicates that wait for their turn."""
 
-    __slots__ = ("count", "highest_ids", "position", "producer", "sequence_ids", "size_bytes")
+    __slots__ = ("count", "highest_ids", "mark", "position", "producer", "sequence_ids", "size_bytes")
 
     def __init__(
         self,
@@ -96,6 +97,7 @@ class _Waiting:
         position: Position | None,
         count: int,
         size_bytes: int,
+        mark: int,
     ) -> None:
         self.producer = producer
         self.sequence_ids = sequence_ids
@@ -104,6 +106,8 @@ class _Waiting:
         """Of the first entry; None for duplicates."""
         self.count = count
         self.size_bytes = size_bytes
+        self.mark = mark
+        """Highest sequence number that is known for good once this is durable; -1: none."""
 
 
 class Topic:
@@ -173,14 +177,23 @@ class Topic:
             run = self._without_bad(producer, run)
             if not run.entries:
                 return
-        if self.dedup is not None:
+        if self.dedup is None:
+            marks = None
+        else:
             partial = pieces_to_come(run.entries) if run.chunked else None
-            spans = self.dedup.state.admit(producer.name, run.sequence_ids, run.highest_sequence_ids, partial)
+            marks = sequence_marks(run.sequence_ids, run.highest_sequence_ids, run.counts, partial)
+            spans = self.dedup.state.admit(producer.name, run.sequence_ids, marks)
             if spans is not None:
-                self._publish_spans(producer, run, spans)
+                self._publish_spans(producer, run, spans, marks)
                 return
         self._append(
-            producer, run.sequence_ids, run.highest_sequence_ids, run.counts, run.entries, run.size_bytes
+            producer,
+            run.sequence_ids,
+            run.highest_sequence_ids,
+            run.counts,
+            run.entries,
+            run.size_bytes,
+            -1 if marks is None else max(marks),
         )
 
     def _without_bad(self, producer: Producer, run: SendRun) -> SendRun:
@@ -205,7 +218,7 @@ class Topic:
         good.chunked = run.chunked
         return good
 
-    def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Any]) -> None:
+    def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
         for start, stop, duplicate in spans:
             sequence_ids = run.sequence_ids[start:stop]
             highest_ids = None if run.highest_sequence_ids is None else run.highest_sequence_ids[start:stop]
@@ -213,11 +226,13 @@ class Topic:
             size = sum(map(len, entries))
             if not duplicate:
                 counts = None if run.counts is None else run.counts[start:stop]
-                self._append(producer, sequence_ids, highest_ids, counts, entries, size)
+                self._append(
+                    producer, sequence_ids, highest_ids, counts, entries, size, max(marks[start:stop])
+                )
                 continue
             assert self.dedup is not None
             self.dedup.duplicates += stop - start
-            self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, None, 0, size))
+            self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, None, 0, size, -1))
         self._release(EARLIEST)
 
     def _append(
@@ -228,6 +243,7 @@ class Topic:
         counts: list[int] | None,
         entries: list[bytes],
         size_bytes: int,
+        mark: int,
     ) -> None:
         try:
             position = self.log.append(entries, counts)
@@ -243,7 +259,7 @@ class Topic:
         producer.bytes_in += size_bytes
         self.messages_in += messages
         self.bytes_in += size_bytes
-        self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, position, count, size_bytes))
+        self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, position, count, size_bytes, mark))
 
     def appended(self, run: EntryRun) -> None:
         """Entries became durable (LogListener): receipts and deliveries leave in this tick."""
@@ -262,8 +278,7 @@ class Topic:
                 return
             waiting.popleft()
             if position is not None and self.dedup is not None:
-                highest = head.sequence_ids[-1] if head.highest_ids is None else max(head.highest_ids)
-                self.dedup.persisted(head.producer.name, highest, position, head.count)
+                self.dedup.persisted(head.producer.name, head.mark, position, head.count)
             connection = head.producer.connection
             connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
             connection.published(head.size_bytes)

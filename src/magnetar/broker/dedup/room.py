@@ -47,7 +47,8 @@ class DedupRoom:
                     metadata = metadata_of(entry)
                     if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
                         continue
-                    highest = max(metadata.sequence_id, metadata.highest_sequence_id)
+                    last = metadata.sequence_id + metadata.num_messages_in_batch - 1
+                    highest = max(last, metadata.highest_sequence_id)
                     self.state.persisted(metadata.producer_name, highest)
                 self._complete = Position(run.ledger_id, run.last_entry)
                 self._unstored += len(run.entries)

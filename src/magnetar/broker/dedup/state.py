@@ -13,6 +13,28 @@ class Span(NamedTuple):
     duplicate: bool
 
 
+def sequence_marks(
+    sequence_ids: list[int],
+    highest_ids: list[int] | None,
+    counts: list[int] | None,
+    pieces_to_come: list[bool] | None = None,
+) -> list[int]:
+    """The highest sequence number that each row is known to contain; -1 for a piece of a message.
+
+    A batch whose producer names no highest number (C++ clients) holds as many ascending numbers as
+    messages, so its last one is at least first + count - 1; never more is assumed. A chunked message
+    is complete, and its number used up, with its last piece.
+    """
+    marks = sequence_ids
+    if counts is not None:
+        marks = [sequence + count - 1 for sequence, count in zip(sequence_ids, counts, strict=True)]
+    if highest_ids is not None:
+        marks = [max(pair) for pair in zip(marks, highest_ids, strict=True)]
+    if pieces_to_come is not None:
+        marks = [-1 if more else mark for mark, more in zip(marks, pieces_to_come, strict=True)]
+    return marks
+
+
 class DedupState:
     """Highest sequence numbers per producer name."""
 
@@ -30,33 +52,26 @@ class DedupState:
         """Highest durable number of every known producer."""
         return dict(self._persisted)
 
-    def admit(
-        self,
-        producer: str,
-        sequence_ids: list[int],
-        highest_ids: list[int] | None,
-        partial: list[bool] | None = None,
-    ) -> list[Span] | None:
-        """Decides for each row and notes what is new as pushed; None when everything is.
+    def admit(self, producer: str, sequence_ids: list[int], marks: list[int]) -> list[Span] | None:
+        """Decides for each row and notes what is new as pushed; None when everything is new.
 
         Args:
             sequence_ids: of each row; for a batch, of its first message.
-            highest_ids: of each row's last message; None when every row is one message.
-            partial: for each row, whether it is a piece of a chunked message other than the last.
+            marks: what each row proves to have been sent, see `sequence_marks`.
         """
-        mark = self._pushed.get(producer, -1)
+        pushed = self._pushed.get(producer, -1)
         spans: list[Span] = []
         duplicates = False
         for i, sequence in enumerate(sequence_ids):
-            duplicate = sequence <= mark
-            if not duplicate and not (partial is not None and partial[i]):
-                mark = sequence if highest_ids is None else max(sequence, highest_ids[i])
+            duplicate = sequence <= pushed
+            if not duplicate and marks[i] > pushed:
+                pushed = marks[i]
             duplicates |= duplicate
             if spans and spans[-1].duplicate is duplicate:
                 spans[-1] = spans[-1]._replace(stop=i + 1)
             else:
                 spans.append(Span(i, i + 1, duplicate))
-        self._pushed[producer] = mark
+        self._pushed[producer] = pushed
         return spans if duplicates else None
 
     def persisted(self, producer: str, highest: int) -> None:

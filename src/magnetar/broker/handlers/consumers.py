@@ -49,7 +49,7 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
             properties={pair.key: pair.value for pair in request.subscription_properties},
         )
     else:
-        after = await lookup.reader_start(topic, start, request)
+        after = await lookup.reader_start(topic, start, request, session.broker.clock.now_ms())
         subscription = topic.reader(request.subscription, after)
     if session.closed:
         return

@@ -1,0 +1,200 @@
+"""`magnetar standalone`: broker, one bookie, metadata store and admin HTTP in one process.
+
+Order of starting: sockets are bound first (a port in use is the likeliest failure and must change
+nothing on disk), then metadata store, segment store, managed logs, broker; the binary port is served before
+the admin service loads its libraries. Order of stopping is the reverse: no new work, clients sent away,
+everything that was taken made durable, stores closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+
+import magnetar
+from magnetar.admin.server import AdminServer
+from magnetar.base.errors import StartupError, StorageError
+from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.store import SegmentStore
+from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.broker.service import Broker, BrokerConfig
+from magnetar.ledger.embedded import EmbeddedLedgers
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.logs import ManagedLogs
+from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.runtime import loop as event_loop
+from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
+from magnetar.server.config import StandaloneConfig, default_data_dir
+from magnetar.server.datafolder import DataFolder
+
+_log = logging.getLogger("magnetar.server")
+
+_BACKLOG = 1024
+"""Connections that may wait to be accepted."""
+
+
+def run(config: StandaloneConfig) -> int:
+    """Runs until SIGTERM or SIGINT; returns the exit code. Raises StartupError."""
+    return event_loop.run(_serve(config))
+
+
+async def _serve(config: StandaloneConfig) -> int:
+    server = Standalone(config)
+    try:
+        await server.start()
+        sys.stdout.write(banner(server.endpoints, version=magnetar.__version__, data_dir=server.data_dir))
+        sys.stdout.flush()
+        event_loop.settle_heap()
+        return await server.wait()
+    finally:
+        await server.close()
+
+
+class Standalone:
+    """The composed process. `start`, then `wait`, then `close`, which is safe at any stage."""
+
+    def __init__(self, config: StandaloneConfig) -> None:
+        self.config = config
+        self.endpoints = Endpoints("", "")
+        """Where it is reached; set by `start`."""
+        self.data_dir = None if config.ephemeral else config.data_dir or default_data_dir()
+        """Folder of everything durable; None when nothing is kept."""
+        self._clock = SystemClock()
+        self._tasks = TaskGroup("standalone")
+        self._stop = asyncio.Event()
+        self._exit_code = 0
+        self._cleanup = contextlib.AsyncExitStack()
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledgement means in this process."""
+        return Durability.VOLATILE if self.config.ephemeral else Durability.FSYNC
+
+    async def start(self) -> None:
+        """Returns when a client's produce is accepted. Raises StartupError."""
+        config = self.config
+        self._handle_signals()
+        listener = self._bind(config.broker_port)
+        broker = await self._compose()
+        admin = AdminServer(broker, host=config.host, port=config.http_port)
+        self._cleanup.push_async_callback(admin.stop)
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        self.endpoints = Endpoints(
+            f"pulsar://{host}:{listener.getsockname()[1]}", f"http://{host}:{await admin.start()}"
+        )
+        await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
+        await self._listen(broker, listener)
+        if config.ready_file is not None:
+            write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
+            self._cleanup.callback(remove_ready_file, config.ready_file)
+
+    def _bind(self, port: int) -> socket.socket:
+        host = self.config.host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        self._cleanup.callback(bound.close)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+            bound.listen(_BACKLOG)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise StartupError(
+                    f"port {port} on {host} is in use: stop the process that uses it,"
+                    f" or choose another with --port (0 takes a free one)"
+                ) from error
+            raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        bound.setblocking(False)
+        return bound
+
+    async def _compose(self) -> Broker:
+        """Opens the stores and puts the roles together."""
+        config = self.config
+        folder: DataFolder | None = None
+        if self.data_dir is not None:
+            folder = DataFolder(self.data_dir)
+            self._cleanup.callback(folder.release)
+        bookie = await SegmentStore.open(
+            None if folder is None else folder.bookie_dir,
+            options=StoreOptions(segment_bytes=config.segment_bytes),
+            durability=self.durability,
+            on_fatal=self._storage_failed,
+        )
+        self._cleanup.push_async_callback(bookie.close)
+        store: EmbeddedMetadataStore | MemoryMetadataStore
+        if folder is None:
+            store = MemoryMetadataStore(self._clock)
+        else:
+            store = EmbeddedMetadataStore.open(folder.metadata_file, clock=self._clock)
+        self._cleanup.push_async_callback(store.close)
+        ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=self._clock)
+        logs = ManagedLogs(
+            store=store,
+            ledgers=ledgers,
+            clock=self._clock,
+            config=ManagedLogConfig(cache_bytes=config.cache_bytes),
+            spawn=self._tasks.spawn,
+        )
+        self._cleanup.push_async_callback(self._tasks.close)
+        self._cleanup.push_async_callback(logs.close)
+        broker = Broker(
+            config=BrokerConfig(
+                cluster=config.cluster,
+                advertised_host=config.advertised_address or None,
+                message_bytes_max=config.max_message_bytes,
+                auto_create_topics=config.auto_topic_creation,
+                in_flight_bytes_max=config.publish_pending_bytes_max,
+                connection_output_bytes_max=config.connection_output_bytes_max,
+                retention_minutes=config.retention_minutes,
+                retention_mib=config.retention_mib,
+            ),
+            store=store,
+            logs=logs,
+            clock=self._clock,
+        )
+        self._cleanup.push_async_callback(broker.close)
+        self._cleanup.push_async_callback(broker.drain)
+        return broker
+
+    async def _listen(self, broker: Broker, bound: socket.socket) -> None:
+        shared = SharedBuffer()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(broker, shared), sock=bound, backlog=_BACKLOG
+        )
+        self._cleanup.callback(server.close)
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: int) -> None:
+        if self._stop.is_set():
+            # Asked twice: whoever stops us has lost patience. What was acknowledged is durable already.
+            os._exit(128 + number)
+        _log.info("%s: stopping", signal.Signals(number).name)
+        self._stop.set()
+
+    def _storage_failed(self, error: StorageError) -> None:
+        """The bookie takes no more: acknowledging stops here and the process leaves."""
+        sys.stderr.write(f"magnetar: {error}\n")
+        self._exit_code = 1
+        self._stop.set()
+
+    async def wait(self) -> int:
+        """Returns the exit code once the process is told to stop or cannot go on."""
+        await self._stop.wait()
+        return self._exit_code
+
+    async def close(self) -> None:
+        """Drains and stops everything that was started, in reverse order."""
+        await self._cleanup.aclose()
