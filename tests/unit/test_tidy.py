@@ -17,18 +17,18 @@ PACKAGE = REPOSITORY / "src" / "magnetar"
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 """Names that say nothing of what is inside."""
 
-WITHOUT_README = {"admin", "auth", "bookie", "broker", "client", "ledger", "managedlog", "runtime", "spark"}
+WITHOUT_README = {"auth", "bookie", "broker", "client", "ledger", "managedlog", "runtime", "spark"}
 """Rooms whose README is still to be written."""
 
 LINES_MAX = 400
 """A module that is longer has more than one concept, as a rule."""
 
-LONG_MODULES = {"bookie/store.py": 760, "managedlog/log.py": 530}
+LONG_MODULES = {"bookie/store.py": 510, "managedlog/log.py": 480, "spark/decode.py": 410}
 """Exceptions to LINES_MAX and the length that they must not exceed."""
 
 FUNCTION_LINES_MAX = 60
 
-LONG_FUNCTIONS = {"demo/tour.py:run": 85}
+LONG_FUNCTIONS: dict[str, int] = {}
 """Exceptions to FUNCTION_LINES_MAX, as `module:function`."""
 
 OUTSIDE = {
@@ -55,12 +55,15 @@ DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 """Rooms that are drivers as a whole."""
 
 DRIVERS = {
+    "bookie/appender.py",
     "bookie/lock.py",
+    "bookie/reader.py",
     "bookie/store.py",
     "broker/connection.py",
     "broker/subscription.py",
     "client/connection.py",
     "client/reader.py",
+    "client/retry.py",
     "ledger/embedded.py",
     "managedlog/cursor_flusher.py",
     "managedlog/log_cursors.py",
