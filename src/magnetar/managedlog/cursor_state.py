@@ -201,13 +201,16 @@ class CursorState:
     def ack_batch(self, position: Position, ack_set: Sequence[int], batch_size: int) -> bool:
         """Some messages of an entry: words, bit set = not acknowledged; words left out are zero.
 
-        `batch_size` > 0 is the number of messages in the entry. Acknowledgements add up. True when
+        `batch_size` is the number of messages in the entry, 0 when the client does not tell (C++ clients
+        do not): then no bit beyond the last message is expected to be set. Acknowledgements add up. True when
         the entry is acknowledged as a whole with this call.
         """
         ledger = self._ledgers.find(position.ledger_id)
         if ledger is None or not 0 <= position.entry_id < ledger.entries or self.is_acked(position):
             return False
-        left = bits_of_words(ack_set) & ((1 << max(batch_size, 1)) - 1)
+        left = bits_of_words(ack_set)
+        if batch_size > 0:
+            left &= (1 << batch_size) - 1
         known = self._partial.get(position)
         if known is not None:
             left &= known
