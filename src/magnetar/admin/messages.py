@@ -176,16 +176,15 @@ def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes:
         return body
     if size > PLAIN_BYTES_MAX:
         raise NotImplementedHereError(f"the message has {size} bytes; at most {PLAIN_BYTES_MAX} are shown")
-    try:
-        return _decompressed(body, metadata.compression, size)
-    except (zlib.error, ValueError, RuntimeError, OSError) as error:
-        codec = pb.CompressionType.Name(metadata.compression)
-        raise UnreadablePayloadError(f"the payload cannot be decompressed as {codec}: {error}") from error
+    if metadata.compression == pb.ZLIB:
+        try:
+            return zlib.decompressobj().decompress(body, max(size, 1))
+        except zlib.error as error:
+            raise UnreadablePayloadError(f"the payload cannot be decompressed: {error}") from error
+    return _decompressed(body, metadata.compression, size)
 
 
 def _decompressed(body: bytes, compression: int, size: int) -> bytes:
-    if compression == pb.ZLIB:
-        return zlib.decompressobj().decompress(body, max(size, 1))
     try:
         import cramjam
     except ImportError as error:
@@ -193,13 +192,16 @@ def _decompressed(body: bytes, compression: int, size: int) -> bytes:
             "the message is compressed, and reading it here needs the package cramjam:"
             " install magnetar[spark] where the broker runs"
         ) from error
-    if compression == pb.LZ4:
-        return bytes(cramjam.lz4.decompress_block(body, output_len=size))
     plain = bytearray(size)
-    if compression == pb.ZSTD:
-        cramjam.zstd.decompress_into(body, plain)
-    else:
-        cramjam.snappy.decompress_raw_into(body, plain)
+    try:
+        if compression == pb.LZ4:
+            cramjam.lz4.decompress_block_into(body, plain)
+        elif compression == pb.ZSTD:
+            cramjam.zstd.decompress_into(body, plain)
+        else:
+            cramjam.snappy.decompress_raw_into(body, plain)
+    except cramjam.DecompressionError as error:
+        raise UnreadablePayloadError(f"the payload cannot be decompressed: {error}") from error
     return bytes(plain)
 
 

@@ -19,6 +19,10 @@ class Rates:
         self._window_ms_min = window_ms_min
         self._looks: WeakKeyDictionary[object, _Looks] = WeakKeyDictionary()
 
+    def __len__(self) -> int:
+        """Objects that are remembered."""
+        return len(self._looks)
+
     def per_second(
         self, subject: object, counters: tuple[int, ...], since_ms: int, now_ms: int
     ) -> list[float]:

@@ -66,10 +66,10 @@ async def create_subscription(call: Call) -> None:
 
 
 def _begin(topic: Topic, position: Position, *, excluded: bool) -> Position | None:
-    """The first entry of a subscription; None for the ends of the topic."""
+    """The entry after which a subscription begins; None for the ends of the topic."""
     if position <= EARLIEST or position >= LATEST:
         return None
-    return topic.log.next_position(position) if excluded else position
+    return position if excluded else topic.log.previous_position(position)
 
 
 async def delete_subscription(call: Call) -> None:

@@ -1,0 +1,211 @@
+"""The admin API over a real broker on fakes, called without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from fakes.ledgers import FakeLedgers
+from magnetar.admin.app import build
+from magnetar.admin.call import Service
+from magnetar.admin.metrics import registry_for
+from magnetar.admin.routes import all_routes
+from magnetar.base.clock import ManualClock
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.service import Broker, BrokerConfig
+from magnetar.broker.topic import Producer, Topic
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.logs import ManagedLogs
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.wire import payload
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import SendRun
+
+T = "/admin/v2/persistent/public/default"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def reason(self) -> str:
+        return str(self.json["reason"])
+
+
+class RecordingConnection:
+    """A producer's connection that keeps receipts."""
+
+    def __init__(self) -> None:
+        self.positions: list[Position] = []
+        self.detached = 0
+        self._wanted = 0
+        self._done = asyncio.Event()
+
+    async def wait_for(self, receipts: int) -> None:
+        self._wanted = receipts
+        if len(self.positions) < receipts:
+            await asyncio.wait_for(self._done.wait(), 5)
+
+    def receipts(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        position: Position | None,
+    ) -> None:
+        for offset in range(len(sequence_ids)):
+            assert position is not None
+            self.positions.append(Position(position.ledger_id, position.entry_id + offset))
+        if self._wanted and len(self.positions) >= self._wanted:
+            self._done.set()
+
+    def send_errors(
+        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
+    ) -> None:
+        raise AssertionError(message)
+
+    def published(self, size_bytes: int) -> None: ...
+
+    def producer_detached(self, producer: Producer) -> None:
+        self.detached += 1
+
+
+class AdminApi:
+    """A broker and its admin API."""
+
+    def __init__(self, *, config: BrokerConfig | None = None, loopback_only: bool = True) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryMetadataStore(self.clock)
+        self.ledgers = FakeLedgers()
+        self.tasks = TaskGroup("logs")
+        self.logs = ManagedLogs(
+            store=self.store,
+            ledgers=self.ledgers,
+            clock=self.clock,
+            config=ManagedLogConfig(rollover_ms_min=0, cursor_flush_ms=0, entries_max_per_ledger=4),
+            spawn=self.tasks.spawn,
+        )
+        self.broker = Broker(
+            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock
+        )
+        service = Service(http_port=8080, loopback_only=loopback_only)
+        self._app = build(self.broker, service, all_routes(registry_for(self.broker)))
+
+    async def call(
+        self, method: str, path: str, body: object = None, *, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Sends `body` as JSON (bytes as they are) and returns the answer."""
+        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        path, _, query = path.partition("?")
+        sent = {"host": "localhost:8080", **(headers or {})}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 8080),
+        }
+        messages: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        async def send(message: Any) -> None:
+            messages.append(dict(message))
+
+        await self._app(scope, receive, send)
+        start = messages[0]
+        return Answer(
+            start["status"],
+            {name.decode(): value.decode() for name, value in start["headers"]},
+            b"".join(message.get("body", b"") for message in messages[1:]),
+        )
+
+    async def get(self, path: str) -> Any:
+        """The JSON of a GET that must succeed."""
+        answer = await self.call("GET", path)
+        assert answer.status == 200, (answer.status, answer.body)
+        return answer.json
+
+    async def done(self, method: str, path: str, body: object = None) -> None:
+        """A call that must be answered 204 without a body."""
+        answer = await self.call(method, path, body)
+        assert (answer.status, answer.body) == (204, b""), (answer.status, answer.body)
+
+    async def refused(self, method: str, path: str, body: object = None) -> tuple[int, str]:
+        """Status and reason of a call that must fail."""
+        answer = await self.call(method, path, body)
+        return answer.status, answer.reason
+
+    async def topic(self, name: str) -> Topic:
+        """The loaded topic, created when missing."""
+        return await self.broker.topic(TopicName.parse(name))
+
+    async def publish(self, name: str, *payloads: bytes, **metadata: Any) -> list[Position]:
+        """One message per payload, in entries of their own; their positions."""
+        topic = await self.topic(name)
+        connection = RecordingConnection()
+        producer = Producer(producer_id=1, name=self.broker.new_producer_name(), connection=connection)
+        topic.attach_producer(producer)
+        for number, body in enumerate(payloads):
+            entry = payload.build_entry(
+                pb.MessageMetadata(
+                    producer_name=producer.name,
+                    sequence_id=number,
+                    publish_time=self.clock.now_ms(),
+                    **metadata,
+                ),
+                body,
+            )
+            run = SendRun(1)
+            run.add(number, 1, None, entry, good=True)
+            run.size_bytes = len(entry)
+            topic.publish(producer, run)
+        await connection.wait_for(len(payloads))
+        topic.detach_producer(producer)
+        return connection.positions
+
+
+def with_api(
+    story: Callable[[AdminApi], Awaitable[None]],
+    *,
+    config: BrokerConfig | None = None,
+    loopback_only: bool = True,
+) -> None:
+    """Runs a story on a started broker and closes everything."""
+
+    async def run() -> None:
+        api = AdminApi(config=config, loopback_only=loopback_only)
+        await api.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+        try:
+            await story(api)
+        finally:
+            await api.broker.drain()
+            await api.broker.close()
+            await api.logs.close()
+            await api.tasks.close()
+            await api.store.close()
+
+    asyncio.run(run())

@@ -1,0 +1,106 @@
+"""The driver: a real socket on a free port of loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from magnetar.admin.server import AdminServer
+from magnetar.base.errors import StartupError
+from support.admin_api import AdminApi, with_api
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """The whole answer of a connection that closes after it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+
+
+def test_calls_wait_until_the_stack_is_loaded_and_none_is_taken_after_stop() -> None:
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        assert (await ask(port, get("/admin/v2/clusters"))).endswith(b'\r\n\r\n["standalone"]')
+        await server.serving()
+        await server.stop()
+        await server.stop()
+        with pytest.raises(ConnectionRefusedError):
+            await ask(port, get("/"))
+
+    with_api(story)
+
+
+def test_stopping_right_after_starting() -> None:
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        await server.start()
+        await server.stop()
+
+    with_api(story)
+
+
+def test_stopping_with_an_idle_connection() -> None:
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /status.html HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\nOK"), 30)
+        await server.stop()
+        assert await asyncio.wait_for(reader.read(), 30) == b""
+        writer.close()
+
+    with_api(story)
+
+
+def test_bytes_that_are_no_http_close_their_connection_only() -> None:
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        assert b" 400 " in (await ask(port, b"\x00\x00\x00\x05nonsense\r\n\r\n")).splitlines()[0]
+        assert b" 200 " in (await ask(port, get("/"))).splitlines()[0]
+        await server.stop()
+
+    with_api(story)
+
+
+def test_a_port_in_use_is_found_at_once() -> None:
+    async def story(api: AdminApi) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            with pytest.raises(StartupError) as caught:
+                await AdminServer(api.broker, host="127.0.0.1", port=port).start()
+        message = str(caught.value)
+        assert message.startswith(f"port {port} is in use")
+        assert "--http-port" in message
+        assert "\n" not in message
+
+    with_api(story)
+
+
+def test_a_host_that_is_not_ours() -> None:
+    async def story(api: AdminApi) -> None:
+        with pytest.raises(StartupError, match=r"cannot listen on 192\.0\.2\.1:0"):
+            await AdminServer(api.broker, host="192.0.2.1", port=0).start()
+
+    with_api(story)
+
+
+def test_importing_the_driver_does_not_load_the_http_stack() -> None:
+    code = (
+        "import sys, magnetar.admin.server; print([m for m in ('starlette', 'uvicorn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
