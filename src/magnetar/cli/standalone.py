@@ -27,6 +27,9 @@ def standalone(config: Path | None, **overrides: object) -> int:
     from magnetar.server.config import load
 
     settings = load(overrides, file=config)
+    from magnetar.observability import logs
     from magnetar.server.standalone import run
+
+    logs.configure(level=settings.log_level, as_json=settings.log_json)
 
     return run(settings)
