@@ -158,27 +158,43 @@ def _total(documents: Iterable[Document], key: str) -> Any:
 
 
 def aggregate(documents: list[Document]) -> Document:
-    """Numbers of all partitions added up; subscriptions and producers merged by name."""
+    """Numbers of all partitions added up; producers and subscriptions of the same name are one."""
     total: Document = {
         "publishers": [],
         "subscriptions": {},
         "replication": {},
         "deduplicationStatus": documents[0]["deduplicationStatus"] if documents else "Disabled",
     }
+    publishers: dict[str, Document] = {}
     for document in documents:
         _add(total, document)
+        for publisher in document["publishers"]:
+            known = publishers.setdefault(publisher["producerName"], {})
+            _add(known, publisher)
+            known.update((key, value) for key, value in publisher.items() if key not in known)
         for name, subscription in document["subscriptions"].items():
             merged = total["subscriptions"].setdefault(name, {"consumers": []})
             _add(merged, subscription)
             merged["consumers"].extend(subscription["consumers"])
-            for key in ("type", "isDurable", "isReplicated", "activeConsumerName", "subscriptionProperties"):
+            for key in ("type", "activeConsumerName", "subscriptionProperties"):
                 merged[key] = subscription[key]
-    if total.get("msgRateIn"):
-        total["averageMsgSize"] = total["msgThroughputIn"] / total["msgRateIn"]
+    total["publishers"] = list(publishers.values())
+    for counted in (total, *publishers.values()):
+        if counted.get("msgRateIn"):
+            counted["averageMsgSize"] = counted["msgThroughputIn"] / counted["msgRateIn"]
     return total
 
 
-_LATEST_WINS: Final = frozenset({"topicCreationTimeStamp", "lastPublishTimeStamp", "lastPublishTimestamp"})
+_LARGEST_WINS: Final = frozenset(
+    {
+        "topicCreationTimeStamp",
+        "lastPublishTimeStamp",
+        "lastPublishTimestamp",
+        "connectedSince",
+        "producerId",
+    }
+)
+"""Numbers that cannot be added."""
 
 
 def _add(total: Document, document: Document) -> None:
@@ -187,7 +203,7 @@ def _add(total: Document, document: Document) -> None:
             total[key] = total.get(key, False) or value
         elif isinstance(value, (int, float)):
             known = total.get(key, 0)
-            total[key] = max(known, value) if key in _LATEST_WINS else known + value
+            total[key] = max(known, value) if key in _LARGEST_WINS else known + value
 
 
 def internal_stats(topic: Topic) -> Document:

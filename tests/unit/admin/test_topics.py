@@ -188,7 +188,13 @@ def test_statistics_of_partitions_add_up() -> None:
         await api.done("PUT", f"{T}/p/subscription/s", "earliest")
         await api.publish("p-partition-0", b"1")
         await api.publish("p-partition-1", b"1", b"2")
+        for part in (0, 1):
+            producer = Producer(producer_id=part, name="same", connection=RecordingConnection())
+            (await api.topic(f"p-partition-{part}")).attach_producer(producer)
         stats = await api.get(f"{T}/p/partitioned-stats")
+        assert [(entry["producerName"], entry["producerId"]) for entry in stats["publishers"]] == [
+            ("same", 1)
+        ]
         assert stats["metadata"] == {"partitions": 2, "deleted": False}
         assert stats["msgInCounter"] == 3
         assert stats["subscriptions"]["s"]["msgBacklog"] == 3
