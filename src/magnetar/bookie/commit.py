@@ -127,6 +127,14 @@ class CommitQueue:
         self.in_flight = []
         self.in_flight_bytes = 0
 
+    def refuse_entries(self) -> list[Block]:
+        """Takes the waiting blocks of entries out; what deletes stays, because it makes room."""
+        assert not self.in_flight
+        refused = [block for block in self._waiting if block.kind == Kind.ENTRIES]
+        self._waiting = deque(block for block in self._waiting if block.kind == Kind.TOMBSTONE)
+        self.waiting_bytes = sum(block.size for block in self._waiting)
+        return refused
+
     def fail(self) -> list[Block]:
         """Gives up: everything in flight and waiting, in order; the queue is empty after."""
         blocks = [*self.in_flight, *self._waiting]

@@ -43,6 +43,9 @@ _log = logging.getLogger("magnetar.bookie")
 
 _SPARE_AT: Final = 0.5
 """Share of the active segment that is used when the next one is prepared."""
+_RESERVE_BYTES: Final = 64 << 10
+_RESERVE_SHARE: Final = 8
+"""Entries leave this much of a segment free, or that share of a small one: room for tombstones."""
 _DRAIN_S: Final = 30.0
 
 
@@ -223,14 +226,16 @@ class SegmentStore:
             return
         group: list[Block] = []
         if not self._must_roll:
-            group = queue.take(self._tail.room_bytes, self._blocks_room)
+            group = queue.take(self._tail.room_bytes - self._reserve_bytes, self._blocks_room)
         if not group:
             try:
                 self._roll(queue.first_bytes)
             except OSError as error:
-                self._write_failed(error, "set aside the next segment")
-                return
-            group = queue.take(self._tail.room_bytes, self._blocks_room)
+                group = self._tombstones_at_least(error)
+                if not group:
+                    return
+            else:
+                group = queue.take(self._tail.room_bytes - self._reserve_bytes, self._blocks_room)
         tail = self._tail
         self._offsets, pieces = tail.place(group)
         try:
@@ -239,6 +244,24 @@ class SegmentStore:
             self._write_failed(error, "write entries")
             return
         self._syncer.sync(self._slot, self._synced)
+
+    def _tombstones_at_least(self, error: OSError) -> list[Block]:
+        """The next segment cannot be had: the entries are refused, the deletions may use the reserve."""
+        failure = storage_error(error, self.directory, "set aside the next segment")
+        if not isinstance(failure, DiskFullError):
+            self._fail(failure)
+            return []
+        _log.error("%s", failure)
+        for block in self._queue.refuse_entries():
+            self._appenders[block.ledger_id].fail(failure)
+        group = [] if self._must_roll else self._queue.take(self._tail.room_bytes, self._blocks_room)
+        if not group:
+            self._drop_pending(failure)
+        return group
+
+    @property
+    def _reserve_bytes(self) -> int:
+        return min(_RESERVE_BYTES, self._tail.limit // _RESERVE_SHARE)
 
     @property
     def _blocks_room(self) -> int:
@@ -383,7 +406,9 @@ class SegmentStore:
         """Goes on in the next segment, in which a block of `first_bytes` bytes must fit. Raises OSError."""
         old, end = self._active, self._tail.offset
         start = start_block(old.segment_id, end)
-        size = max(self._options.segment_bytes, DATA_OFFSET + start.size + first_bytes)
+        needed = DATA_OFFSET + start.size + first_bytes
+        reserve = min(_RESERVE_BYTES, needed // (_RESERVE_SHARE - 1) + _RESERVE_SHARE)
+        size = max(self._options.segment_bytes, needed + reserve)
         spare, self._spare = self._spare, None
         if spare is not None and spare[1] < size:
             # Ids must ascend, so it cannot be kept for later either.
