@@ -23,7 +23,7 @@ WITHOUT_README = {"auth", "bookie", "broker", "client", "ledger", "managedlog", 
 LINES_MAX = 400
 """A module that is longer has more than one concept, as a rule."""
 
-LONG_MODULES = {"bookie/store.py": 510, "managedlog/log.py": 480, "spark/decode.py": 410}
+LONG_MODULES = {"bookie/store.py": 540, "managedlog/log.py": 480, "spark/decode.py": 410}
 """Exceptions to LINES_MAX and the length that they must not exceed."""
 
 FUNCTION_LINES_MAX = 60
