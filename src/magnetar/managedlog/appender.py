@@ -29,7 +29,7 @@ from magnetar.managedlog.tail_cache import TailCache
 class LedgerFeed:
     """One ledger of the log that is written, and what its writer says."""
 
-    __slots__ = ("_appender", "held", "ledger", "next_entry", "writer")
+    __slots__ = ("_appender", "error", "held", "ledger", "next_entry", "writer")
 
     ledger: Ledger
     """Set, like `writer`, once the ledger exists."""
@@ -38,11 +38,14 @@ class LedgerFeed:
     """Entry id of the next append."""
     held: list[EntryRun]
     """Appended, but not given to the writer yet."""
+    error: LedgerError | None
+    """Why nothing can be written to it any more."""
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
         self.next_entry = 0
         self.held = []
+        self.error = None
 
     def durable(self, last_entry: int) -> None:
         """Every entry up to `last_entry` is durable (WriterListener)."""
@@ -50,7 +53,8 @@ class LedgerFeed:
 
     def failed(self, error: LedgerError) -> None:
         """The writer is lost (WriterListener)."""
-        self._appender.fail(error)
+        self.error = error
+        self._appender.feed_failed(self, error)
 
 
 class Appender:
@@ -174,6 +178,11 @@ class Appender:
                 first = feed.writer.append(run.entries, run.counts, run.base_index, run.broker_time_ms)
                 assert first == run.first_entry, "the ledger numbered entries otherwise"
         except LedgerError as error:
+            self.fail(error)
+
+    def feed_failed(self, feed: LedgerFeed, error: LedgerError) -> None:
+        """A writer is lost. That of a ledger that is not in use, or not any more, takes nothing along."""
+        if feed is self.current or feed is self._draining:
             self.fail(error)
 
     def fail(self, error: LedgerError) -> None:

@@ -248,9 +248,12 @@ class CursorStore:
     async def _put(self, ledger_id: int | None = None, state: CursorDelta | None = None) -> None:
         """Writes the value in the metadata store, by default with the state it has now.
 
-        Raises LogFencedError, MetadataError.
+        Raises LogFencedError, MetadataError, CursorClosedError.
         """
         async with self._put_lock:
+            if self._closed:
+                # Deleted or handed over meanwhile: the value is not ours, and that it changed no surprise.
+                raise CursorClosedError(f"{self._where} is closed")
             if ledger_id is None or state is None:
                 ledger_id, state = self._ledger_id, self._bound
             self.last_active_ms = self._clock.now_ms()

@@ -95,6 +95,8 @@ class LedgerLifecycle:
             feed = await self._create()
             record = LedgerRecord(feed.ledger.ledger_id, base_index=self._appender.next_index)
             await self._stored.update(lambda metadata: recovered(metadata).adding(record))
+            if feed.error is not None:
+                raise feed.error
             self._go_on_in(feed)
 
     def _go_on_in(self, feed: LedgerFeed) -> None:
@@ -128,6 +130,8 @@ class LedgerLifecycle:
                 feed = await self._create()
                 record = LedgerRecord(feed.ledger.ledger_id)
                 await self._stored.update(lambda metadata: metadata.adding(record))
+                if feed.error is not None:
+                    raise feed.error
                 if not self._stopped and self._appender.error is None:
                     self._go_on_in(feed)
         except LogFencedError as error:
