@@ -190,7 +190,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}"
-    print(f"{machine}, CPython {platform.python_version()}, uvloop {version("uvloop")}")
+    print(f"{machine}, CPython {platform.python_version()}, uvloop {version('uvloop')}")
     print("way             load        syncs   p50 ms    p99 ms  p99.9 ms    max ms   work")
     results = []
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

@@ -1,0 +1,191 @@
+"""What does the segment store cost, and how long does it take?
+
+    python -m bench.storage_probe [--folder DIR] [--json PATH]
+
+- CPU microseconds per entry of 100 B, appended in vectors of 1,500 and one by one, synced by the helper
+  process (processor time of this process, so a busy machine disturbs little), and the helper's share;
+- megabytes per second and CPU for entries of 100 KiB, and for reading them back from the page cache;
+- latency from append to the durable mark, one entry of 1 KiB at a time, under uvloop;
+- how long it takes to open the store again with 100,000 ledgers of one entry: from footers, and after a
+  crash from the blocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+
+from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.store import SegmentStore
+
+SMALL = b"x" * 100
+VECTOR = 1500
+SMALL_ROUNDS = 400
+SINGLE_ROUNDS = 20_000
+LARGE_BYTES = 100 << 10
+LARGE_TOTAL_BYTES = 1 << 30
+PENDING_BYTES_MAX = 32 << 20
+LATENCY_ROUNDS = 2000
+LEDGERS = 100_000
+
+
+class Mark:
+    """Wakes who waits for the durable mark."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Future[None] | None = None
+        self._wanted = 0
+        self.last = -1
+
+    def durable(self, last_entry: int) -> None:
+        self.last = last_entry
+        if self._waiting is not None and last_entry >= self._wanted and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+    async def reached(self, entry: int) -> None:
+        """Returns when `entry` is durable."""
+        if self.last < entry:
+            self._wanted = entry
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+
+
+async def small_entries(folder: Path) -> dict[str, float]:
+    """CPU of vectors of small entries, and of small entries one by one."""
+    store = await SegmentStore.open(folder)
+    mark = Mark()
+    appender = store.appender(1, mark)
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(SMALL_ROUNDS):
+        appender.append([SMALL] * VECTOR, None, 0, 1)
+        while store.pending_bytes > PENDING_BYTES_MAX:
+            await mark.reached(mark.last + 1)
+        await asyncio.sleep(0)
+    await mark.reached(appender.last_pushed)
+    entries = SMALL_ROUNDS * VECTOR
+    vector_cpu, vector_s = time.process_time() - cpu, time.perf_counter() - start
+    cpu = time.process_time()
+    for number in range(SINGLE_ROUNDS):
+        appender.append([SMALL], None, 0, 1)
+        if number % 100 == 99:
+            await asyncio.sleep(0)
+    await mark.reached(appender.last_pushed)
+    single_cpu = time.process_time() - cpu
+    await store.close()
+    return {
+        "vector_cpu_us_per_entry": vector_cpu / entries * 1e6,
+        "vector_entries_per_s": entries / vector_s,
+        "single_cpu_us_per_entry": single_cpu / SINGLE_ROUNDS * 1e6,
+    }
+
+
+async def large_entries(folder: Path) -> dict[str, float]:
+    """Throughput of large entries, written and read."""
+    store = await SegmentStore.open(folder)
+    mark = Mark()
+    appender = store.appender(1, mark)
+    entry = os.urandom(LARGE_BYTES)
+    count = LARGE_TOTAL_BYTES // LARGE_BYTES
+    start, cpu = time.perf_counter(), time.process_time()
+    for _ in range(0, count, 2):
+        appender.append([entry, entry], None, 0, 1)
+        while store.pending_bytes > PENDING_BYTES_MAX:
+            await mark.reached(mark.last + 1)
+        await asyncio.sleep(0)
+    await mark.reached(appender.last_pushed)
+    wall, used = time.perf_counter() - start, time.process_time() - cpu
+    total = (appender.last_pushed + 1) * LARGE_BYTES
+    start = time.perf_counter()
+    at = 0
+    while at <= appender.last_pushed:
+        for run in await store.reader.read(appender.index, at, appender.last_pushed, 4 << 20):
+            at = run.last_entry + 1
+    read_s = time.perf_counter() - start
+    await store.close()
+    return {
+        "large_write_mb_per_s": total / wall / 1e6,
+        "large_write_cpu_s_per_gb": used / total * 1e9,
+        "large_read_mb_per_s": total / read_s / 1e6,
+    }
+
+
+async def latency(folder: Path) -> dict[str, float]:
+    """From append to the durable mark."""
+    store = await SegmentStore.open(folder)
+    mark = Mark()
+    appender = store.appender(1, mark)
+    latencies = []
+    for _ in range(LATENCY_ROUNDS):
+        start = time.perf_counter()
+        appender.append([b"y" * 1024], None, 0, 1)
+        await mark.reached(appender.last_pushed)
+        latencies.append(time.perf_counter() - start)
+        await asyncio.sleep(0.0005)
+    await store.close()
+    latencies.sort()
+    return {
+        "latency_p50_ms": latencies[len(latencies) // 2] * 1e3,
+        "latency_p99_ms": latencies[int(len(latencies) * 0.99)] * 1e3,
+        "latency_p999_ms": latencies[int(len(latencies) * 0.999)] * 1e3,
+    }
+
+
+async def reopening(folder: Path) -> dict[str, float]:
+    """Opening with many small ledgers: after a clean end, and after a crash."""
+    options = StoreOptions(segment_blocks_max=LEDGERS + 1000)
+    store = await SegmentStore.open(folder, options=options)
+    mark = Mark()
+    for ledger_id in range(LEDGERS):
+        appender = store.appender(ledger_id, mark)
+        appender.append([SMALL], None, 0, 1)
+        if ledger_id % 1000 == 999:
+            await appender.settle()
+    await appender.settle()
+    crashed = folder.with_name("crashed")
+    shutil.copytree(folder, crashed)
+    await store.close()
+    start = time.perf_counter()
+    store = await SegmentStore.open(folder)
+    clean_s = time.perf_counter() - start
+    await store.close()
+    start = time.perf_counter()
+    store = await SegmentStore.open(crashed)
+    crashed_s = time.perf_counter() - start
+    assert len(store.ledger_ids()) == LEDGERS
+    await store.close()
+    return {"reopen_clean_ms": clean_s * 1e3, "reopen_after_crash_ms": crashed_s * 1e3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=Path("."), help="on the device to measure")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}")
+    results: dict[str, float] = {}
+    for scenario in (small_entries, large_entries, latency, reopening):
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            figures = uvloop.run(scenario(Path(folder) / "store"))
+        for name, value in figures.items():
+            print(f"{name:<28} {value:>12.3f}", flush=True)
+        results.update(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
