@@ -1,0 +1,222 @@
+"""Finds topics and opens readers and producers on them. Blocking.
+
+Look-ups go through one kept connection, or over HTTP when the service URL is one. Readers and producers
+have a connection each, to the broker that serves the topic: closing it ends them without a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypeVar
+
+from magnetar.base.ids import Position
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.client.admin import Admin
+from magnetar.client.connection import Connection
+from magnetar.client.errors import ClientError, RefusedError
+from magnetar.client.options import ClientOptions
+from magnetar.client.retry import Retry
+from magnetar.client.service_url import ServiceUrl
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.acks import encode_ack
+
+_Type = pb.BaseCommand.Type
+_REDIRECTS_MAX: Final = 20
+
+T = TypeVar("T")
+
+
+class TopicSchema(NamedTuple):
+    """A schema of a topic."""
+
+    type: int
+    """Number in the protocol's Schema.Type."""
+    data: bytes
+    """Definition; for Avro and JSON an Avro schema in JSON."""
+    version: bytes
+
+
+class Client:
+    """One cluster, as a sequential program sees it. Not to be shared by threads."""
+
+    def __init__(
+        self, service_url: str, options: ClientOptions | None = None, *, admin_url: str = ""
+    ) -> None:
+        """Connects nowhere yet.
+
+        Args:
+            service_url: pulsar://host:6650 or http://host:8080.
+            admin_url: http://host:8080; the host of `service_url` at its usual port when empty.
+
+        Raises BadUrlError.
+        """
+        self.url = ServiceUrl.parse(service_url)
+        self.options = options or ClientOptions()
+        self.admin = Admin(
+            ServiceUrl.parse(admin_url) if admin_url else self.url.default_admin(), self.options
+        )
+        self._lookups: Connection | None = None
+
+    def close(self) -> None:
+        """Closes the connection for look-ups; readers and producers live on."""
+        if self._lookups is not None:
+            self._lookups.close()
+            self._lookups = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ questions to any broker
+
+    def partitions(self, topic: TopicName) -> int:
+        """How many partitions the topic has; 0 when it is not partitioned. Does not create it."""
+
+        def ask(connection: Connection) -> int:
+            request_id = connection.session.next_request_id()
+            body = pb.CommandPartitionedTopicMetadata(
+                topic=str(topic), request_id=request_id, metadata_auto_creation_enabled=False
+            )
+            answer = connection.call(
+                pb.BaseCommand(type=_Type.PARTITIONED_METADATA, partitionMetadata=body),
+                request_id,
+                f"partitions of {topic}",
+            ).partitionMetadataResponse
+            if answer.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
+                if answer.error == pb.ServerError.TopicNotFound:
+                    return 0
+                raise RefusedError(f"partitions of {topic}", answer.error, answer.message)
+            return answer.partitions
+
+        return self._ask(ask)
+
+    def topics(self, namespace: NamespaceName) -> list[str]:
+        """Full names of the namespace's persistent topics, partitions by their own names."""
+
+        def ask(connection: Connection) -> list[str]:
+            request_id = connection.session.next_request_id()
+            body = pb.CommandGetTopicsOfNamespace(
+                request_id=request_id,
+                namespace=str(namespace),
+                mode=pb.CommandGetTopicsOfNamespace.PERSISTENT,
+            )
+            answer = connection.call(
+                pb.BaseCommand(type=_Type.GET_TOPICS_OF_NAMESPACE, getTopicsOfNamespace=body),
+                request_id,
+                f"topics of {namespace}",
+            )
+            return list(answer.getTopicsOfNamespaceResponse.topics)
+
+        return self._ask(ask)
+
+    def schema(self, topic: TopicName) -> TopicSchema | None:
+        """The newest schema of the topic; None when it has none."""
+
+        def ask(connection: Connection) -> TopicSchema | None:
+            request_id = connection.session.next_request_id()
+            body = pb.CommandGetSchema(request_id=request_id, topic=str(topic.base))
+            answer = connection.call(
+                pb.BaseCommand(type=_Type.GET_SCHEMA, getSchema=body), request_id, f"schema of {topic}"
+            ).getSchemaResponse
+            if answer.HasField("error_code"):
+                if answer.error_code == pb.ServerError.TopicNotFound:
+                    return None
+                raise RefusedError(f"schema of {topic}", answer.error_code, answer.error_message)
+            return TopicSchema(answer.schema.type, answer.schema.schema_data, answer.schema_version)
+
+        return self._ask(ask)
+
+    def connect_to(self, topic: TopicName) -> Connection:
+        """A connection of its own to the broker that serves the topic."""
+        if self.url.is_http:
+            owner = self.admin.lookup(topic, tls=self.url.is_tls)
+            return Connection(owner, self.options)
+        return self._ask(lambda connection: self._follow(connection, topic))
+
+    def _follow(self, connection: Connection, topic: TopicName) -> Connection:
+        """Asks from broker to broker until one says that it serves the topic."""
+        asked = connection
+        authoritative = False
+        try:
+            for _ in range(_REDIRECTS_MAX):
+                request_id = asked.session.next_request_id()
+                body = pb.CommandLookupTopic(
+                    topic=str(topic), request_id=request_id, authoritative=authoritative
+                )
+                answer = asked.call(
+                    pb.BaseCommand(type=_Type.LOOKUP, lookupTopic=body), request_id, f"lookup of {topic}"
+                ).lookupTopicResponse
+                if answer.response == pb.CommandLookupTopicResponse.Failed:
+                    raise RefusedError(f"lookup of {topic}", answer.error, answer.message)
+                text = answer.brokerServiceUrlTls if self.url.is_tls else answer.brokerServiceUrl
+                owner = ServiceUrl.parse(text) if text else self.url
+                if answer.response == pb.CommandLookupTopicResponse.Connect:
+                    if answer.proxy_through_service_url:
+                        return Connection(self.url, self.options, proxy_to=f"{owner.host}:{owner.port}")
+                    return Connection(owner, self.options)
+                authoritative = answer.authoritative
+                if asked is not connection:
+                    asked.close()
+                asked = Connection(owner, self.options)
+        finally:
+            if asked is not connection:
+                asked.close()
+        raise ClientError(f"lookup of {topic} was redirected {_REDIRECTS_MAX} times; brokers disagree")
+
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """Asks on the kept connection, on a new one when that is lost, until the retry limit."""
+        retry = Retry(self.options.retry_timeout_s)
+        while True:
+            try:
+                return question(self._lookup_connection())
+            except ClientError as error:
+                retry.pause_or_raise(error)
+
+    def _lookup_connection(self) -> Connection:
+        if self._lookups is None or not self._lookups.is_open:
+            url = self.url
+            if url.is_http:
+                # Any topic's owner answers questions about all; the name need not exist.
+                url = self.admin.lookup(TopicName.parse("lookup"), tls=url.is_tls)
+            self._lookups = Connection(url, self.options)
+        return self._lookups
+
+    # ------------------------------------------------------------ at a topic's owner
+
+    def acknowledge_up_to(self, topic: TopicName, subscription: str, position: Position | None) -> None:
+        """Moves a durable subscription's cursor behind `position`; None only creates the subscription.
+
+        A new subscription starts at the earliest message. Nothing is taken from it.
+        Raises RefusedError, for example while another consumer has it exclusively.
+        """
+        with self.connect_to(topic) as connection:
+            session = connection.session
+            request_id = session.next_request_id()
+            subscribe = pb.CommandSubscribe(
+                topic=str(topic),
+                subscription=subscription,
+                # Failover, so that a second query or a user's consumer is no error.
+                subType=pb.CommandSubscribe.Failover,
+                consumer_id=1,
+                request_id=request_id,
+                durable=True,
+                initialPosition=pb.CommandSubscribe.Earliest,
+            )
+            connection.call(
+                pb.BaseCommand(type=_Type.SUBSCRIBE, subscribe=subscribe),
+                request_id,
+                f"subscription {subscription!r} of {topic}",
+            )
+            if position is not None:
+                request_id = session.next_request_id()
+                ack = encode_ack(1, [position], cumulative=True, request_id=request_id)
+                answer = connection.request(
+                    request_id, ack, f"ack of {position} in {subscription!r}"
+                ).ackResponse
+                if answer.HasField("error"):
+                    raise RefusedError(f"ack of {position} in {subscription!r}", answer.error, answer.message)

@@ -1,0 +1,176 @@
+"""A blocking connection to one broker: moves bytes between a socket and a `ClientSession`.
+
+For plain sequential processes, such as the executors of Spark; not to be shared by threads. Every wait is
+bounded. After an error of the connection it is closed and another one has to be made.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import magnetar
+from magnetar.base.errors import ProtocolError
+from magnetar.client.errors import RefusedError, RequestTimeoutError, UnreachableError
+from magnetar.client.options import ClientOptions
+from magnetar.client.service_url import ServiceUrl
+from magnetar.client.session import ClientSession
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.frames import encode_command
+
+_READ_BYTES: Final = 1 << 20
+"""Read at a time; a socket buffer on loopback holds a few hundred KiB."""
+
+_RECEIVE_BUFFER_BYTES: Final = 4 << 20
+"""Asked of the kernel, so that the broker goes on sending while a batch is decoded."""
+
+T = TypeVar("T")
+
+
+class Connection:
+    """An open connection after its handshake."""
+
+    def __init__(self, url: ServiceUrl, options: ClientOptions, *, proxy_to: str = "") -> None:
+        """Connects. `proxy_to`: host and port of the broker behind a proxy at `url`.
+
+        Raises UnreachableError, RequestTimeoutError, or RefusedError when the broker wants other credentials.
+        """
+        self.url = url
+        self._name = str(url)
+        self._options = options
+        self.session = ClientSession(f"Magnetar-{magnetar.__version__}")
+        self._buffer = bytearray(_READ_BYTES)
+        self._size = 0
+        self._socket = self._open()
+        try:
+            method, data = options.credentials()
+            self.write(self.session.connect(auth_method=method, auth_data=data, proxy_to=proxy_to))
+            answer = self.wait(self.session.connected, "CONNECT", options.connect_timeout_s)
+            if answer.HasField("error"):
+                raise RefusedError(f"connection to {url}", answer.error.error, answer.error.message)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> socket.socket:
+        url = self.url
+        try:
+            plain = socket.create_connection((url.host, url.port), timeout=self._options.connect_timeout_s)
+        except OSError as error:
+            raise UnreachableError(
+                self._name, f"{error.strerror or error}; is the broker running and the address right?"
+            ) from error
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        if not url.is_tls:
+            return plain
+        try:
+            context = ssl.create_default_context(cafile=self._options.tls_trust_certs_file or None)
+            return context.wrap_socket(plain, server_hostname=url.host)
+        except OSError as error:
+            plain.close()
+            raise UnreachableError(self._name, f"TLS: {error}") from error
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection was neither closed nor lost."""
+        return self._socket.fileno() >= 0
+
+    def write(self, data: bytes | Sequence[bytes]) -> None:
+        """Sends all of `data`. Raises UnreachableError."""
+        if not isinstance(data, bytes):
+            data = b"".join(data)
+        try:
+            self._socket.settimeout(self._options.request_timeout_s)
+            self._socket.sendall(data)
+        except OSError as error:
+            self.close()
+            raise UnreachableError(self._name, f"connection lost while sending: {error}") from error
+
+    def read(self, timeout_s: float) -> bool:
+        """Reads once and gives it to the session; False when nothing came within the time.
+
+        Raises UnreachableError when the connection is lost or the broker breaks the protocol.
+        """
+        self._make_room()
+        try:
+            self._socket.settimeout(max(timeout_s, 0.0005))
+            count = self._socket.recv_into(memoryview(self._buffer)[self._size :])
+        except (TimeoutError, ssl.SSLWantReadError):
+            return False
+        except OSError as error:
+            self.close()
+            raise UnreachableError(self._name, f"connection lost: {error}") from error
+        if count == 0:
+            self.close()
+            raise UnreachableError(self._name, "the broker closed the connection")
+        self._size += count
+        session = self.session
+        if self._size >= session.needed:
+            try:
+                taken = session.receive(self._buffer, self._size)
+            except ProtocolError as error:
+                self.close()
+                raise UnreachableError(self._name, f"protocol broken: {error}") from error
+            if taken:
+                left = self._size - taken
+                self._buffer[:left] = self._buffer[taken : self._size]
+                self._size = left
+            if session.outgoing:
+                frames = session.outgoing
+                session.outgoing = []
+                self.write(frames)
+        return True
+
+    def _make_room(self) -> None:
+        wanted = max(self._size + _READ_BYTES // 4, self.session.needed)
+        if wanted > len(self._buffer):
+            self._buffer.extend(bytes(wanted - len(self._buffer)))
+
+    def wait(self, poll: Callable[[], T | None], what: str, timeout_s: float | None = None) -> T:
+        """Reads until `poll` gives something. Raises RequestTimeoutError, UnreachableError."""
+        if timeout_s is None:
+            timeout_s = self._options.request_timeout_s
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = poll()
+            if found is not None:
+                return found
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise RequestTimeoutError(self._name, what, timeout_s)
+            self.read(left)
+
+    def request(self, request_id: int, frame: bytes, what: str) -> pb.BaseCommand:
+        """Sends a request and returns its answer.
+
+        Raises RefusedError when the answer is an ERROR; answers that carry an error of their own are the
+        caller's to look at.
+        """
+        self.write(frame)
+        answer = self.wait(lambda: self.session.reply(request_id), what)
+        if answer.HasField("error"):
+            raise RefusedError(what, answer.error.error, answer.error.message)
+        return answer
+
+    def call(self, command: pb.BaseCommand, request_id: int, what: str) -> pb.BaseCommand:
+        """`request` for a command that is not encoded yet."""
+        return self.request(request_id, encode_command(command), what)
+
+    def close(self) -> None:
+        """Closes the socket; harmless when it is closed."""
+        # Only the constructor can fail before the socket exists.
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,82 @@
+"""What can go wrong for a client.
+
+ClientError
+├── UnreachableError       nobody answers at an address, or the connection broke
+├── RequestTimeoutError    the broker did not answer in time
+├── RefusedError           the broker answered with an error code
+├── AdminError             the admin interface answered with an HTTP status that is no success
+├── PayloadError           an entry cannot be decoded: damaged, encrypted, unknown compression
+└── DataLossError          entries that should be there are gone
+"""
+
+from __future__ import annotations
+
+from magnetar.base.errors import MagnetarError
+from magnetar.wire import pulsar_pb2 as pb
+
+
+class ClientError(MagnetarError):
+    """A call of the client failed. The message names what, where, and what to do about it."""
+
+
+class UnreachableError(ClientError):
+    """No connection, or one that broke. The call may be repeated."""
+
+    retriable = True
+
+    def __init__(self, url: str, detail: str) -> None:
+        super().__init__(f"cannot reach {url}: {detail}")
+        self.url = url
+        self.detail = detail
+
+
+class RequestTimeoutError(ClientError):
+    """No answer within the limit. What was asked for may have happened."""
+
+    retriable = True
+
+    def __init__(self, url: str, what: str, timeout_s: float) -> None:
+        super().__init__(f"{url} did not answer {what} within {timeout_s:g} s")
+        self.url = url
+        self.what = what
+
+
+_RETRIABLE = frozenset(
+    (
+        pb.ServerError.MetadataError,
+        pb.ServerError.PersistenceError,
+        pb.ServerError.ServiceNotReady,
+        pb.ServerError.TooManyRequests,
+        pb.ServerError.ProducerBusy,
+        pb.ServerError.ConsumerBusy,
+        pb.ServerError.UnknownError,
+    )
+)
+
+
+class RefusedError(ClientError):
+    """The broker refused. `code` is a number of the protocol's ServerError."""
+
+    def __init__(self, what: str, code: int, detail: str) -> None:
+        name = pb.ServerError.Name(code) if code in pb.ServerError.values() else str(code)
+        super().__init__(f"{what} was refused with {name}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.retriable = code in _RETRIABLE
+
+
+class AdminError(ClientError):
+    """The admin interface refused. `status` is the HTTP status."""
+
+    def __init__(self, method: str, url: str, status: int, reason: str) -> None:
+        super().__init__(f"{method} {url} answered {status}: {reason}")
+        self.status = status
+        self.reason = reason
+
+
+class PayloadError(ClientError):
+    """An entry cannot be turned into messages."""
+
+
+class DataLossError(ClientError):
+    """Entries of a range are not in the topic any more."""

@@ -1,0 +1,230 @@
+"""Reads entries of one topic in bulk, without a cursor that the broker keeps. Blocking.
+
+`EntryReader` is one reader on one connection; `read_range` reads an exact range and survives lost
+connections by going on where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Self
+from uuid import uuid4
+
+from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.base.names import TopicName
+from magnetar.client.client import Client
+from magnetar.client.deliveries import DeliveryReader, EntryColumns
+from magnetar.client.errors import ClientError, DataLossError, RequestTimeoutError, UnreachableError
+from magnetar.client.retry import Retry
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.acks import encode_flow
+from magnetar.wire.commands import PING, message_id_data
+from magnetar.wire.frames import position_of
+
+_Type = pb.BaseCommand.Type
+
+_CONSUMER_ID: Final = 1
+
+_PERMITS: Final = 1 << 28
+"""The broker may send at will: the connection has one reader, which stops reading when it has enough, so
+that TCP holds the broker back. Permits count messages, which are not known before batches are opened."""
+
+_STALL_S: Final = 1.0
+"""After this long without an entry the reader asks whether there is one to wait for."""
+
+
+class EntryReader:
+    """One reader on a connection of its own."""
+
+    def __init__(
+        self, client: Client, topic: TopicName, start: Position | None, *, permits: int = _PERMITS
+    ) -> None:
+        """Opens the reader.
+
+        Args:
+            start: first entry to read, EARLIEST and LATEST included; None reads nothing (the reader is
+                only there to be asked).
+            permits: messages that the broker may send without being asked again.
+
+        Raises RefusedError, UnreachableError, RequestTimeoutError.
+        """
+        self.topic = topic
+        self._connection = client.connect_to(topic)
+        self._deliveries = DeliveryReader(str(topic))
+        try:
+            self._subscribe(LATEST if start is None else start)
+            if start is not None:
+                self._connection.write(encode_flow(_CONSUMER_ID, permits))
+        except BaseException:
+            self.close()
+            raise
+
+    def _subscribe(self, start: Position) -> None:
+        session = self._connection.session
+        session.deliver_to(_CONSUMER_ID, self._deliveries)
+        request_id = session.next_request_id()
+        body = pb.CommandSubscribe(
+            topic=str(self.topic),
+            subscription=f"reader-{uuid4().hex[:12]}",
+            subType=pb.CommandSubscribe.Exclusive,
+            consumer_id=_CONSUMER_ID,
+            request_id=request_id,
+            durable=False,
+            start_message_id=message_id_data(start),
+            initialPosition=pb.CommandSubscribe.Earliest,
+            force_topic_creation=False,
+        )
+        self._connection.call(
+            pb.BaseCommand(type=_Type.SUBSCRIBE, subscribe=body), request_id, f"reader on {self.topic}"
+        )
+
+    def read(self, timeout_s: float) -> EntryColumns:
+        """What has arrived; waits up to `timeout_s` for the first entry. Empty when there was none.
+
+        Raises UnreachableError, PayloadError.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not len(self._deliveries.columns):
+            if self._connection.session.is_consumer_closed(_CONSUMER_ID):
+                raise UnreachableError(str(self._connection.url), f"the broker let go of {self.topic}")
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._connection.read(left):
+                break
+        return self._deliveries.fetch()
+
+    def last_position(self) -> Position | None:
+        """Position of the topic's last message; None when it is empty."""
+        request_id = self._connection.session.next_request_id()
+        body = pb.CommandGetLastMessageId(consumer_id=_CONSUMER_ID, request_id=request_id)
+        answer = self._connection.call(
+            pb.BaseCommand(type=_Type.GET_LAST_MESSAGE_ID, getLastMessageId=body),
+            request_id,
+            f"last message of {self.topic}",
+        )
+        position = position_of(answer.getLastMessageIdResponse.last_message_id)
+        return None if position.entry_id < 0 else position
+
+    def ping(self) -> None:
+        """Keeps an idle connection open."""
+        self._connection.write(PING)
+
+    def close(self) -> None:
+        """Ends the reader; harmless when it has ended."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_range(
+    client: Client, topic: TopicName, start: Position, end: Position, *, bytes_target: int = 1 << 20
+) -> Iterator[EntryColumns]:
+    """Every entry at or behind `start` and before `end`, in order, each once.
+
+    Args:
+        end: one behind an entry that was there when the range was planned: the ledger of the last entry,
+            and its number plus one.
+        bytes_target: how much to gather into one result, if it has arrived.
+
+    A lost connection is opened again, for as long as the client's retry limit without progress.
+    Raises DataLossError when the topic ends before the range does, RefusedError, PayloadError.
+    """
+    retry = Retry(client.options.retry_timeout_s)
+    position = start
+    while position < end:
+        try:
+            with EntryReader(client, topic, position) as reader:
+                for columns in _read_until(
+                    reader, position, end, bytes_target, client.options.request_timeout_s
+                ):
+                    retry = Retry(client.options.retry_timeout_s)
+                    last = columns.position(len(columns) - 1)
+                    position = Position(last.ledger_id, last.entry_id + 1)
+                    yield columns
+                return
+        except ClientError as error:
+            retry.pause_or_raise(error)
+
+
+def _read_until(
+    reader: EntryReader, start: Position, end: Position, bytes_target: int, timeout_s: float
+) -> Iterator[EntryColumns]:
+    """The range from one reader. Returns when nothing of it is left."""
+    position = start
+    deadline = time.monotonic() + timeout_s
+    while position < end:
+        columns = reader.read(_STALL_S)
+        while 0 < columns.size_bytes < bytes_target and columns.position(len(columns) - 1) < end:
+            more = reader.read(0.0)
+            if not len(more):
+                break
+            columns.extend(more)
+        if not len(columns):
+            if _is_exhausted(reader, position, end):
+                return
+            if time.monotonic() > deadline:
+                raise RequestTimeoutError(str(reader.topic), f"with entries {position} to {end}", timeout_s)
+            continue
+        deadline = time.monotonic() + timeout_s
+        first = _first_at(columns, position)
+        stop = _first_at(columns, end)
+        last = columns.position(len(columns) - 1)
+        position = Position(last.ledger_id, last.entry_id + 1)
+        if first < stop:
+            yield columns.slice(first, stop)
+
+
+def _first_at(columns: EntryColumns, position: Position) -> int:
+    """Row of the first entry at or behind `position`."""
+    count = len(columns)
+    if not count or columns.position(0) >= position:
+        return 0
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if columns.position(middle) < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _is_exhausted(reader: EntryReader, position: Position, end: Position) -> bool:
+    """Whether nothing more of the range can come, although its last entry was not delivered.
+
+    That is so when the entries at its end are none for consumers, such as the markers of transactions.
+    Raises DataLossError when the topic was cut off or deleted.
+    """
+    last = reader.last_position()
+    if last is not None and last >= position:
+        # There is something: slow, or the next delivery lies behind the range.
+        return False
+    if last is None and position == EARLIEST:
+        return True
+    if last is None:
+        raise DataLossError(
+            f"{reader.topic} is empty, entries {position} to {end} are gone:"
+            " it was truncated or deleted, or they expired"
+        )
+    return True
+
+
+def last_position(client: Client, topic: TopicName) -> Position | None:
+    """Position of the topic's last message; None when it is empty."""
+    with EntryReader(client, topic, start=None) as reader:
+        return reader.last_position()
+
+
+def peek(client: Client, topic: TopicName, position: Position, timeout_s: float) -> EntryColumns:
+    """The first entry at or behind `position`, alone; nothing when none came within the time."""
+    with EntryReader(client, topic, position, permits=1) as reader:
+        columns = reader.read(timeout_s)
+        first = _first_at(columns, position)
+        return columns.slice(first, min(first + 1, len(columns)))

@@ -1,0 +1,75 @@
+"""Addresses: where a client finds a broker, and where its admin interface is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from magnetar.client.errors import ClientError
+
+BINARY_PORT: Final = 6650
+BINARY_TLS_PORT: Final = 6651
+HTTP_PORT: Final = 8080
+HTTP_TLS_PORT: Final = 8443
+
+_PORTS: Final = {
+    "pulsar": BINARY_PORT,
+    "pulsar+ssl": BINARY_TLS_PORT,
+    "http": HTTP_PORT,
+    "https": HTTP_TLS_PORT,
+}
+
+
+class BadUrlError(ClientError):
+    """Not an address of a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceUrl:
+    """One address. Prints as a URL."""
+
+    scheme: str
+    """pulsar, pulsar+ssl, http or https."""
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> ServiceUrl:
+        """Reads `scheme://host[:port]`; of several hosts, parted by commas, the first. Raises BadUrlError."""
+        parts = urlsplit(text.strip())
+        if parts.scheme not in _PORTS or not parts.netloc:
+            raise BadUrlError(
+                f"{text!r} is no service URL: expected pulsar://host:6650 or http://host:8080"
+                " (or pulsar+ssl, https)"
+            )
+        first = urlsplit(f"//{parts.netloc.split(',')[0]}")
+        try:
+            port = first.port
+        except ValueError as error:
+            raise BadUrlError(f"{text!r} is no service URL: {error}") from error
+        if not first.hostname:
+            raise BadUrlError(f"{text!r} is no service URL: the host is missing")
+        return cls(parts.scheme, first.hostname, port or _PORTS[parts.scheme])
+
+    @property
+    def is_http(self) -> bool:
+        """Whether topics are looked up over HTTP."""
+        return self.scheme.startswith("http")
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.scheme in ("pulsar+ssl", "https")
+
+    def default_admin(self) -> ServiceUrl:
+        """The admin interface on the same host and its usual port; itself when it is HTTP."""
+        if self.is_http:
+            return self
+        if self.is_tls:
+            return ServiceUrl("https", self.host, HTTP_TLS_PORT)
+        return ServiceUrl("http", self.host, HTTP_PORT)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"

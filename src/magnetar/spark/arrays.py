@@ -1,0 +1,95 @@
+"""Arrow arrays out of buffers and places in them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from magnetar.spark.columns import column_types
+from magnetar.spark.fields import Bools, Bytes, Ints, Spans, parse_fields
+
+_ARROW_TYPES: Final = {
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+"""What Spark expects for its types; checked against Spark's own function by a test."""
+
+_BUFFER_BYTES_MAX: Final = (1 << 31) - 1
+"""Offsets of Arrow's binary type are signed 32-bit numbers."""
+
+
+def arrow_schema(columns: Sequence[str], *, text: bool = False) -> pa.Schema:
+    """The Arrow schema of these columns, as Spark derives it; `text` makes the value a string."""
+    types = column_types(text=text)
+    return pa.schema([pa.field(name, _ARROW_TYPES[types[name]]) for name in columns])
+
+
+def slices(buffer: bytes | Bytes, starts: Ints, ends: Ints) -> pa.Array:
+    """`buffer[starts[i]:ends[i]]` as a binary array. The places ascend and do not overlap.
+
+    The gaps between the slices are taken for elements too and left out by one `take`, so that all copying
+    is Arrow's.
+    """
+    count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
+    assert len(buffer) <= _BUFFER_BYTES_MAX
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2] = starts
+    offsets[1::2] = ends
+    data = pa.py_buffer(buffer)
+    with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), data])
+    return with_gaps.take(pa.array(np.arange(0, 2 * count - 1, 2)))
+
+
+def with_nulls(values: pa.Array, nulls: Bools) -> pa.Array:
+    """`values`, null where `nulls` says so."""
+    if not nulls.any():
+        return values
+    return pc.if_else(pa.array(nulls), pa.scalar(None, values.type), values)
+
+
+def timestamps(times_ms: Ints, nulls: Bools | None) -> pa.Array:
+    """Unix milliseconds as timestamps."""
+    values = pa.array(times_ms * 1000).cast(_ARROW_TYPES["timestamp"])
+    return values if nulls is None else with_nulls(values, nulls)
+
+
+def join(heads: pa.Array, numbers: Ints) -> pa.Array:
+    """Each head with its number in decimal."""
+    return pc.binary_join_element_wise(heads, pa.array(numbers).cast(pa.string()), "")
+
+
+def decode_base64(keys: pa.Array, chosen: Bools) -> pa.Array:
+    """`keys` with those that are chosen decoded; what is no base64 stays as it is."""
+    decoded = keys.to_pylist()
+    for row in np.flatnonzero(chosen).tolist():
+        try:
+            decoded[row] = base64.b64decode(decoded[row], validate=True)
+        except binascii.Error:
+            continue
+    return pa.array(decoded, pa.binary())
+
+
+def string_maps(array: Bytes, spans: Spans, count: int) -> pa.Array:
+    """Maps out of KeyValue messages (1 key, 2 value), of which row `spans.rows[i]` has the i-th."""
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(spans.rows, minlength=count), out=offsets[1:])
+    pairs = parse_fields(array, spans.starts, spans.ends, (1, 2))
+    texts = []
+    for field in (1, 2):
+        starts, ends, _ = pairs.last_spans(field)
+        texts.append(slices(array, starts, ends).cast(pa.string()))
+    keys, values = texts
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, values)

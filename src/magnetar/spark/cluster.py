@@ -1,0 +1,164 @@
+"""The source's view of a cluster from the driver: which partitions there are, and where their logs end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.names import InvalidTopicNameError, NamespaceName, TopicName
+from magnetar.client.client import Client
+from magnetar.client.errors import AdminError, RefusedError, UnreachableError
+from magnetar.client.reader import last_position, peek
+from magnetar.spark.errors import OptionError
+from magnetar.spark.ledgers import LogState
+from magnetar.spark.offsets import Offset
+from magnetar.spark.options import ConnectionOptions
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import entry_layout, parse_metadata
+
+_PATTERN_HEAD = re.compile(r"(?:persistent://)?([^/()\[\]*+?|\\]+)/([^/()\[\]*+?|\\]+)/(.+)")
+_PEEK_TIMEOUT_S: Final = 2.0
+"""For an entry that is there. Markers are never delivered, so a place may have nothing to show."""
+
+
+class Cluster:
+    """Asks brokers; keeps one client open."""
+
+    def __init__(self, connection: ConnectionOptions) -> None:
+        self.client = Client(connection.service_url, connection.client, admin_url=connection.admin_url)
+        self._admin_given = bool(connection.admin_url) or self.client.url.is_http
+        self._admin_works: bool | None = None
+
+    def close(self) -> None:
+        """Closes the client."""
+        self.client.close()
+
+    def partitions(self, topics: Iterable[str], pattern: str) -> list[TopicName]:
+        """Every partition of these topics, or of those that match; in order. Raises OptionError."""
+        if pattern:
+            return self._matching(pattern)
+        found = []
+        for text in topics:
+            topic = TopicName.parse(text)
+            count = self.client.partitions(topic) if topic.partition < 0 else 0
+            found += [topic.with_partition(number) for number in range(count)] or [topic]
+        return found
+
+    def _matching(self, pattern: str) -> list[TopicName]:
+        """Partitions of topics whose full name, or own name in public/default, matches wholly."""
+        head = _PATTERN_HEAD.fullmatch(pattern)
+        namespace = (
+            NamespaceName.parse(f"{head[1]}/{head[2]}") if head else NamespaceName("public", "default")
+        )
+        local = re.compile(head[3] if head else pattern)
+        found = set()
+        for text in self.client.topics(namespace):
+            try:
+                topic = TopicName.parse(text)
+            except InvalidTopicNameError:
+                continue  # Names of the first generation are none of ours.
+            if local.fullmatch(topic.base.local):
+                found.add(topic)
+        return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
+
+    def log_state(self, topic: TopicName) -> LogState:
+        """Ledgers and end of one partition; the end alone when there is no admin interface.
+
+        Raises AdminError, RefusedError (TopicNotFound when the topic does not exist), UnreachableError.
+        """
+        if self.has_admin():
+            try:
+                return LogState.from_internal_stats(self.client.admin.internal_stats(topic))
+            except AdminError as error:
+                if error.status == 404:
+                    raise RefusedError(
+                        f"reading {topic}",
+                        pb.ServerError.TopicNotFound,
+                        "there is no such topic; create it or publish to it first",
+                    ) from error
+                raise
+        return LogState.from_last(last_position(self.client, topic))
+
+    def has_admin(self) -> bool:
+        """Whether the admin interface answers.
+
+        Raises UnreachableError when the user named it and it does not.
+        """
+        if self._admin_works is None:
+            try:
+                self.client.admin.call("GET", "/admin/v2/clusters")
+                self._admin_works = True
+            except AdminError:
+                self._admin_works = True  # It answers, if only to refuse this.
+            except UnreachableError:
+                if self._admin_given:
+                    raise
+                self._admin_works = False
+        return self._admin_works
+
+    def need_admin(self, option: str) -> None:
+        """Raises OptionError when there is no admin interface for `option`."""
+        if not self.has_admin():
+            raise OptionError(
+                f"{option} needs the admin interface, and {self.client.admin.url} does not answer: give the"
+                " option admin.url=http://host:8080"
+            )
+
+    def indexes_at(self, topic: TopicName, position: Position) -> tuple[Position, int | None, int] | None:
+        """The first entry at or behind `position`, messages before it, and its publish time in Unix ms.
+
+        None when no entry came. The index is None when the broker keeps none. For a batch the publish time is
+        the batch's.
+        """
+        columns = peek(self.client, topic, position, _PEEK_TIMEOUT_S)
+        if not len(columns):
+            return None
+        entry = columns.entries[0]
+        _, metadata_at, payload_at = entry_layout(entry)
+        metadata = parse_metadata(entry[metadata_at:payload_at])
+        last = columns.last_indexes[0]
+        index = None if last < 0 else last - metadata.num_messages_in_batch + 1
+        return columns.position(0), index, metadata.publish_time
+
+    def with_start_index(self, topic: TopicName, state: LogState, offset: Offset) -> Offset:
+        """`offset` with its index, when the broker keeps one and an entry can show it."""
+        if offset.message_index is not None or offset.position >= state.end:
+            return offset if offset.message_index is not None else self.with_end_index(topic, offset)
+        index = state.first_index_at(offset.position)
+        if index is None:
+            found = self.indexes_at(topic, offset.position)
+            index = None if found is None else found[1]
+        return Offset(offset.position, index)
+
+    def with_end_index(self, topic: TopicName, offset: Offset) -> Offset:
+        """The same for an offset that lies one behind an entry."""
+        position = offset.position
+        if offset.message_index is not None or position.entry_id <= 0:
+            return offset
+        last = Position(position.ledger_id, position.entry_id - 1)
+        columns = peek(self.client, topic, last, _PEEK_TIMEOUT_S)
+        if not len(columns) or columns.position(0) != last or columns.last_indexes[0] < 0:
+            return offset
+        return Offset(position, columns.last_indexes[0] + 1)
+
+    def start_of_time(self, topic: TopicName, state: LogState, time_ms: int) -> Position:
+        """Where messages of `time_ms` or later start; the log's end when there are none."""
+        if state.is_complete and not state.ledgers:
+            return state.end
+        position = self.client.admin.position_by_time(topic, time_ms)
+        if position < EARLIEST or position.entry_id < 0:
+            position = Position(max(position.ledger_id, 0), 0)
+        if position >= state.end:
+            return state.end
+        # Brokers name the last older entry when no younger one exists, some the one before the first.
+        while position < state.end:
+            found = self.indexes_at(topic, position)
+            if found is None:
+                return state.end
+            entry, _, publish_time = found
+            if publish_time >= time_ms:
+                return entry
+            position = Position(entry.ledger_id, entry.entry_id + 1)
+        return state.end

@@ -1,0 +1,25 @@
+"""What the Spark source and sink refuse."""
+
+from __future__ import annotations
+
+from magnetar.base.errors import MagnetarError
+
+
+class SparkSourceError(MagnetarError):
+    """Wrong use of the source or the sink; the message says what is right."""
+
+
+class OptionError(SparkSourceError):
+    """An option is unknown, missing or has a bad value."""
+
+
+class TopicDataLossError(SparkSourceError):
+    """Entries that the query has not read are gone, or cannot be shown to be there."""
+
+    def __init__(self, topic: str, start: str, first: str) -> None:
+        super().__init__(
+            f"data loss: {topic} should be read from {start} on, but its first entry is {first}. What lay"
+            " between was removed by the retention policy of the namespace, by its time to live, or by a"
+            " truncate. Give the query a `subscription`, which keeps entries until it has read them, or raise"
+            " the retention; set failOnDataLoss=false to go on without them."
+        )

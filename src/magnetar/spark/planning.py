@@ -1,0 +1,70 @@
+"""How much of the backlog one trigger takes, and in which pieces it is read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from magnetar.spark.ledgers import LogState
+
+BYTES_PER_PARTITION: Final = 32 << 20
+"""Size of a task's range when the options say nothing: about a second's work for one core."""
+
+
+def share(limit: int, backlogs: Mapping[str, int]) -> dict[str, int]:
+    """Parts of `limit` for each backlog, in proportion, never more than the backlog.
+
+    The parts add up to the smaller of the limit and all backlogs; what rounding leaves goes to the first
+    ones, so that something is always taken.
+    """
+    total = sum(backlogs.values())
+    if total <= limit:
+        return dict(backlogs)
+    parts = {name: limit * backlog // total for name, backlog in backlogs.items()}
+    left = limit - sum(parts.values())
+    for name, backlog in backlogs.items():
+        if left == 0:
+            break
+        if parts[name] < backlog:
+            parts[name] += 1
+            left -= 1
+    return parts
+
+
+def pieces_per_topic(
+    rows: Mapping[str, int],
+    size_bytes: Mapping[str, int],
+    *,
+    partitions_min: int | None,
+    rows_per_partition_max: int | None,
+) -> dict[str, int]:
+    """How many tasks each partition's range is read by; `rows` and bytes are estimates.
+
+    Without options: one per BYTES_PER_PARTITION.
+    """
+    pieces = {}
+    total = sum(rows.values())
+    for name, count in rows.items():
+        wanted = 1
+        if rows_per_partition_max is None and partitions_min is None:
+            wanted = -(-size_bytes[name] // BYTES_PER_PARTITION)
+        if rows_per_partition_max is not None:
+            wanted = -(-count // rows_per_partition_max)
+        if partitions_min is not None and total:
+            wanted = max(wanted, -(-partitions_min * count // total))
+        pieces[name] = max(wanted, 1)
+    return pieces
+
+
+def lost_range(state: LogState, start_index: int | None, first_index: int | None) -> bool:
+    """Whether entries are gone, `start` lying before the first entry of `state`.
+
+    A ledger may also have been removed after all of it was read. Indexes tell: none is missing when the first
+    entry there is has the index that is to be read next. Without them it cannot be excluded.
+    """
+    if start_index is None:
+        return True
+    if first_index is None:
+        # Empty: nothing can follow, so nothing was lost if the log says how far it counted.
+        return bool(state.ledgers)
+    return first_index > start_index

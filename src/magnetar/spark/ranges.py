@@ -1,0 +1,57 @@
+"""Spans of partitions become ranges for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magnetar.spark.errors import OptionError
+from magnetar.spark.ledgers import EntryRange, LogState
+from magnetar.spark.offsets import Offset
+from magnetar.spark.options import ReadOptions
+from magnetar.spark.planning import pieces_per_topic
+from magnetar.spark.reading import RangePartition
+
+
+def plan_ranges(
+    options: ReadOptions, states: Mapping[str, LogState], spans: Mapping[str, tuple[Offset, Offset]]
+) -> list[RangePartition]:
+    """The ranges of all tasks; spans are not empty.
+
+    Raises OptionError when the options ask to split and nothing is known to split by.
+    """
+    measured = {
+        topic: states[topic].measure(start.position, end.position) for topic, (start, end) in spans.items()
+    }
+    splits = options.partitions_min is not None or options.rows_per_partition_max is not None
+    blind = [topic for topic in spans if not states[topic].is_complete]
+    if splits and blind:
+        raise OptionError(
+            f"minPartitions and maxRowsPerPartition need the admin interface to split {blind[0]}: give the"
+            " option admin.url=http://host:8080"
+        )
+    rows = {topic: _rows(start, end, measured[topic].entries) for topic, (start, end) in spans.items()}
+    pieces = pieces_per_topic(
+        rows,
+        {topic: measured[topic].size_bytes for topic in spans},
+        partitions_min=options.partitions_min,
+        rows_per_partition_max=options.rows_per_partition_max,
+    )
+    ranges = []
+    for topic, (start, end) in spans.items():
+        entries = max(measured[topic].entries, 1)
+        for piece in states[topic].split(start.position, end.position, pieces[topic]):
+            share = rows[topic] * piece.entries // entries
+            ranges.append(_range(topic, piece, share))
+    return ranges
+
+
+def _rows(start: Offset, end: Offset, entries: int) -> int:
+    """Messages of a span: exact where indexes are known, else entries."""
+    if start.message_index is not None and end.message_index is not None:
+        return max(end.message_index - start.message_index, 0)
+    return entries
+
+
+def _range(topic: str, piece: EntryRange, rows: int) -> RangePartition:
+    start, end = piece.start, piece.end
+    return RangePartition(topic, (start.ledger_id, start.entry_id), (end.ledger_id, end.entry_id), rows)
