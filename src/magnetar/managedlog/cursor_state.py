@@ -170,8 +170,8 @@ class CursorState:
         ledger_of_limits = -2
         entries: EntrySet | None = None
         floor = limit = -1
-        before = self._acked_count
-        count = before
+        moved = 0
+        before = count = self._acked_count
         fresh = self._fresh
         partial = self._partial
         for position in positions:
@@ -185,16 +185,26 @@ class CursorState:
             if not floor < entry_id <= limit:
                 continue
             if entries is None:
+                if entry_id == floor + 1 and ledger_id == mark_ledger:
+                    # In order, as most acknowledgements are: only mark-delete moves.
+                    floor = mark_entry = entry_id
+                    moved += 1
+                    if partial:
+                        partial.pop(position, None)
+                    continue
                 entries = self._acked[ledger_id] = EntrySet()
             if entries.add(entry_id):
                 count += 1
                 fresh.append(position)
                 if partial:
                     partial.pop(position, None)
-        if count == before:
+        if count == before and not moved:
             return False
         self._acked_count = count
-        self._advance()
+        if moved:
+            self.mark_delete = Position(mark_ledger, mark_entry)
+        if count:
+            self._advance()
         self.version += 1
         return True
 
