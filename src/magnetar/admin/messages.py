@@ -64,11 +64,9 @@ async def message_id_of_index(call: Call) -> object:
     if text is None:
         raise BadRequestError("query parameter index is missing: which message?")
     index = natural(text, "index")
-    info = topic.log.info()
-    if index >= info.next_index:
-        raise NotHereError(
-            f"{topic.name} has no message with index {index}; the next will be {info.next_index}"
-        )
+    following = topic.log.next_index
+    if index >= following:
+        raise NotHereError(f"{topic.name} has no message with index {index}; the next will be {following}")
     return position_document(await topic.log.position_of_index(index), topic.name)
 
 

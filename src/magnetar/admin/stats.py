@@ -45,9 +45,8 @@ _STATES: Final = {
 def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
     """One topic or partition."""
     now_ms = clock.now_ms()
-    info = topic.log.info()
     subscriptions = {
-        name: subscription_stats(topic, subscription, info, now_ms, rates)
+        name: subscription_stats(topic, subscription, now_ms, rates)
         for name, subscription in topic.subscriptions.items()
     }
     rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
@@ -63,7 +62,7 @@ def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
         "msgOutCounter": _total(subscriptions.values(), "msgOutCounter"),
         "averageMsgSize": bytes_in / rate_in if rate_in else 0.0,
         "msgChunkPublished": False,
-        "storageSize": info.size_bytes,
+        "storageSize": topic.log.size_bytes,
         "backlogSize": max((document["backlogSize"] for document in durable), default=0),
         "offloadedStorageSize": 0,
         "waitingPublishers": 0,
@@ -95,9 +94,7 @@ def producer_stats(producer: Producer, now_ms: int) -> Document:
     }
 
 
-def subscription_stats(
-    topic: Topic, subscription: Subscription, info: LogInfo, now_ms: int, rates: Rates
-) -> Document:
+def subscription_stats(topic: Topic, subscription: Subscription, now_ms: int, rates: Rates) -> Document:
     """One subscription of a topic or partition."""
     cursor = subscription.cursor
     consumers = subscription.consumers
@@ -105,7 +102,7 @@ def subscription_stats(
     rate_out, bytes_out = rates.per_second(
         subscription, (subscription.messages_out, subscription.bytes_out), topic.created_ms, now_ms
     )
-    average = info.size_bytes / info.entries if info.entries else 0.0
+    average = topic.log.size_bytes / max(topic.log.entry_count, 1)
     return {
         "msgRateOut": rate_out,
         "msgThroughputOut": bytes_out,

@@ -11,7 +11,7 @@ samples, all together; backslash, newline and, in label values, the double quote
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Final
 
@@ -21,8 +21,19 @@ SERIES_MAX: Final = 50_000
 """Series in one scrape: about 8 MB of text. A broker with more topics than that allows shows the first
 ones in the order of collection, and says how many it left out."""
 
-Labels = tuple[tuple[str, str], ...]
-"""Names and values, in the order in which they are printed."""
+NO_LABELS: Final = ""
+
+
+def labels(*pairs: tuple[str, str]) -> str:
+    """Names and values as they stand behind a metric's name; made once for all metrics of one thing."""
+    if not pairs:
+        return NO_LABELS
+    inner = ",".join(f'{name}="{_escaped(value).replace(_QUOTE, _ESCAPED_QUOTE)}"' for name, value in pairs)
+    return f"{{{inner}}}"
+
+
+_QUOTE: Final = '"'
+_ESCAPED_QUOTE: Final = '\\"'
 
 
 class Kind(Enum):
@@ -70,8 +81,8 @@ class Exposition:
         self.dropped = 0
         """Samples refused because of the limit."""
 
-    def add(self, name: str, kind: Kind, text: str, value: float, labels: Labels = ()) -> None:
-        """One sample. `text` explains the family; the first one given counts."""
+    def add(self, name: str, kind: Kind, text: str, value: float, labelled: str = NO_LABELS) -> None:
+        """One sample. `text` explains the family, the first one counts; `labels` makes `labelled`."""
         if self.series >= self._series_max:
             self.dropped += 1
             return
@@ -79,15 +90,15 @@ class Exposition:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = _Family(kind, text)
-        family.lines.append(f"{name}{_labels(labels)} {_number(value)}\n")
+        family.lines.append(f"{name}{labelled} {_number(value)}\n")
 
-    def counter(self, name: str, text: str, value: float, labels: Labels = ()) -> None:
+    def counter(self, name: str, text: str, value: float, labelled: str = NO_LABELS) -> None:
         """A sample of a family that only grows."""
-        self.add(name, Kind.COUNTER, text, value, labels)
+        self.add(name, Kind.COUNTER, text, value, labelled)
 
-    def gauge(self, name: str, text: str, value: float, labels: Labels = ()) -> None:
+    def gauge(self, name: str, text: str, value: float, labelled: str = NO_LABELS) -> None:
         """A sample of a family that goes up and down."""
-        self.add(name, Kind.GAUGE, text, value, labels)
+        self.add(name, Kind.GAUGE, text, value, labelled)
 
     def render(self) -> str:
         """The text; families in the order in which they were first seen."""
@@ -98,8 +109,8 @@ class Exposition:
         return "".join(parts)
 
 
-Collector = Callable[[Exposition], None]
-"""Adds what it knows to a scrape. Runs on the event loop and must not wait."""
+Collector = Callable[[Exposition], Iterable[None]]
+"""Adds what it knows to a scrape, and yields wherever others may have the event loop for a while."""
 
 
 class Registry:
@@ -107,32 +118,33 @@ class Registry:
 
     def __init__(self, *, series_max: int = SERIES_MAX) -> None:
         self._series_max = series_max
-        self._own: list[tuple[str, Kind, str, Labels, Counter | Gauge]] = []
+        self._own: list[tuple[str, Kind, str, str, Counter | Gauge]] = []
         self._collectors: list[Collector] = []
 
-    def counter(self, name: str, text: str, labels: Labels = ()) -> Counter:
+    def counter(self, name: str, text: str, labelled: str = NO_LABELS) -> Counter:
         """A new counter; its name ends in `_total`."""
         counter = Counter()
-        self._own.append((name, Kind.COUNTER, text, labels, counter))
+        self._own.append((name, Kind.COUNTER, text, labelled, counter))
         return counter
 
-    def gauge(self, name: str, text: str, labels: Labels = ()) -> Gauge:
+    def gauge(self, name: str, text: str, labelled: str = NO_LABELS) -> Gauge:
         """A new gauge."""
         gauge = Gauge()
-        self._own.append((name, Kind.GAUGE, text, labels, gauge))
+        self._own.append((name, Kind.GAUGE, text, labelled, gauge))
         return gauge
 
     def collector(self, collect: Collector) -> None:
         """Asks `collect` at every scrape, after the collectors that came before it."""
         self._collectors.append(collect)
 
-    def render(self) -> str:
-        """The text of a scrape."""
+    def scrape(self) -> Iterator[str]:
+        """The text of a scrape in pieces; empty ones where the event loop may go on between them."""
         exposition = Exposition(series_max=self._series_max)
-        for name, kind, text, labels, metric in self._own:
-            exposition.add(name, kind, text, metric.value, labels)
+        for name, kind, text, labelled, metric in self._own:
+            exposition.add(name, kind, text, metric.value, labelled)
         for collect in self._collectors:
-            collect(exposition)
+            for _ in collect(exposition):
+                yield ""
         about = Exposition()
         about.gauge("magnetar_metrics_series", "Series in this scrape.", exposition.series)
         about.gauge(
@@ -140,22 +152,12 @@ class Registry:
             f"Series left out of this scrape because it may have {self._series_max}.",
             exposition.dropped,
         )
-        return exposition.render() + about.render()
+        yield exposition.render()
+        yield about.render()
 
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    inner = ",".join(f'{name}="{_escaped(value).replace(_QUOTE, _ESCAPED_QUOTE)}"' for name, value in labels)
-    return f"{{{inner}}}"
-
-
-_QUOTE: Final = '"'
-_ESCAPED_QUOTE: Final = '\\"'
 
 
 def _number(value: float) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from magnetar.observability.metrics import Exposition
@@ -33,7 +34,7 @@ def open_descriptors() -> int | None:
         return None
 
 
-def collect(exposition: Exposition) -> None:
+def collect(exposition: Exposition) -> Iterable[None]:
     """A collector with the names that Prometheus's client libraries agreed on."""
     exposition.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", resident_bytes())
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -53,3 +54,4 @@ def collect(exposition: Exposition) -> None:
         "Maximum number of open file descriptors.",
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     )
+    return ()

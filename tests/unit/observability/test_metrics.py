@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.observability import process
-from magnetar.observability.metrics import Exposition, Registry
+from magnetar.observability.metrics import Exposition, Registry, labels
 
 
 def test_reads_back_with_types_labels_and_values() -> None:
     registry = Registry()
-    sent = registry.counter("magnetar_sent_total", "Sent.", (("kind", "a"),))
+    sent = registry.counter("magnetar_sent_total", "Sent.", labels(("kind", "a")))
     sent.value += 3
     level = registry.gauge("magnetar_level", "A level.")
     level.value = 0.5
-    families = {family.name: family for family in text_string_to_metric_families(registry.render())}
+    families = {family.name: family for family in text_string_to_metric_families("".join(registry.scrape()))}
     assert families["magnetar_sent"].type == "counter"
     assert [(s.labels, s.value) for s in families["magnetar_sent"].samples] == [({"kind": "a"}, 3.0)]
     assert families["magnetar_level"].type == "gauge"
@@ -26,8 +27,13 @@ def test_reads_back_with_types_labels_and_values() -> None:
 def test_hostile_label_values_stay_values() -> None:
     registry = Registry()
     value = 'a"} 1\nforged{x="\\'
-    registry.collector(lambda exposition: exposition.gauge("g", "h\nh\\", 1, (("topic", value),)))
-    families = {family.name: family for family in text_string_to_metric_families(registry.render())}
+
+    def collect(exposition: Exposition) -> Iterable[None]:
+        exposition.gauge("g", "h\nh\\", 1, labels(("topic", value)))
+        return ()
+
+    registry.collector(collect)
+    families = {family.name: family for family in text_string_to_metric_families("".join(registry.scrape()))}
     assert "forged" not in families
     assert families["g"].samples[0].labels == {"topic": value}
 
@@ -35,8 +41,8 @@ def test_hostile_label_values_stay_values() -> None:
 def test_families_are_not_interleaved() -> None:
     exposition = Exposition()
     for topic in ("a", "b"):
-        exposition.gauge("x", "x", 1, (("topic", topic),))
-        exposition.gauge("y", "y", 2, (("topic", topic),))
+        exposition.gauge("x", "x", 1, labels(("topic", topic)))
+        exposition.gauge("y", "y", 2, labels(("topic", topic)))
     names = [line.split("{")[0] for line in exposition.render().splitlines() if not line.startswith("#")]
     assert names == ["x", "x", "y", "y"]
 
@@ -52,12 +58,13 @@ def test_special_numbers() -> None:
 def test_limit_of_series_is_kept_and_told() -> None:
     registry = Registry(series_max=2)
 
-    def collect(exposition: Exposition) -> None:
+    def collect(exposition: Exposition) -> Iterator[None]:
         for number in range(5):
-            exposition.gauge("x", "x", number, (("n", str(number)),))
+            exposition.gauge("x", "x", number, labels(("n", str(number))))
+            yield
 
     registry.collector(collect)
-    text = registry.render()
+    text = "".join(registry.scrape())
     assert text.count("\nx{") == 2
     assert "magnetar_metrics_series 2\n" in text
     assert "magnetar_metrics_series_dropped 3\n" in text
@@ -66,6 +73,6 @@ def test_limit_of_series_is_kept_and_told() -> None:
 def test_process_metrics_are_plausible() -> None:
     registry = Registry()
     registry.collector(process.collect)
-    families = {family.name: family for family in text_string_to_metric_families(registry.render())}
+    families = {family.name: family for family in text_string_to_metric_families("".join(registry.scrape()))}
     assert families["process_resident_memory_bytes"].samples[0].value > 1 << 20
     assert families["process_cpu_seconds"].samples[0].value > 0
