@@ -23,7 +23,9 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROUNDS = int(os.environ.get("MAGNETAR_KILL_ROUNDS", "12"))
 TOPIC = "persistent://public/default/kill"
-QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Fatal)
+WINDOW = 200
+"""Messages that a producer has under way."""
+QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
 
 PRODUCERS: dict[str, dict[str, object]] = {
     "single": {"batching_enabled": False},
@@ -42,7 +44,7 @@ class History:
     """Message → times it stands in the log."""
     delivered: set[bytes] = field(default_factory=set)
     """Messages that the consumer of the subscription got at least once."""
-    verified: pulsar.MessageId = pulsar.MessageId.earliest
+    verified: pulsar.MessageId = field(default_factory=lambda: pulsar.MessageId.earliest)
     """The log was read up to here."""
 
 
@@ -60,8 +62,7 @@ def publish_until_killed(process: StandaloneProcess, number: int, delay_s: float
         name: client.create_producer(
             TOPIC,
             send_timeout_millis=5_000,
-            block_if_queue_full=True,
-            max_pending_messages=200,
+            max_pending_messages=2 * WINDOW,
             **options,
         )
         for name, options in PRODUCERS.items()
@@ -69,9 +70,12 @@ def publish_until_killed(process: StandaloneProcess, number: int, delay_s: float
     killed = threading.Event()
     acknowledged = 0
     lock = threading.Lock()
+    # The client's own blocking on a full queue does not end when it is shut down.
+    windows = {name: threading.Semaphore(WINDOW) for name in PRODUCERS}
 
-    def on_sent(data: bytes, result: pulsar.Result) -> None:
+    def on_sent(name: str, data: bytes, result: pulsar.Result) -> None:
         nonlocal acknowledged
+        windows[name].release()
         if result == pulsar.Result.Ok:
             with lock:
                 acknowledged += 1
@@ -80,9 +84,11 @@ def publish_until_killed(process: StandaloneProcess, number: int, delay_s: float
     def publish(name: str) -> None:
         i = 0
         while not killed.is_set():
+            if not windows[name].acquire(timeout=0.1):
+                continue
             data = f"{name}:{number}:{i}".encode()
             try:
-                producers[name].send_async(data, lambda result, _, data=data: on_sent(data, result))
+                producers[name].send_async(data, lambda result, _, data=data: on_sent(name, data, result))
             except pulsar.PulsarException:
                 return
             i += 1
@@ -99,8 +105,8 @@ def publish_until_killed(process: StandaloneProcess, number: int, delay_s: float
                 consumer.acknowledge(message)
             i += 1
 
-    threads = [threading.Thread(target=publish, args=(name,)) for name in PRODUCERS]
-    threads.append(threading.Thread(target=consume))
+    threads = [threading.Thread(target=publish, args=(name,), daemon=True) for name in PRODUCERS]
+    threads.append(threading.Thread(target=consume, daemon=True))
     for thread in threads:
         thread.start()
     # The kill's moment is random on purpose; at least one acknowledgement makes the round worth it.

@@ -75,7 +75,8 @@ async def reader_start(
 ) -> Position:
     """Where a reader begins: the position before the first entry that it gets.
 
-    A start inside a batch begins with that batch; the client drops what it does not want.
+    The entry of the start id is delivered; the client drops it, or its messages up to the start, unless
+    it wants the start itself.
     """
     if request.start_message_rollback_duration_sec:
         back_ms = request.start_message_rollback_duration_sec * 1000
@@ -88,9 +89,7 @@ async def reader_start(
         return topic.log.last_position
     if start <= EARLIEST:
         return topic.log.previous_position(topic.log.first_position)
-    if request.start_message_id.batch_index >= 0:
-        return Position(start.ledger_id, start.entry_id - 1)
-    return start
+    return topic.log.previous_position(start)
 
 
 def seek_position(topic: Topic, message_id: pb.MessageIdData) -> Position:
