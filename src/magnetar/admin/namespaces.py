@@ -8,6 +8,7 @@ from typing import Final
 
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
+from magnetar.admin.topics import forget_policies
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, UnsupportedError
 from magnetar.broker.topic import Topic
@@ -47,9 +48,12 @@ async def delete_namespace(call: Call) -> object:
     for topic in topics:
         if await call.broker.exists(topic):
             await call.broker.delete_topic(topic, force=True)
+        if topic.partition < 0:
+            await forget_policies(call.broker, topic)
     for topic in await call.broker.policies.partitioned_topics(name):
         await call.broker.policies.delete_partitioned(topic)
         await call.broker.schemas.delete(topic)
+        await forget_policies(call.broker, topic)
     await call.broker.policies.delete_namespace(name)
     return None
 

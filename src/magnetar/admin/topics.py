@@ -18,6 +18,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
+from magnetar.metadata import keys
 
 _N: Final = "/admin/v2/persistent/{tenant}/{namespace}"
 _T: Final = f"{_N}/{{topic}}"
@@ -88,6 +89,13 @@ async def delete_topic(call: Call) -> None:
     if name.partition < 0 and await call.broker.policies.partitions(name):
         raise ConflictError(f"{name} is a partitioned topic: delete {name.local}/partitions")
     await call.broker.delete_topic(name, force=call.flag("force"))
+    if name.partition < 0:
+        await forget_policies(call.broker, name)
+
+
+async def forget_policies(broker: Broker, name: TopicName) -> None:
+    """A later topic of the same name must not find the policies of this one."""
+    await broker.store.delete_recursive(keys.topic_policies(name))
 
 
 async def unload(call: Call) -> None:
@@ -108,11 +116,14 @@ async def terminate(call: Call) -> object:
 
 async def terminate_partitions(call: Call) -> object:
     name = call.topic()
-    if not await call.broker.policies.partitions(name):
+    await call.broker.check_name(name)
+    count = 0 if name.partition >= 0 else await call.broker.policies.partitions(name)
+    if not count:
         raise TopicNotFoundError(f"{name} is not a partitioned topic")
+    # Also those that nobody has used: else they would come to be later and take messages.
+    topics = [await call.broker.topic(name.with_partition(i)) for i in range(count)]
     return {
-        str(topic.name.partition): position_document(await _terminated(topic), topic.name)
-        for topic in await parts(call.broker, name)
+        str(topic.name.partition): position_document(await _terminated(topic), topic.name) for topic in topics
     }
 
 
@@ -229,6 +240,7 @@ async def delete_partitioned(call: Call) -> None:
         await call.broker.delete_topic(topic.name, force=force)
     await call.broker.policies.delete_partitioned(name)
     await call.broker.schemas.delete(name)
+    await forget_policies(call.broker, name)
 
 
 async def create_missed_partitions(call: Call) -> None:

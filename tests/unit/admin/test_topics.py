@@ -96,6 +96,19 @@ def test_properties_outlive_an_unload() -> None:
     with_api(story)
 
 
+def test_a_new_topic_does_not_inherit_from_a_deleted_one() -> None:
+    async def story(api: AdminApi) -> None:
+        for create, body in (("t", None), ("p/partitions", 2)):
+            topic = create.partition("/")[0]
+            for force in ("", "?force=true"):
+                await api.done("PUT", f"{T}/{create}", body)
+                assert (await api.call("GET", f"{T}/{topic}/deduplicationEnabled")).status == 204
+                await api.done("POST", f"{T}/{topic}/deduplicationEnabled", True)
+                await api.done("DELETE", f"{T}/{create}{force}")
+
+    with_api(story)
+
+
 def test_termination_sends_producers_away_and_is_final() -> None:
     async def story(api: AdminApi) -> None:
         (_, last) = await api.publish("t", b"1", b"2")
@@ -111,7 +124,8 @@ def test_termination_sends_producers_away_and_is_final() -> None:
         await api.publish("p-partition-1", b"1")
         assert (await api.refused("POST", f"{T}/p/terminate"))[0] == 405
         ended = (await api.call("POST", f"{T}/p/terminate/partitions")).json
-        assert ended["1"]["partitionIndex"] == 1
+        assert [part["partitionIndex"] for part in ended.values()] == [0, 1]
+        assert (await api.topic("p-partition-0")).log.terminated is not None
 
     with_api(story)
 
