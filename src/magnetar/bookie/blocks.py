@@ -74,6 +74,10 @@ class Kind(IntEnum):
     """First block of a segment; the body names where the segment before it ended: id u64, end u32."""
 
 
+# Looking a member up in an Enum costs as much as packing a number.
+_ENTRIES: Final = int(Kind.ENTRIES)
+
+
 class BlockHeader(NamedTuple):
     """The checked fields, in the order of the table above."""
 
@@ -225,7 +229,7 @@ def entries_block(
     else:
         pieces = [table, *entries]
     return Block(
-        Kind.ENTRIES, ledger_id, first_entry, number, flags, base_index, broker_time_ms, pieces, data_bytes
+        _ENTRIES, ledger_id, first_entry, number, flags, base_index, broker_time_ms, pieces, data_bytes
     )
 
 
@@ -322,7 +326,7 @@ def body_is_good(header: BlockHeader, body: bytes) -> bool:
     """Whether `body` is what was written below `header`: its sum, and the table that describes it."""
     if len(body) != header.body_length or _crc(body) != header.body_crc:
         return False
-    if header.kind != Kind.ENTRIES:
+    if header.kind != _ENTRIES:
         return True
     table = header.table_bytes
     if header.entry_count < 1 or table > len(body):

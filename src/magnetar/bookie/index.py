@@ -60,6 +60,8 @@ class BlockRows:
         self.rows = bytearray(rows)
         self.last_entry = -1
         self.data_bytes = 0
+        if not rows:
+            return
         for first, _, _, count, data_bytes in _ROW.iter_unpack(rows):
             self.last_entry = first + count - 1
             self.data_bytes += data_bytes
