@@ -11,6 +11,7 @@ port, a `Host` that is no name of this machine (a page whose own name was made t
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import logging
@@ -25,11 +26,14 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
-from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, status_of
+from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, TooSlowError, status_of
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 
 _log = logging.getLogger("magnetar.admin")
+
+BODY_S: Final = 30.0
+"""How long a body may take to arrive."""
 
 _READING: Final = ("GET", "HEAD", "OPTIONS")
 
@@ -143,11 +147,15 @@ def _encoded(document: object) -> bytes:
 async def _body(request: Request) -> bytes:
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise TooLargeError(f"the body is larger than {BODY_BYTES_MAX} bytes")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > BODY_BYTES_MAX:
+                    raise TooLargeError(f"the body is larger than {BODY_BYTES_MAX} bytes")
+                parts.append(part)
+    except TimeoutError as error:
+        raise TooSlowError(f"the body did not arrive within {BODY_S:g} s") from error
     return b"".join(parts)
 
 

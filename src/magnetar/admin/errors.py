@@ -62,6 +62,12 @@ class TooLargeError(RequestError):
     http_status = 413
 
 
+class TooSlowError(RequestError):
+    """The body did not arrive in time."""
+
+    http_status = 408
+
+
 class UnreadablePayloadError(RequestError):
     """A stored payload is not what its metadata says; only its producer could have made it so."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from typing import Final
+from typing import Any, Final
 
 from uvicorn.config import Config
 from uvicorn.server import Server
@@ -19,6 +20,8 @@ _KEEP_ALIVE_S: Final = 60
 """Idle connections are kept so long; scrapers ask every 15 to 60 seconds."""
 _GRACE_S: Final = 1
 """How long running calls may take when the server stops."""
+REQUEST_S: Final = 60.0
+"""A connection may take so long, twice at most, until its request is complete."""
 _CALLS_MAX: Final = 256
 """Connections served at a time; more are answered 503."""
 
@@ -54,11 +57,33 @@ class HttpServer(Server):
         await self._serve([listener])
 
     async def main_loop(self) -> None:
-        """Waits for the end; uvicorn's own loop wakes ten times a second to look for it."""
+        """Waits for the end; uvicorn's own loop wakes ten times a second to look for it.
+
+        Closes what sends no whole request: uvicorn waits for one for ever, and a few hundred such
+        connections would keep everyone else out.
+        """
         self._announce.set()
-        await self._stopped.wait()
+        silent: set[Any] = set()
+        while not self._stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), REQUEST_S)
+            waiting: set[Any] = {
+                # With its last request: who has had another one since the look before is not silent.
+                (one, one.cycle)
+                for one in self.server_state.connections
+                if _waits_for_request(one)
+            }
+            for connection, _ in silent & waiting:
+                connection.transport.close()
+            silent = waiting
 
     def stop(self) -> None:
         """Lets `run_on` end."""
         self.should_exit = True
         self._stopped.set()
+
+
+def _waits_for_request(connection: Any) -> bool:
+    """Whether a connection of uvicorn has no request, or has answered its last one."""
+    cycle = connection.cycle
+    return cycle is None or cycle.response_complete

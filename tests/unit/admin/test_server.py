@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from magnetar.admin import app, http_server
 from magnetar.admin.server import AdminServer
 from magnetar.base.errors import StartupError
 from support.admin_api import AdminApi, with_api
@@ -71,6 +72,26 @@ def test_bytes_that_are_no_http_close_their_connection_only() -> None:
         port = await server.start()
         assert b" 400 " in (await ask(port, b"\x00\x00\x00\x05nonsense\r\n\r\n")).splitlines()[0]
         assert b" 200 " in (await ask(port, get("/"))).splitlines()[0]
+        await server.stop()
+
+    with_api(story)
+
+
+def test_who_sends_no_whole_request_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.01)
+    monkeypatch.setattr(app, "BODY_S", 0.01)
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        assert await ask(port, b"") == b""
+        assert await ask(port, b"GET / HTT") == b""
+        answer = await ask(
+            port,
+            b"POST /admin/v2/tenants/t HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 9\r\nConnection: close\r\n\r\n{",
+        )
+        assert b" 408 " in answer.splitlines()[0]
         await server.stop()
 
     with_api(story)
