@@ -117,6 +117,8 @@ def decode_entry(data: bytes, where: str) -> CursorDelta:
         acked = entry_set_codec.decode(info.acked) if info.acked else _acked(info.individualDeletedMessages)
     except (DecodeError, entry_set_codec.MalformedAckedError) as error:
         raise InvalidLogDataError(where, f"not a PositionInfo: {error}") from error
+    if not info.IsInitialized():
+        raise InvalidLogDataError(where, "a PositionInfo lacks fields")
     properties = {item.name: item.value for item in info.properties}
     return CursorDelta(
         Position(info.ledgerId, info.entryId),
@@ -154,6 +156,8 @@ def decode_info(data: bytes, where: str) -> CursorInfo:
         value.ParseFromString(data)
     except DecodeError as error:
         raise InvalidLogDataError(where, f"not a ManagedCursorInfo: {error}") from error
+    if not value.IsInitialized():
+        raise InvalidLogDataError(where, "a ManagedCursorInfo lacks fields")
     state = CursorDelta(
         Position(value.markDeleteLedgerId, value.markDeleteEntryId)
         if value.HasField("markDeleteLedgerId")

@@ -225,18 +225,17 @@ class CursorStore:
             ledger.snapshot_bytes = len(entry)
             ledger.writer.append([entry], None, 0, self._clock.now_ms())
             await ledger.snapshot_durable
-            old, old_ledger = self._ledger_id, self._ledger
-            if old != IN_STORE:
-                self._deleted.append(old)
+            old_ledger = self._ledger
             await self._put(ledger.writer.ledger_id, bound)
         except MagnetarError as error:
             # What the old ledger holds is still right, but the deltas since are only in the lost snapshot.
             self._ledger = None
             self._busy = self._switching = False
             _log.warning("%s could not be written: %s", self._where, error)
+            if created:
+                # To be deleted once a next value is stored; not before, as this one may have been stored.
+                self._deleted.append(ledger.writer.ledger_id)
             self._fail(error)
-            if created and ledger.writer.ledger_id != self._ledger_id:
-                await self._delete_ledgers([ledger.writer.ledger_id])
             return
         self._ledger = ledger
         self._switching = False
@@ -257,10 +256,11 @@ class CursorStore:
             if ledger_id is None or state is None:
                 ledger_id, state = self._ledger_id, self._bound
             self.last_active_ms = self._clock.now_ms()
+            deleted = list(self._deleted)
+            if self._ledger_id not in (IN_STORE, ledger_id):
+                deleted.append(self._ledger_id)
             value = encode_info(
-                CursorInfo(
-                    ledger_id, state, self.cursor_properties, self.last_active_ms, tuple(self._deleted)
-                )
+                CursorInfo(ledger_id, state, self.cursor_properties, self.last_active_ms, tuple(deleted))
             )
             try:
                 stat = await self._store.put(self._path, value, expected_version=self._version)
@@ -271,6 +271,7 @@ class CursorStore:
             self._version = stat.version
             self._ledger_id = ledger_id
             self._bound = state
+            self._deleted = deleted
 
     async def _delete_ledgers(self, ledger_ids: list[int]) -> None:
         """Gives ledgers back; one that cannot be deleted now stays noted in the next value."""
@@ -352,8 +353,6 @@ class CursorStore:
         self._busy = self._switching = True
         try:
             version = self.state.version
-            if self._ledger_id != IN_STORE:
-                self._deleted.append(self._ledger_id)
             await self._put(IN_STORE, self.state.snapshot())
         except MagnetarError as error:
             self._ledger = None

@@ -68,6 +68,8 @@ class LedgerLifecycle:
         self._fenced = fenced
         self._lock = asyncio.Lock()
         self._left: list[LedgerFeed] = []
+        # Created, and perhaps not in the stored list because storing it failed.
+        self._unlisted: list[int] = []
         self._rolling = False
         self._trim_wanted = False
         self._rollover_not_before_ms = 0.0
@@ -129,11 +131,16 @@ class LedgerLifecycle:
             async with self._lock:
                 feed = await self._create()
                 record = LedgerRecord(feed.ledger.ledger_id)
+                self._unlisted.append(record.ledger_id)
                 await self._stored.update(lambda metadata: metadata.adding(record))
+                self._unlisted.remove(record.ledger_id)
                 if feed.error is not None:
                     raise feed.error
                 if not self._stopped and self._appender.error is None:
                     self._go_on_in(feed)
+                # That this update succeeded proves that those before it were not stored.
+                unlisted, self._unlisted = self._unlisted, []
+                await self._delete(unlisted)
         except LogFencedError as error:
             self._fenced(error)
         except MagnetarError as error:

@@ -117,6 +117,8 @@ def decode(data: bytes, where: str) -> LogMetadata:
         info.ParseFromString(data)
     except DecodeError as error:
         raise InvalidLogDataError(where, f"not a ManagedLedgerInfo: {error}") from error
+    if not info.IsInitialized():
+        raise InvalidLogDataError(where, "a ManagedLedgerInfo lacks fields")
     terminated = None
     if info.HasField("terminatedPosition"):
         terminated = Position(info.terminatedPosition.ledgerId, info.terminatedPosition.entryId)

@@ -87,6 +87,8 @@ async def recover_log(
     )
     stored.deleted(swept)
     await log.start(lambda metadata: found)
+    empty = tuple(item for item in found.deleted_ledgers if item not in swept)
+    stored.deleted(await _sweep(empty, ledgers, name))
     return log
 
 

@@ -1,0 +1,239 @@
+"""A cursor's own ledger: snapshot, deltas, compaction, folding, receipts, failures."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fakes.ledgers import FakeLedgers, write_error
+from fakes.managed_logs import NAME, Process, until
+from magnetar.base.errors import MetadataError
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursor_codec import IN_STORE, decode_entry, decode_info
+from magnetar.managedlog.log import ManagedLog
+
+PATH = f"/managed-ledgers/{NAME}/s"
+
+
+async def begin(process: Process, entries: int = 100) -> tuple[ManagedLog, Cursor, int]:
+    log, _ = await process.open()
+    cursor = await log.open_cursor("s", initial="earliest")
+    ledger_id = log.append([b"x"] * entries, None).ledger_id
+    process.ledgers.sync()
+    await process.settle()
+    return log, cursor, ledger_id
+
+
+def entries_of(process: Process, ledger_id: int) -> list[bytes]:
+    return [entry for run in process.ledgers.ledgers[ledger_id].runs for entry in run.entries]
+
+
+def test_an_idle_cursor_owns_no_ledger() -> None:
+    async def story() -> None:
+        process = Process()
+        _, cursor, _ = await begin(process)
+        assert cursor.ledger_id == IN_STORE
+        assert process.ledgers.tagged("s") == []
+        puts = len(process.store.puts)
+        process = await process.restart()
+        assert process.store.puts[puts:].count(PATH) == 0
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_receipts_come_when_durable_and_one_delta_holds_all_changes_of_a_commit() -> None:
+    async def story() -> None:
+        process = Process()
+        _, cursor, ledger = await begin(process)
+        cursor.ack([Position(ledger, 5)])
+        await cursor.flush()
+        own = cursor.ledger_id
+        assert process.ledgers.tagged("s") == [own]
+        process.ledgers.auto_sync = False
+        receipts: list[str] = []
+        cursor.ack([Position(ledger, 7)])
+        cursor.when_durable(lambda error: receipts.append(f"first {error}"))
+        await process.settle()
+        for entry in (9, 11, 13):
+            cursor.ack([Position(ledger, entry)])
+            cursor.when_durable(lambda error: receipts.append(f"later {error}"))
+            await process.settle()
+        assert receipts == []
+        assert len(entries_of(process, own)) == 2, "the snapshot and one delta in flight"
+        process.ledgers.sync()
+        assert receipts == ["first None"]
+        await process.settle()
+        assert len(entries_of(process, own)) == 3
+        process.ledgers.sync()
+        assert receipts == ["first None"] + ["later None"] * 3
+        last = decode_entry(entries_of(process, own)[-1], "test")
+        assert list(last.acked[ledger].ranges()) == [(9, 9), (11, 11), (13, 13)]
+        cursor.when_durable(lambda error: receipts.append("at once"))
+        assert receipts[-1] == "at once"
+        process.ledgers.auto_sync = True
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_deltas_are_replaced_by_a_snapshot_when_they_outweigh_it() -> None:
+    async def story() -> None:
+        process = Process(cursor_compact_bytes_min=60)
+        _, cursor, ledger = await begin(process)
+        seen = set()
+        for entry in range(1, 60, 2):
+            cursor.ack([Position(ledger, entry)])
+            await cursor.flush()
+            seen.add(cursor.ledger_id)
+        await process.settle()
+        assert len(seen) > 1
+        assert process.ledgers.tagged("s") == [cursor.ledger_id], "replaced ledgers are deleted"
+        process = await process.crash()
+        log, _ = await process.open()
+        assert len(log.cursors["s"].acked_ranges()) == 30
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_large_state_stays_in_its_ledger_when_closed() -> None:
+    async def story() -> None:
+        process = Process(cursor_fold_ranges_max=3)
+        _, cursor, ledger = await begin(process)
+        cursor.ack([Position(ledger, entry) for entry in (2, 4, 6)])
+        process = await process.restart()
+        assert decode_info(process.store.values[PATH].data, "test").ledger_id == IN_STORE
+        assert process.ledgers.tagged("s") == []
+        log, _ = await process.open()
+        log.cursors["s"].ack([Position(ledger, 8)])
+        process = await process.restart()
+        assert len(process.ledgers.tagged("s")) == 1
+        log, _ = await process.open()
+        assert len(log.cursors["s"].acked_ranges()) == 4
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_tens_of_thousands_of_holes_are_all_kept() -> None:
+    async def story() -> None:
+        process = Process()
+        _, cursor, ledger = await begin(process, entries=60_000)
+        cursor.ack([Position(ledger, entry) for entry in range(1, 60_000, 2)])
+        await cursor.flush()
+        process = await process.crash()
+        log, _ = await process.open()
+        cursor = log.cursors["s"]
+        assert cursor.backlog_entries == 30_000
+        assert len(cursor.acked_ranges()) == 30_000
+        process = await process.restart()
+        log, _ = await process.open()
+        assert log.cursors["s"].backlog_entries == 30_000
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_seek_back_survives_and_lowers_the_bound_in_the_store() -> None:
+    async def story() -> None:
+        process = Process()
+        _, cursor, ledger = await begin(process)
+        cursor.ack_cumulative(Position(ledger, 50))
+        await cursor.flush()
+        cursor.reset(Position(ledger, 10))
+        cursor.ack([Position(ledger, 12)])
+        await cursor.flush()
+        bound = decode_info(process.store.values[PATH].data, "test").state.mark_delete
+        assert bound == Position(ledger, 9)
+        own = cursor.ledger_id
+        process = await process.crash()
+        del process.ledgers.ledgers[own]
+        log, _ = await process.open()
+        assert log.cursors["s"].mark_delete == Position(ledger, 9), "never further than it was"
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_lost_ledger_fails_receipts_and_the_next_change_begins_a_new_one() -> None:
+    async def story() -> None:
+        process = Process()
+        _, cursor, ledger = await begin(process)
+        cursor.ack([Position(ledger, 3)])
+        await cursor.flush()
+        process.ledgers.auto_sync = False
+        errors: list[BaseException | None] = []
+        cursor.ack([Position(ledger, 5)])
+        cursor.when_durable(errors.append)
+        await process.settle()
+        process.ledgers.writer(cursor.ledger_id).fail(write_error())
+        assert len(errors) == 1
+        assert errors[0] is not None
+        process.ledgers.auto_sync = True
+        cursor.ack([Position(ledger, 7)])
+        await cursor.flush()
+        process = await process.crash()
+        log, _ = await process.open()
+        assert [first.entry_id for first, _ in log.cursors["s"].acked_ranges()] == [3, 5, 7]
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_store_that_is_away_fails_receipts_and_loses_nothing() -> None:
+    async def story() -> None:
+        process = Process()
+        _, cursor, ledger = await begin(process)
+        process.store.put_errors.append(MetadataError("away"))
+        errors: list[BaseException | None] = []
+        cursor.ack([Position(ledger, 3)])
+        cursor.when_durable(errors.append)
+        await until(process, lambda: bool(errors))
+        assert isinstance(errors[0], MetadataError)
+        await process.settle()
+        await cursor.flush()
+        await process.settle()
+        assert process.ledgers.tagged("s") == [cursor.ledger_id]
+        process = await process.crash()
+        log, _ = await process.open()
+        assert len(log.cursors["s"].acked_ranges()) == 1
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_the_subscriptions_properties_are_kept_with_and_without_a_ledger() -> None:
+    async def story() -> None:
+        process = Process()
+        log, cursor, ledger = await begin(process)
+        await cursor.set_cursor_properties({"a": "1"})
+        cursor.ack([Position(ledger, 3)])
+        await cursor.set_cursor_properties({"a": "2"})
+        process = await process.crash()
+        log, _ = await process.open()
+        cursor = log.cursors["s"]
+        assert cursor.cursor_properties == {"a": "2"}
+        assert cursor.acked_ranges() == [(Position(ledger, 3), Position(ledger, 3))]
+        info = log.info().cursors["s"]
+        assert info.acked_ranges == f"[({ledger}:2..{ledger}:3]]"
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_reader_cursors_are_in_memory_only() -> None:
+    async def story() -> None:
+        process = Process(ledgers=FakeLedgers())
+        log, _, ledger = await begin(process)
+        reader = log.new_reader_cursor(EARLIEST)
+        reader.ack([Position(ledger, 0), Position(ledger, 2)])
+        await reader.flush()
+        assert not reader.durable
+        assert reader.mark_delete == Position(ledger, 0)
+        assert reader.has_holes
+        assert "s" in log.cursors
+        assert len(log.cursors) == 1
+        await process.logs.close()
+
+    asyncio.run(story())

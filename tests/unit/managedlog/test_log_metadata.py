@@ -1,0 +1,87 @@
+"""Values of logs: our bytes, and Pulsar's."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.base.ids import Position
+from magnetar.managedlog import managedlog_pb2 as pb
+from magnetar.managedlog.cursor_codec import decode_entry, decode_info
+from magnetar.managedlog.entry_set import EntrySet
+from magnetar.managedlog.errors import InvalidLogDataError
+from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, encode, log_path
+
+
+def test_round_trip() -> None:
+    metadata = LogMetadata(
+        ledgers=(LedgerRecord(3, 10, 100, 5, 0), LedgerRecord(7, base_index=17)),
+        terminated=Position(7, -1),
+        properties={"a": "b"},
+        next_index=17,
+        last_broker_time_ms=5,
+        deleted_ledgers=(1, 2),
+    )
+    assert decode(encode(metadata), "test") == metadata
+    assert decode(encode(LogMetadata()), "test") == LogMetadata()
+
+
+def test_golden_bytes_of_pulsars_fields() -> None:
+    # ledgerInfo {ledgerId 3, entries 10, size 100, timestamp 5}, ledgerInfo {ledgerId 7}, properties {a: b}
+    data = bytes.fromhex("0a08 0803 100a 1864 2005 0a02 0807 1a06 0a0161 120162")
+    metadata = decode(data, "test")
+    assert metadata.ledgers == (LedgerRecord(3, 10, 100, 5), LedgerRecord(7))
+    assert metadata.properties == {"a": "b"}
+    assert [record.sealed for record in metadata.ledgers] == [True, False]
+
+
+def test_sealing_tells_the_next_ledger_its_index() -> None:
+    metadata = LogMetadata(ledgers=(LedgerRecord(3), LedgerRecord(7)))
+    sealed = metadata.sealing(LedgerRecord(3, 10, 100, 50, 0), next_index=25)
+    assert sealed.ledgers == (LedgerRecord(3, 10, 100, 50, 0), LedgerRecord(7, base_index=25))
+    assert (sealed.next_index, sealed.last_broker_time_ms) == (25, 50)
+    assert sealed.without(frozenset({3})).deleted_ledgers == (3,)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x0a\x02\x08\x07\x0a\x02\x08\x03", b"\x0a\x00"])
+def test_bytes_that_are_no_value_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidLogDataError, match="somewhere"):
+        decode(data, "somewhere")
+
+
+@pytest.mark.parametrize("data", [b"\xff", b""])
+def test_bytes_that_are_no_cursor_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidLogDataError, match="somewhere"):
+        decode_info(data, "somewhere")
+    with pytest.raises(InvalidLogDataError, match="somewhere"):
+        decode_entry(data, "somewhere")
+
+
+def test_a_pulsar_cursor_is_read() -> None:
+    def at(ledger_id: int, entry_id: int) -> pb.NestedPositionInfo:
+        return pb.NestedPositionInfo(ledgerId=ledger_id, entryId=entry_id)
+
+    position = pb.PositionInfo(
+        ledgerId=3,
+        entryId=4,
+        individualDeletedMessages=[
+            pb.MessageRange(lowerEndpoint=at(3, 5), upperEndpoint=at(3, 7)),
+            pb.MessageRange(lowerEndpoint=at(3, 9), upperEndpoint=at(5, 1)),
+        ],
+        batchedEntryDeletionIndexInfo=[
+            pb.BatchedEntryDeletionIndexInfo(position=at(3, 8), deleteSet=[-1, 3])
+        ],
+        properties=[pb.LongProperty(name="n", value=-2)],
+    )
+    state = decode_entry(position.SerializeToString(), "test")
+    assert state.replaces
+    assert state.mark_delete == Position(3, 4)
+    ranges = {ledger_id: list(entries.ranges()) for ledger_id, entries in state.acked.items()}
+    # The range over two ledgers counts in its last one only: rather too little is acknowledged.
+    assert ranges == {3: [(6, 7)], 5: [(0, 1)]}
+    assert state.partial == {Position(3, 8): (3 << 64) | ((1 << 64) - 1)}
+    assert state.properties == {"n": -2}
+    assert isinstance(state.acked[3], EntrySet)
+
+
+def test_paths_are_pulsars() -> None:
+    assert log_path("public/default/persistent/t") == "/managed-ledgers/public/default/persistent/t"
