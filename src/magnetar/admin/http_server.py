@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import Any, Final
+from typing import Final
 
 from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import Server
 
 from magnetar.admin.app import build
@@ -35,7 +36,7 @@ class HttpServer(Server):
         super().__init__(
             Config(
                 app,
-                http="h11",
+                http=H11Protocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -63,15 +64,15 @@ class HttpServer(Server):
         connections would keep everyone else out.
         """
         self._announce.set()
-        silent: set[Any] = set()
+        silent: set[tuple[H11Protocol, object]] = set()
         while not self._stopped.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), REQUEST_S)
-            waiting: set[Any] = {
+            waiting: set[tuple[H11Protocol, object]] = {
                 # With its last request: who has had another one since the look before is not silent.
                 (one, one.cycle)
                 for one in self.server_state.connections
-                if _waits_for_request(one)
+                if isinstance(one, H11Protocol) and _is_over(one.cycle)
             }
             for connection, _ in silent & waiting:
                 connection.transport.close()
@@ -83,7 +84,7 @@ class HttpServer(Server):
         self._stopped.set()
 
 
-def _waits_for_request(connection: Any) -> bool:
-    """Whether a connection of uvicorn has no request, or has answered its last one."""
-    cycle = connection.cycle
+def _is_over(cycle: RequestResponseCycle | None) -> bool:
+    """Whether a connection has no request yet (None, which uvicorn's types hide) or has answered
+    its last one."""
     return cycle is None or cycle.response_complete

@@ -1,8 +1,6 @@
 """Statistics of topics as Pulsar's admin API shows them, read from what the broker holds anyway.
 
-Beyond Pulsar's fields: `whyIdle` of a subscription says in words why nothing is being delivered, and the
-ledgers of `internalStats` carry the index (PIP-70) of their first message, so that a reader of a range
-can plan by message numbers.
+Beyond Pulsar's fields, `whyIdle` of a subscription says in words why nothing is being delivered.
 """
 
 from __future__ import annotations
@@ -10,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from magnetar.admin import internals
 from magnetar.admin.call import Call, Route
 from magnetar.admin.rates import Rates
 from magnetar.admin.topics import loaded, parts
 from magnetar.base.clock import Clock
-from magnetar.base.ids import Position
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import AttachedConsumer, Subscription
 from magnetar.broker.topic import DEDUP_CURSOR, Producer, Topic
-from magnetar.managedlog.info import CursorInfo, LogInfo
 
 Document = dict[str, Any]
 
@@ -31,15 +28,6 @@ _TYPES: Final = {
     "FAILOVER": "Failover",
     "KEY_SHARED": "Key_Shared",
 }
-_STATES: Final = {
-    "open": "LedgerOpened",
-    "terminated": "Terminated",
-    "failed": "WriteFailed",
-    "fenced": "Fenced",
-    "closing": "Closing",
-    "closed": "Closed",
-}
-"""Our states in Pulsar's words."""
 
 
 def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
@@ -203,79 +191,6 @@ def _add(total: Document, document: Document) -> None:
             total[key] = max(known, value) if key in _LARGEST_WINS else known + value
 
 
-def internal_stats(topic: Topic) -> Document:
-    """The ledgers and cursors of one topic or partition."""
-    info = topic.log.info()
-    return {
-        "entriesAddedCounter": info.entries_added,
-        "numberOfEntries": info.entries,
-        "totalSize": info.size_bytes,
-        "currentLedgerEntries": info.current_ledger_entries,
-        "currentLedgerSize": info.current_ledger_bytes,
-        "lastConfirmedEntry": str(info.last_position),
-        "waitingCursorsCount": 0,
-        "pendingAddEntriesCount": 0,
-        "pendingBytes": info.pending_bytes,
-        "state": _STATES.get(info.state, info.state),
-        "ledgers": _ledgers(info),
-        "cursors": {
-            name: _cursor(cursor, topic.subscriptions.get(name)) for name, cursor in info.cursors.items()
-        },
-        "schemaLedgers": [],
-        "compactedLedger": {
-            "ledgerId": -1,
-            "entries": -1,
-            "size": -1,
-            "offloaded": False,
-            "underReplicated": False,
-        },
-        "firstIndex": info.ledgers[0].first_index if info.ledgers else info.next_index,
-        "lastIndex": info.next_index - 1,
-        "messages": info.next_index - info.ledgers[0].first_index if info.ledgers else 0,
-        "properties": dict(info.properties),
-    }
-
-
-def _ledgers(info: LogInfo) -> list[Document]:
-    """Each ledger; `messages` is how far it is to the first index of the next one."""
-    ends = [*(ledger.first_index for ledger in info.ledgers[1:]), info.next_index]
-    return [
-        {
-            "ledgerId": ledger.ledger_id,
-            "entries": ledger.entries,
-            "size": ledger.size_bytes,
-            "offloaded": False,
-            "underReplicated": False,
-            "timestamp": ledger.timestamp_ms,
-            "firstIndex": ledger.first_index,
-            "messages": end - ledger.first_index,
-        }
-        for ledger, end in zip(info.ledgers, ends, strict=True)
-    ]
-
-
-def _cursor(cursor: CursorInfo, subscription: Subscription | None) -> Document:
-    read: Position = cursor.next_unacked if subscription is None else subscription.read_position
-    return {
-        "markDeletePosition": str(cursor.mark_delete),
-        "readPosition": str(read),
-        "waitingReadOp": False,
-        "pendingReadOps": 0,
-        "messagesConsumedCounter": 0,
-        "cursorLedger": cursor.ledger_id,
-        "cursorLedgerLastEntry": -1,
-        "individuallyDeletedMessages": cursor.acked_ranges,
-        "lastLedgerSwitchTimestamp": "",
-        "state": "Open",
-        "active": subscription is not None and bool(subscription.consumers),
-        "numberOfEntriesSinceFirstNotAckedMessage": cursor.backlog_entries,
-        "totalNonContiguousDeletedMessagesRange": cursor.acked_range_count,
-        "subscriptionHavePendingRead": False,
-        "subscriptionHavePendingReplayRead": False,
-        "properties": dict(cursor.properties),
-    }
-
-
 # -- handlers ----------------------------------------------------------------------------------------
 
 
@@ -296,14 +211,14 @@ async def partitioned_stats(call: Call) -> object:
 
 
 async def stats_internal(call: Call) -> object:
-    return internal_stats(await loaded(call.broker, call.topic()))
+    return internals.internal_stats(await loaded(call.broker, call.topic()))
 
 
 async def partitioned_stats_internal(call: Call) -> object:
     topics, count = await _partitions(call)
     return {
         "metadata": {"partitions": count, "deleted": False},
-        "partitions": {str(topic.name): internal_stats(topic) for topic in topics},
+        "partitions": {str(topic.name): internals.internal_stats(topic) for topic in topics},
     }
 
 
@@ -319,41 +234,7 @@ async def _partitions(call: Call) -> tuple[list[Topic], int]:
 
 async def internal_info(call: Call) -> object:
     """What the metadata store keeps of the log and its cursors."""
-    name = call.topic()
-    info = (await loaded(call.broker, name)).log.info()
-    terminated = info.terminated
-    return {
-        "version": 1,
-        "creationDate": "",
-        "modificationDate": "",
-        "ledgers": [
-            {
-                "ledgerId": ledger.ledger_id,
-                "entries": ledger.entries,
-                "size": ledger.size_bytes,
-                "timestamp": ledger.timestamp_ms,
-                "isOffloaded": False,
-            }
-            for ledger in info.ledgers
-        ],
-        **(
-            {}
-            if terminated is None
-            else {"terminatedPosition": {"ledgerId": terminated.ledger_id, "entryId": terminated.entry_id}}
-        ),
-        "cursors": {
-            name: {
-                "version": 1,
-                "cursorsLedgerId": cursor.ledger_id,
-                "markDelete": {
-                    "ledgerId": cursor.mark_delete.ledger_id,
-                    "entryId": cursor.mark_delete.entry_id,
-                },
-            }
-            for name, cursor in info.cursors.items()
-        },
-        "properties": dict(info.properties),
-    }
+    return internals.stored_info((await loaded(call.broker, call.topic())).log.info())
 
 
 async def backlog(call: Call) -> object:

@@ -1,0 +1,136 @@
+"""The insides of a topic's log as Pulsar's admin API shows them.
+
+Beyond Pulsar's fields, ledgers carry the index (PIP-70) of their first message, so that a reader of a range
+can plan by message numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.base.ids import Position
+from magnetar.broker.subscription import Subscription
+from magnetar.broker.topic import Topic
+from magnetar.managedlog.info import CursorInfo, LogInfo
+
+Document = dict[str, Any]
+
+_STATES: Final = {
+    "open": "LedgerOpened",
+    "terminated": "Terminated",
+    "failed": "WriteFailed",
+    "fenced": "Fenced",
+    "closing": "Closing",
+    "closed": "Closed",
+}
+"""Our states in Pulsar's words."""
+
+
+def internal_stats(topic: Topic) -> Document:
+    """The ledgers and cursors of one topic or partition."""
+    info = topic.log.info()
+    return {
+        "entriesAddedCounter": info.entries_added,
+        "numberOfEntries": info.entries,
+        "totalSize": info.size_bytes,
+        "currentLedgerEntries": info.current_ledger_entries,
+        "currentLedgerSize": info.current_ledger_bytes,
+        "lastConfirmedEntry": str(info.last_position),
+        "waitingCursorsCount": 0,
+        "pendingAddEntriesCount": 0,
+        "pendingBytes": info.pending_bytes,
+        "state": _STATES.get(info.state, info.state),
+        "ledgers": _ledgers(info),
+        "cursors": {
+            name: _cursor(cursor, topic.subscriptions.get(name)) for name, cursor in info.cursors.items()
+        },
+        "schemaLedgers": [],
+        "compactedLedger": {
+            "ledgerId": -1,
+            "entries": -1,
+            "size": -1,
+            "offloaded": False,
+            "underReplicated": False,
+        },
+        "firstIndex": info.ledgers[0].first_index if info.ledgers else info.next_index,
+        "lastIndex": info.next_index - 1,
+        "messages": info.next_index - info.ledgers[0].first_index if info.ledgers else 0,
+        "properties": dict(info.properties),
+    }
+
+
+def _ledgers(info: LogInfo) -> list[Document]:
+    """Each ledger; `messages` is how far it is to the first index of the next one."""
+    ends = [*(ledger.first_index for ledger in info.ledgers[1:]), info.next_index]
+    return [
+        {
+            "ledgerId": ledger.ledger_id,
+            "entries": ledger.entries,
+            "size": ledger.size_bytes,
+            "offloaded": False,
+            "underReplicated": False,
+            "timestamp": ledger.timestamp_ms,
+            "firstIndex": ledger.first_index,
+            "messages": end - ledger.first_index,
+        }
+        for ledger, end in zip(info.ledgers, ends, strict=True)
+    ]
+
+
+def _cursor(cursor: CursorInfo, subscription: Subscription | None) -> Document:
+    read: Position = cursor.next_unacked if subscription is None else subscription.read_position
+    return {
+        "markDeletePosition": str(cursor.mark_delete),
+        "readPosition": str(read),
+        "waitingReadOp": False,
+        "pendingReadOps": 0,
+        "messagesConsumedCounter": 0,
+        "cursorLedger": cursor.ledger_id,
+        "cursorLedgerLastEntry": -1,
+        "individuallyDeletedMessages": cursor.acked_ranges,
+        "lastLedgerSwitchTimestamp": "",
+        "state": "Open",
+        "active": subscription is not None and bool(subscription.consumers),
+        "numberOfEntriesSinceFirstNotAckedMessage": cursor.backlog_entries,
+        "totalNonContiguousDeletedMessagesRange": cursor.acked_range_count,
+        "subscriptionHavePendingRead": False,
+        "subscriptionHavePendingReplayRead": False,
+        "properties": dict(cursor.properties),
+    }
+
+
+def stored_info(info: LogInfo) -> dict[str, Any]:
+    """What the metadata store keeps of the log and its cursors."""
+    terminated = info.terminated
+    return {
+        "version": 1,
+        "creationDate": "",
+        "modificationDate": "",
+        "ledgers": [
+            {
+                "ledgerId": ledger.ledger_id,
+                "entries": ledger.entries,
+                "size": ledger.size_bytes,
+                "timestamp": ledger.timestamp_ms,
+                "isOffloaded": False,
+            }
+            for ledger in info.ledgers
+        ],
+        **(
+            {}
+            if terminated is None
+            else {"terminatedPosition": {"ledgerId": terminated.ledger_id, "entryId": terminated.entry_id}}
+        ),
+        "cursors": {
+            name: {
+                "version": 1,
+                "cursorsLedgerId": cursor.ledger_id,
+                "markDelete": {
+                    "ledgerId": cursor.mark_delete.ledger_id,
+                    "entryId": cursor.mark_delete.entry_id,
+                },
+            }
+            for name, cursor in info.cursors.items()
+        },
+        "properties": dict(info.properties),
+    }
