@@ -18,7 +18,7 @@ from support.storage_processes import Acknowledged, lost_entries, write_and_kill
 
 pytestmark = pytest.mark.process
 
-ROUNDS = 25
+ROUNDS = 12
 
 
 def test_acknowledged_entries_survive_kills_at_random_points(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
 from magnetar.bookie.files import Disk, storage_error
-from magnetar.bookie.index import BlockPlace, LedgerIndex
+from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex
 from magnetar.bookie.reading import Extent, decode, plan, trim
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet, corrupt
@@ -54,20 +54,18 @@ class BlockReader:
         """Where the ledger's blocks lie; empty when there are none. Raises StorageError."""
         if (index := self._indexes.get(ledger_id)) is not None:
             return index
-        segments = self._segments.holding(ledger_id)
-        for segment in segments:
-            segment.pin()
+        parts: list[BlockRows] = []
         try:
-            parts = [
-                rows
-                for segment in segments
-                if (rows := await asyncio.to_thread(segment.load_rows, ledger_id)) is not None
-            ]
+            for segment in self._segments.holding(ledger_id):
+                if self._segments.get(segment.segment_id) is not segment:
+                    # The ledger was deleted while another segment was read.
+                    continue
+                with self._segments.pinned(segment):
+                    rows = await asyncio.to_thread(segment.load_rows, ledger_id)
+                if rows is not None:
+                    parts.append(rows)
         except OSError as error:
             raise storage_error(error, self._directory, "read an index") from error
-        finally:
-            for segment in segments:
-                segment.unpin()
         return self._indexes.setdefault(ledger_id, LedgerIndex(ledger_id, parts))
 
     # -- reading ------------------------------------------------------------------------------
@@ -78,7 +76,8 @@ class BlockReader:
         for extent in extents:
             segment = self._segment(extent, index)
             try:
-                data = self._disk.read_now(segment.fd, extent.offset, extent.length)
+                with self._segments.pinned(segment) as fd:
+                    data = self._disk.read_now(fd, extent.offset, extent.length)
             except OSError as error:
                 raise storage_error(error, self._directory, "read entries") from error
             if data is None:
@@ -101,13 +100,11 @@ class BlockReader:
         runs, extents = self._start(index, first, last, bytes_max)
         for extent in extents:
             segment = self._segment(extent, index)
-            segment.pin()
             try:
-                data = await asyncio.to_thread(self._disk.read, segment.fd, extent.offset, extent.length)
+                with self._segments.pinned(segment) as fd:
+                    data = await asyncio.to_thread(self._disk.read, fd, extent.offset, extent.length)
             except OSError as error:
                 raise storage_error(error, self._directory, "read entries") from error
-            finally:
-                segment.unpin()
             if not self._decode(extent, data, index, segment, runs):
                 break
         return self._finish(index, runs, first, last, bytes_max)

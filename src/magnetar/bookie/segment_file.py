@@ -103,13 +103,24 @@ class SegmentFile:
         return rows
 
     def pin(self) -> None:
-        """Keeps the descriptor open while another thread reads."""
+        """Opens the file where it is not, and keeps it open until `unpin`. Raises OSError."""
+        if self.fd < 0:
+            self.fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         self._readers += 1
 
     def unpin(self) -> None:
         """Ends a `pin`."""
         self._readers -= 1
         self._close_if_unused()
+
+    def rest(self) -> bool:
+        """Closes a sealed segment's file until the next `pin`; False while somebody reads."""
+        if self.sealed is None or self._readers:
+            return False
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+        return True
 
     def drop(self) -> None:
         """Closes the descriptor, once nobody reads any more."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.index import UNKNOWN_OWNER, Damage, LedgerIndex
@@ -12,11 +15,16 @@ from magnetar.bookie.segment_file import SegmentFile
 _log = logging.getLogger("magnetar.bookie")
 
 
+OPEN_FILES_MAX: Final = 128
+"""Sealed segments whose files stay open because they were read lately; a store may have thousands."""
+
+
 class SegmentSet:
     """Segments by id, and the deleted ledgers whose blocks still lie in some of them."""
 
     def __init__(self) -> None:
         self._segments: dict[int, SegmentFile] = {}
+        self._recent: OrderedDict[int, SegmentFile] = OrderedDict()
         self.deleted: set[int] = set()
 
     def load(self, segments: list[SegmentFile]) -> None:
@@ -24,6 +32,7 @@ class SegmentSet:
         for segment in segments:
             self._segments[segment.segment_id] = segment
             self.deleted.update(segment.tombstones)
+            segment.rest()
         present: set[int] = set()
         for segment in segments:
             present.update(segment.ledger_ids())
@@ -45,10 +54,30 @@ class SegmentSet:
         """Takes a segment out; False when it was out already."""
         if self._segments.pop(segment.segment_id, None) is None:
             return False
+        self._recent.pop(segment.segment_id, None)
         for ledger_id in segment.ledger_ids():
             if not self.holds(ledger_id):
                 self.deleted.discard(ledger_id)
         return True
+
+    @contextmanager
+    def pinned(self, segment: SegmentFile) -> Iterator[int]:
+        """The segment's file, open as long as the block lasts. Raises OSError."""
+        segment.pin()
+        try:
+            self.used(segment)
+            yield segment.fd
+        finally:
+            segment.unpin()
+
+    def used(self, segment: SegmentFile) -> None:
+        """A segment's file is in use; those that were not for longest are closed."""
+        recent = self._recent
+        recent[segment.segment_id] = segment
+        recent.move_to_end(segment.segment_id)
+        for segment_id in list(recent)[: max(len(recent) - OPEN_FILES_MAX, 0)]:
+            if recent[segment_id].rest():
+                del recent[segment_id]
 
     def holds(self, ledger_id: int) -> bool:
         """Whether blocks of the ledger lie anywhere, deleted or not."""
@@ -105,8 +134,12 @@ class SegmentSet:
     def uncertain_end(self, index: LedgerIndex) -> CorruptDataError | None:
         """Damage behind the ledger's last known entry that may have been more of it, or None."""
         last = index.last_place
+        # A later block is proof that the ledger went on behind the damage, and so is a lost one of it.
+        known = [(segment.segment_id, damage.offset) for segment, damage in self._damages(index.ledger_id)]
+        if last is not None:
+            known.append((last.segment_id, last.offset))
         for segment, damage in self._damages(UNKNOWN_OWNER):
-            if last is None or (segment.segment_id, damage.offset) > (last.segment_id, last.offset):
+            if not known or (segment.segment_id, damage.offset) > max(known):
                 detail = "the ledger's last entries may have been here"
                 return CorruptDataError(str(segment.path), damage.offset, detail, index.ledger_id)
         return None

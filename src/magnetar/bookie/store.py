@@ -461,6 +461,7 @@ class SegmentStore:
         segment.sealed = sealed_index(segment, footer, end)
         segment.index = None
         segment.count_live(self.segments.deleted)
+        self.segments.used(segment)
         self._reclaim_if_dead(segment)
 
     # -- deleting -----------------------------------------------------------------------------

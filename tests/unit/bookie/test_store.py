@@ -395,3 +395,22 @@ def test_a_listener_that_fails_does_not_cost_the_others_their_mark(tmp_path: Pat
         assert len(reported) == 1
 
     run(story())
+
+
+def test_only_some_files_are_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magnetar.bookie.segment_set.OPEN_FILES_MAX", 2)
+
+    async def story() -> None:
+        async with store_in(tmp_path, segment_blocks_max=3) as store:
+            sink = Sink()
+            appender = store.appender(1, sink)
+            for i in range(20):
+                appender.append([b"%d" % i], None, i, i)
+                await sink.reached(i)
+        async with store_in(tmp_path) as store:
+            assert await entries_of(store, 1) == [b"%d" % i for i in range(20)]
+            opened = [segment for segment in store.segments if segment.fd >= 0]
+            assert len(list(store.segments)) > 6
+            assert len(opened) <= 4  # two read lately, the one in use, the active one
+
+    run(story())

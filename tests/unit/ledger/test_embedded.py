@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from magnetar.base.clock import ManualClock
-from magnetar.base.errors import LedgerError
-from magnetar.bookie.options import Durability
+from magnetar.base.errors import CorruptDataError, LedgerError, StorageFailedError
+from magnetar.bookie.blocks import HEADER_BYTES
+from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.segment import DATA_OFFSET, TRAILER_BYTES
 from magnetar.bookie.store import SegmentStore
 from magnetar.ledger.api import (
     LedgerClosedError,
     LedgerEnd,
     LedgerFencedError,
     Ledgers,
+    LedgerWriteError,
     LedgerWriter,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -27,6 +30,7 @@ from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.ledger_metadata import LedgerState, decode_ledger_metadata
 from magnetar.ledger.paths import ID_GENERATOR, ledger_path
 from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.runtime.syncer import InlineSyncer, Syncer
 
 
 class Marks:
@@ -64,10 +68,17 @@ class World:
         self.metadata = MemoryMetadataStore(self.clock)
 
     @asynccontextmanager
-    async def process(self) -> AsyncIterator[EmbeddedLedgers]:
-        store = await SegmentStore.open(self.folder, durability=Durability.VOLATILE)
+    async def process(
+        self, *, syncer: Syncer | None = None, accept_damage: bool = False
+    ) -> AsyncIterator[EmbeddedLedgers]:
+        store = await SegmentStore.open(
+            self.folder,
+            options=StoreOptions(segment_bytes=1 << 20),
+            durability=Durability.VOLATILE,
+            syncer=syncer,
+        )
         try:
-            yield EmbeddedLedgers(store, self.metadata, self.clock)
+            yield EmbeddedLedgers(store, self.metadata, self.clock, accept_damage=accept_damage)
         finally:
             store.check()
             await store.close()
@@ -263,5 +274,84 @@ def test_listeners_may_append_when_they_are_told(tmp_path: Path) -> None:
             chain.writer = await ledgers.create(chain, {})
             chain.writer.append([b"first"], None, 0, 1)
             await chain.reached(20)
+
+    run(tmp_path, story)
+
+
+def test_a_failed_sync_fails_the_writer_with_its_cause(tmp_path: Path) -> None:
+    class Broken(InlineSyncer):
+        def _sync_file(self, fd: int) -> None:
+            raise OSError(5, "injected")
+
+    async def story(world: World) -> None:
+        async with world.process(syncer=Broken()) as ledgers:
+            marks = Marks()
+            writer = await ledgers.create(marks, {})
+            other = await ledgers.create(Marks(), {})
+            writer.append([b"lost"], None, 0, 1)
+            with pytest.raises(LedgerWriteError):
+                await writer.close()
+            with pytest.raises(LedgerWriteError):
+                other.append([b"more"], None, 0, 1)
+            assert isinstance(marks.error, LedgerWriteError)
+            assert isinstance(marks.error.__cause__, StorageFailedError)
+            assert (marks.last, writer.last_entry) == (-1, -1)
+            with pytest.raises(LedgerWriteError):
+                await ledgers.create(Marks(), {})
+
+    run(tmp_path, story)
+
+
+def damage(folder: Path, offset: int, length: int) -> None:
+    """Wipes bytes of the only segment, and its trailer, so that it is scanned."""
+    (path,) = (folder / "segments").glob("*.seg")
+    data = bytearray(path.read_bytes())
+    data[offset : offset + length] = bytes(length)
+    data[-TRAILER_BYTES:] = bytes(TRAILER_BYTES)
+    path.write_bytes(data)
+
+
+async def three_open_ledgers(world: World) -> list[int]:
+    """Ledgers of one entry of 100 bytes each, left open, one behind the other on the disk."""
+    async with world.process() as ledgers:
+        ids = []
+        for _ in range(3):
+            marks = Marks()
+            writer = await ledgers.create(marks, {})
+            writer.append([bytes(100)], None, 0, 1)
+            await marks.reached(0)
+            ids.append(writer.ledger_id)
+    return ids
+
+
+BLOCK_BYTES = HEADER_BYTES + 4 + 100
+
+
+def test_lost_entries_at_the_end_of_an_open_ledger_are_known_to_be_lost(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        first, second, third = await three_open_ledgers(world)
+        damage(tmp_path, DATA_OFFSET + BLOCK_BYTES, 40)
+        async with world.process() as ledgers:
+            assert (await ledgers.open(first)).last_entry == 0
+            assert (await ledgers.open(third)).last_entry == 0
+            reader = await ledgers.open(second)
+            assert reader.last_entry == 0
+            with pytest.raises(CorruptDataError, match=f"ledger {second}"):
+                await reader.read(0, 0, 100)
+
+    run(tmp_path, story)
+
+
+def test_a_ledger_whose_end_is_uncertain_is_not_closed_unless_that_is_accepted(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        first, second, third = await three_open_ledgers(world)
+        damage(tmp_path, DATA_OFFSET, 2 * BLOCK_BYTES)
+        async with world.process() as ledgers:
+            assert (await ledgers.open(third)).last_entry == 0
+            assert (await ledgers.open(second)).last_entry == 0  # named by the block behind it
+            with pytest.raises(CorruptDataError, match=f"ledger {first}: the ledger's last entries"):
+                await ledgers.open(first)
+        async with world.process(accept_damage=True) as ledgers:
+            assert (await ledgers.open(first)).last_entry == -1
 
     run(tmp_path, story)
