@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Protocol
@@ -98,14 +98,12 @@ class Subscription:
         cursor: Cursor,
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
         hash_of: Callable[[bytes], int],
-        properties: dict[str, str] | None = None,
     ) -> None:
         """`hash_of` gives the sticky hash of an entry; `spawn` runs background reads."""
         self.topic = topic
         self.name = name
         self.cursor = cursor
         self.type = SubscriptionType.EXCLUSIVE
-        self.properties = properties or {}
         self._log = log
         self._spawn = spawn
         self._hash_of = hash_of
@@ -116,6 +114,11 @@ class Subscription:
         """Why the last read failed; empty when it did not."""
         self.messages_out = 0
         self.bytes_out = 0
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What the subscription was given by the client that created it, kept with its cursor."""
+        return self.cursor.cursor_properties
 
     @property
     def durable(self) -> bool:

@@ -31,6 +31,7 @@ from magnetar.broker.errors import (
     wire_code,
 )
 from magnetar.broker.subscription import Subscription
+from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
@@ -303,9 +304,7 @@ class Topic:
             if name != DEDUP_CURSOR:
                 self._add_subscription(name, cursor)
 
-    def _add_subscription(
-        self, name: str, cursor: Any, properties: dict[str, str] | None = None
-    ) -> Subscription:
+    def _add_subscription(self, name: str, cursor: Cursor) -> Subscription:
         subscription = Subscription(
             topic=self.name,
             name=name,
@@ -313,7 +312,6 @@ class Topic:
             cursor=cursor,
             spawn=self._spawn,
             hash_of=entry_hash,
-            properties=properties,
         )
         self.subscriptions[name] = subscription
         return subscription
@@ -330,8 +328,8 @@ class Topic:
         if existing is not None:
             return existing
         initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
-        cursor = await self.log.open_cursor(name, initial=initial)
-        return self.subscriptions.get(name) or self._add_subscription(name, cursor, properties)
+        cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+        return self.subscriptions.get(name) or self._add_subscription(name, cursor)
 
     def reader(self, name: str, start_after: Position) -> Subscription:
         """A subscription that lives as long as its consumers (Reader)."""
