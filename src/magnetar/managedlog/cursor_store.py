@@ -227,15 +227,17 @@ class CursorStore:
             await ledger.snapshot_durable
             old_ledger = self._ledger
             await self._put(ledger.writer.ledger_id, bound)
-        except MagnetarError as error:
+        except BaseException as error:
             # What the old ledger holds is still right, but the deltas since are only in the lost snapshot.
             self._ledger = None
             self._busy = self._switching = False
-            _log.warning("%s could not be written: %s", self._where, error)
             if created:
                 # To be deleted once a next value is stored; not before, as this one may have been stored.
                 self._deleted.append(ledger.writer.ledger_id)
             self._fail(error)
+            if not isinstance(error, MagnetarError):
+                raise
+            _log.warning("%s could not be written: %s", self._where, error)
             return
         self._ledger = ledger
         self._switching = False

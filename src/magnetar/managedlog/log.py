@@ -10,7 +10,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, LogError, MagnetarError
 from magnetar.base.ids import LATEST, Position
-from magnetar.ledger.api import LedgerClosedError, LedgerFencedError, Ledgers
+from magnetar.ledger.api import LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
 from magnetar.managedlog import lookup
 from magnetar.managedlog.appender import Appender
 from magnetar.managedlog.config import ManagedLogConfig, Retention
@@ -362,6 +362,10 @@ class ManagedLog:
             await self._lifecycle.stop(ended)
         except LogFencedError as error:
             self.fence(error)
+            raise
+        except MagnetarError as error:
+            # Whether the end was stored is unknown: opening the log again finds out.
+            self._appender.fail(LedgerWriteError(f"the end could not be stored: {error}"))
             raise
         return last
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import decode_local, encode_local
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError
@@ -166,14 +165,11 @@ class LogCursors:
 
     async def close(self) -> None:
         """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
-        first_error: MagnetarError | None = None
-        for store in list(self._stores.values()):
-            try:
-                await store.close()
-            except MagnetarError as error:
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
+        # Together, so that they share the syncs.
+        closing = [store.close() for store in self._stores.values()]
+        results = await asyncio.gather(*closing, return_exceptions=True)
+        if (error := next((result for result in results if result is not None), None)) is not None:
+            raise error
 
     def abandon(self) -> None:
         """Ends every cursor as it is, without writing anything."""

@@ -138,7 +138,11 @@ class ManagedLogs:
     async def close(self) -> None:
         """Closes every log; nothing can be opened after. Errors are logged: reopening recovers."""
         self._closed = True
-        for log in list(self._logs.values()):
+
+        async def closing(log: ManagedLog) -> None:
             async with self._lock(log.name):
                 await self._close_log(log)
+
+        # Together, so that they share the syncs.
+        await asyncio.gather(*(closing(log) for log in list(self._logs.values())))
         self._flusher.close()

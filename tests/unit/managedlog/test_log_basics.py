@@ -8,6 +8,7 @@ import pytest
 
 from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process, positions_of, read_all
+from magnetar.base.errors import MetadataError
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.managedlog.errors import LogClosedError, LogFailedError, LogFencedError, LogTerminatedError
 from magnetar.managedlog.log_state import LogState
@@ -236,6 +237,27 @@ def test_terminate_is_for_ever() -> None:
         assert [run.entries for run in await read_all(log)] == [[b"a", b"b"]]
         assert await log.terminate() == Position(at.ledger_id, 1)
         await after.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_log_whose_end_could_not_be_stored_is_opened_anew() -> None:
+    async def story() -> None:
+        process = Process()
+        log, listener = await process.open()
+        log.append([b"a"], None)
+        await process.settle()
+        process.store.put_errors.append(MetadataError("away"))
+        with pytest.raises(MetadataError):
+            await log.terminate()
+        assert log.state is LogState.FAILED
+        assert len(listener.errors) == 1
+        again, _ = await process.open()
+        assert again.terminated is None
+        last = await again.terminate()
+        assert [run.entries for run in await read_all(again)] == [[b"a"]]
+        assert again.terminated == last
+        await process.logs.close()
 
     asyncio.run(story())
 
