@@ -7,7 +7,6 @@ read and writes what it says.
 
 from __future__ import annotations
 
-from magnetar.base.errors import ProtocolError
 from magnetar.client.deliveries import DeliveryReader
 from magnetar.wire import commands, features
 from magnetar.wire import pulsar_pb2 as pb
@@ -32,10 +31,6 @@ _REPLY_FIELDS = {
 
 _CONNECT_REQUEST = 0
 """CONNECT carries no id; its answer is filed under this one, which no request gets."""
-
-
-class SessionClosedError(ProtocolError):
-    """The broker said that the connection, a producer or a consumer is over."""
 
 
 class ClientSession:
@@ -91,14 +86,12 @@ class ClientSession:
         self._deliveries[consumer_id] = reader
 
     def receipts(self, producer_id: int) -> ReceiptRun | None:
-        """Receipts of a producer since the last call. Raises SessionClosedError when a publish failed."""
-        failed = self._send_errors.pop(producer_id, None)
-        if failed is not None:
-            name = pb.ServerError.Name(failed.error)
-            raise SessionClosedError(
-                f"message {failed.sequence_id} was refused with {name}: {failed.message}"
-            )
+        """Receipts of a producer since the last call."""
         return self._receipts.pop(producer_id, None)
+
+    def send_error(self, producer_id: int) -> pb.CommandSendError | None:
+        """The first publish of the producer that was refused; None when none was."""
+        return self._send_errors.get(producer_id)
 
     def is_producer_closed(self, producer_id: int) -> bool:
         """Whether the broker let the producer go."""

@@ -12,6 +12,7 @@ from magnetar.client.client import Client
 from magnetar.client.errors import AdminError, RefusedError, UnreachableError
 from magnetar.client.reader import last_position, peek
 from magnetar.spark.errors import OptionError
+from magnetar.spark.helper_topics import is_helper
 from magnetar.spark.ledgers import LogState
 from magnetar.spark.offsets import Offset
 from magnetar.spark.options import ConnectionOptions
@@ -59,7 +60,7 @@ class Cluster:
                 topic = TopicName.parse(text)
             except InvalidTopicNameError:
                 continue  # Names of the first generation are none of ours.
-            if local.fullmatch(topic.base.local):
+            if local.fullmatch(topic.base.local) and not is_helper(topic):
                 found.add(topic)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 

@@ -381,7 +381,9 @@ class _Build:
         if singles is None:
             return pa.array(of_entry)
         own = singles.present(_S_SEQUENCE_ID)
-        return pa.array(np.where(own, singles.numbers(_S_SEQUENCE_ID), of_entry))
+        # Without numbers of their own, messages of a batch number on from its first.
+        numbered = of_entry + self._rows.batch_index
+        return pa.array(np.where(own, singles.numbers(_S_SEQUENCE_ID), numbered))
 
 
 def _count_up(counts: Ints) -> Ints:

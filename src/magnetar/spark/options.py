@@ -69,6 +69,7 @@ WRITE_OPTIONS: Final = (
     "topic",
     "delivery",
     "writeId",
+    "batching",
     "compression",
     "maxRowsPerEntry",
     "maxBytesPerEntry",
@@ -81,6 +82,8 @@ _SPARK_OWN: Final = frozenset(("checkpointlocation", "queryname", "outputmode"))
 
 VALUE_FORMATS: Final = ("bytes", "string")
 DELIVERIES: Final = ("exactly_once", "at_least_once")
+BATCHINGS: Final = ("partition", "key", "none")
+"""What an entry may hold: any rows of one partition; rows of one key, as Key_Shared needs; one row."""
 
 
 class _Reader:
@@ -255,7 +258,8 @@ class WriteOptions:
     """Full name."""
     delivery: str
     write_id: str
-    """Name of the writer that survives restarts; empty: the query's id, or a new one per batch write."""
+    """Name of a batch write, for running it again after a failure; else empty."""
+    batching: str
     compression: int
     """Number in the protocol's CompressionType."""
     rows_per_entry_max: int
@@ -284,6 +288,7 @@ class WriteOptions:
             topic=_topic("topic", topic),
             delivery=reader.choice("delivery", DELIVERIES),
             write_id=write_id,
+            batching=reader.choice("batching", BATCHINGS),
             compression=compression,
             rows_per_entry_max=reader.number("maxRowsPerEntry") or 1000,
             bytes_per_entry_max=reader.number("maxBytesPerEntry") or 128 * 1024,

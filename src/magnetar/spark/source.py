@@ -11,13 +11,14 @@ from pyspark.sql.datasource import DataSource
 
 from magnetar.spark.columns import COLUMN_TYPES, column_types, columns_ddl
 from magnetar.spark.errors import OptionError
-from magnetar.spark.options import ReadOptions
+from magnetar.spark.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from magnetar.spark.batch import TopicBatchReader
     from magnetar.spark.stream import TopicStreamReader
+    from magnetar.spark.writer import TopicBatchWriter, TopicStreamWriter
 
 
 class MagnetarSource(DataSource):
@@ -42,6 +43,17 @@ class MagnetarSource(DataSource):
 
         options = ReadOptions.parse(self.options)
         return TopicStreamReader(options, _chosen_columns(schema, options))
+
+    # Spark takes `overwrite` by position in some versions and by name in others.
+    def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
+        from magnetar.spark.writer import TopicBatchWriter
+
+        return TopicBatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802  # Spark's name
+        from magnetar.spark.writer import TopicStreamWriter
+
+        return TopicStreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
 
 def _chosen_columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:

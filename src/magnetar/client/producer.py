@@ -1,0 +1,182 @@
+"""Publishes ready-made entries to one topic or partition. Blocking, pipelined.
+
+Entries leave in order; receipts are gathered while later entries are sent. The producer never sends an entry
+twice by itself: what becomes of entries without a receipt when the connection breaks is known to the caller
+alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.client.client import Client
+from magnetar.client.errors import ClientError, UnreachableError
+from magnetar.client.retry import Retry
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.client import encode_send
+
+_Type = pb.BaseCommand.Type
+_PRODUCER_ID: Final = 1
+
+_PENDING_BYTES_MAX: Final = 8 << 20
+"""Sent without a receipt; bounds what the broker holds for us."""
+_PENDING_ENTRIES_MAX: Final = 1000
+_WRITE_BYTES: Final = 256 << 10
+"""Gathered before it is written to the socket."""
+
+
+class SendFailedError(ClientError):
+    """The broker refused an entry, or lost the producer. Entries without a receipt may be stored."""
+
+
+class Producer:
+    """One producer on a connection of its own."""
+
+    def __init__(
+        self,
+        client: Client,
+        topic: TopicName,
+        *,
+        name: str = "",
+        properties: dict[str, str] | None = None,
+        schema: pb.Schema | None = None,
+    ) -> None:
+        """Opens the producer.
+
+        Args:
+            name: unique on the topic; the broker chooses one when empty. While another producer has the name,
+                it is waited for, up to the client's retry limit.
+            schema: registered with the topic; the broker refuses one that is not compatible.
+
+        Raises RefusedError, UnreachableError, RequestTimeoutError.
+        """
+        self.topic = topic
+        self.name = name
+        self.last_sequence_id = -1
+        """Highest number that the broker knows of a producer of this name; -1 when none."""
+        self.schema_version = b""
+        self._pending: deque[tuple[int, int]] = deque()
+        self._pending_bytes = 0
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._positions: list[Position | None] = []
+        retry = Retry(client.options.retry_timeout_s)
+        while True:
+            try:
+                self._connection = client.connect_to(topic)
+                self._open(name, properties or {}, schema)
+                return
+            except ClientError as error:
+                retry.pause_or_raise(error)
+
+    def _open(self, name: str, properties: dict[str, str], schema: pb.Schema | None) -> None:
+        session = self._connection.session
+        request_id = session.next_request_id()
+        body = pb.CommandProducer(
+            topic=str(self.topic),
+            producer_id=_PRODUCER_ID,
+            request_id=request_id,
+            user_provided_producer_name=bool(name),
+            metadata=[pb.KeyValue(key=key, value=value) for key, value in properties.items()],
+        )
+        if name:
+            body.producer_name = name
+        if schema is not None:
+            body.schema.CopyFrom(schema)
+        try:
+            what = f"producer {name!r} on {self.topic}" if name else f"producer on {self.topic}"
+            answer = self._connection.call(
+                pb.BaseCommand(type=_Type.PRODUCER, producer=body), request_id, what
+            ).producer_success
+        except BaseException:
+            self._connection.close()
+            raise
+        self.name = answer.producer_name
+        self.last_sequence_id = answer.last_sequence_id
+        self.schema_version = answer.schema_version
+
+    @property
+    def message_bytes_max(self) -> int:
+        """Largest metadata and payload of one entry that the broker takes."""
+        return self._connection.session.message_bytes_max
+
+    def send(self, sequence_id: int, entry: bytes, count: int = 1) -> None:
+        """Sends an entry of `count` messages; `sequence_id` is that of the first, and they number on.
+
+        Waits for receipts only while too much is under way. Raises SendFailedError, UnreachableError.
+        """
+        highest = sequence_id + count - 1 if count > 1 else None
+        frame = encode_send(_PRODUCER_ID, sequence_id, count, entry, highest)
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        self._pending.append((sequence_id, len(frame)))
+        self._pending_bytes += len(frame)
+        if self._out_bytes >= _WRITE_BYTES:
+            self._write()
+        if self._pending_bytes > _PENDING_BYTES_MAX or len(self._pending) > _PENDING_ENTRIES_MAX:
+            self._write()
+            self._await(_PENDING_BYTES_MAX // 2, _PENDING_ENTRIES_MAX // 2)
+
+    def flush(self) -> list[Position | None]:
+        """Waits until everything is durable.
+
+        Returns the positions of all entries sent since the last call, in order; None for a duplicate that the
+        broker did not store. Raises SendFailedError, UnreachableError, RequestTimeoutError.
+        """
+        self._write()
+        self._await(0, 0)
+        positions = self._positions
+        self._positions = []
+        return positions
+
+    def _write(self) -> None:
+        if self._out:
+            frames = self._out
+            self._out = []
+            self._out_bytes = 0
+            self._connection.write(frames)
+
+    def _await(self, bytes_max: int, entries_max: int) -> None:
+        def poll() -> bool | None:
+            self._take_receipts()
+            return (self._pending_bytes <= bytes_max and len(self._pending) <= entries_max) or None
+
+        self._connection.wait(poll, f"entries for {self.topic}")
+
+    def _take_receipts(self) -> None:
+        session = self._connection.session
+        failed = session.send_error(_PRODUCER_ID)
+        if failed is not None:
+            name = pb.ServerError.Name(failed.error)
+            raise SendFailedError(
+                f"{self.topic} refused message {failed.sequence_id} of {self.name} with {name}:"
+                f" {failed.message}"
+            )
+        if session.is_producer_closed(_PRODUCER_ID):
+            raise UnreachableError(str(self._connection.url), f"the broker let go of {self.topic}")
+        run = session.receipts(_PRODUCER_ID)
+        if run is None:
+            return
+        for sequence_id, ledger_id, entry_id in zip(
+            run.sequence_ids, run.ledger_ids, run.entry_ids, strict=True
+        ):
+            if not self._pending or self._pending[0][0] != sequence_id:
+                raise SendFailedError(f"{self.topic}: receipt for message {sequence_id}, which is not due")
+            self._pending_bytes -= self._pending.popleft()[1]
+            self._positions.append(None if ledger_id < 0 else Position(ledger_id, entry_id))
+
+    def close(self) -> None:
+        """Ends the producer. What has no receipt may or may not be stored: call `flush` before."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

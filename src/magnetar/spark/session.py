@@ -1,0 +1,51 @@
+"""A Spark session with defaults that suit one machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from magnetar.spark.java import find_java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.log.level": "WARN",
+}
+"""Loopback only, no web page, times in UTC, as many shuffle partitions as a laptop has use for."""
+
+
+def session(
+    app_name: str, *, master: str = "local[*]", config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Starts a session, or returns the one there is.
+
+    Args:
+        master: Spark's master URL.
+        config: settings of Spark; they win over LOCAL_DEFAULTS, which count for local masters.
+
+    Finds a Java and has the workers run this Python, unless PYSPARK_PYTHON says otherwise.
+    Raises NoJavaError.
+    """
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        # Else Spark asks the network for this machine's name and may warn about what it hears.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    settings = {**LOCAL_DEFAULTS, **(config or {})} if master.startswith("local") else dict(config or {})
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
