@@ -146,6 +146,8 @@ class Standalone:
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)
+        # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
+        self._tasks.spawn(ledgers.collect_garbage())
         broker = Broker(
             config=BrokerConfig(
                 cluster=config.cluster,
