@@ -8,8 +8,8 @@ departures ─ parse ─ kept ─ large delays ─ alerts
 both ─────── parse ─ too late ─ dead letters
 ```
 
-Raw rows are those of the data source: `value` and `key` binary, `topic` string, and more. In a batch
-`withWatermark` does nothing, so both plans run the same operators over the same columns. The
+Raw rows are those of the data source: `value` and `key` (binary), `key_is_string`, `topic`, and more. In a
+batch `withWatermark` does nothing, so both plans run the same operators over the same columns. The
 functions hold no state and read nothing but their arguments.
 
 Rules, all decided on the event itself and never on when the engine happens to see it:
@@ -158,7 +158,7 @@ def alerts(raw_departures: DataFrame, airports: DataFrame, scenario: Scenario) -
     """Departures with a large delay, ready for the sink: `key` (the route), `value`, `event_time`."""
     large = departures(raw_departures, scenario).where(F.col("delay_min") >= scenario.alert_delay_min)
     return place(large, airports).select(
-        F.concat_ws("-", "origin", "dest").cast("binary").alias("key"),
+        F.concat_ws("-", "origin", "dest").alias("key"),
         F.to_json(F.struct(*(field.split()[0] for field in ALERT_FIELDS.split(", "))))
         .cast("binary")
         .alias("value"),
@@ -177,6 +177,7 @@ def dead_letters(raw: DataFrame, scenario: Scenario) -> DataFrame:
         .where(F.col("late_by") > scenario.allowed_lateness_ms)
         .select(
             "key",
+            "key_is_string",
             "value",
             F.timestamp_millis("event.event_ms").alias("event_time"),
             F.create_map(
@@ -196,7 +197,7 @@ def dead_letters(raw: DataFrame, scenario: Scenario) -> DataFrame:
 def result_message(results: DataFrame) -> DataFrame:
     """Result rows ready for the sink: JSON keyed by carrier, event time at the start of the window."""
     return results.select(
-        F.col("carrier").cast("binary").alias("key"),
+        F.col("carrier").alias("key"),
         F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).cast("binary").alias("value"),
         F.timestamp_millis("hour_ms").alias("event_time"),
     )

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +60,11 @@ class Replay:
         self._script = script
         self.state = ReplayState(clock_ms=script.first_ms)
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: threading.Event, *, wait: Callable[[], bool] = lambda: False) -> None:
         """Publish everything, then the closing events; returns early when `stop` is set.
 
-        Raises `ReplayError`.
+        Before each tick it pauses for as long as `wait()` says so; pauses do not count as publishing. Raises
+        `ReplayError`.
         """
         client = pulsar.Client(
             self._cluster.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
@@ -72,6 +74,8 @@ class Replay:
             main = {feed.producer: self._producer(client, feed, batched=True) for feed in feeds}
             backup = {feed.producer: self._producer(client, feed, batched=False) for feed in feeds}
             for tick in self._script.ticks:
+                while wait() and not stop.is_set():
+                    stop.wait(0.02)
                 if stop.is_set():
                     return
                 began = time.perf_counter()

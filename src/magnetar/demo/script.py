@@ -56,6 +56,10 @@ class Script:
         """Events to publish, closing events not counted."""
         return sum(len(feed) for feed in self.feeds)
 
+    def events_of(self, topic: str) -> int:
+        """Events to publish to one topic, its closing event not counted."""
+        return sum(len(feed) for feed in self.feeds if feed.topic == topic)
+
     @property
     def retried(self) -> int:
         """Messages that are sent a second time."""

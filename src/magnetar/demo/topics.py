@@ -9,6 +9,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
+import pulsar
 from pulsar.schema import Boolean, Double, Integer, JsonSchema, Long, Record, Schema, String
 
 from magnetar.demo.events import DEPARTURES, WEATHER
@@ -113,6 +114,19 @@ class Cluster:
         self._await_deduplication(timeout_s=10)
         for name, count in PARTITIONS.items():
             self._request("PUT", f"/admin/v2/persistent/{self.namespace}/{name}/partitions", count)
+        self._open_topics()
+
+    def _open_topics(self) -> None:
+        """Register the schemas, and open every partition, so that readers find them before the first
+        message.
+        """
+        client = pulsar.Client(self.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        try:
+            for name in PARTITIONS:
+                schema = {"schema": JsonSchema(SCHEMAS[name])} if name in SCHEMAS else {}
+                client.create_producer(self.topic(name), **schema)
+        finally:
+            client.close()
 
     def _await_deduplication(self, timeout_s: float) -> None:
         """Policies may take effect a moment after the call; topics made before that would miss it."""

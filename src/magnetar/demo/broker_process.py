@@ -1,0 +1,87 @@
+"""The tour's own broker: `magnetar standalone` as a child process on free ports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from magnetar.demo.topics import Cluster
+
+_COMMAND = "import sys; from magnetar.cli.main import main; sys.exit(main())"
+_READY_S = 30.0
+_DRAIN_S = 15.0
+
+
+class BrokerError(Exception):
+    """The broker did not start; the message ends with its last words."""
+
+
+class BrokerProcess:
+    """A broker with its data and its log below `folder`, from construction until `stop`."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / "broker.log"
+        self.data = folder / "broker"
+        self._ready_file = folder / "broker.json"
+        self._ready_file.unlink(missing_ok=True)
+        command = [sys.executable, "-c", _COMMAND, "standalone", "--data", str(self.data)]
+        command += ["--port", "0", "--http-port", "0", "--ready-file", str(self._ready_file)]
+        with self.log.open("wb") as log:
+            # A session of its own: Ctrl-C in the terminal must reach the tour alone, which stops Spark before
+            # the broker; the other way round every query would fail on its way out.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def wait_ready(self, stop: threading.Event) -> Cluster:
+        """Where it listens, as soon as it accepts publishes; raises `BrokerError`."""
+        deadline = time.monotonic() + _READY_S
+        while not stop.is_set():
+            if self._process.poll() is not None:
+                raise BrokerError(f"the broker exited with {self._process.returncode}:\n{self._last_words()}")
+            try:
+                ready = json.loads(self._ready_file.read_text())
+            except (FileNotFoundError, json.JSONDecodeError):
+                if time.monotonic() > deadline:
+                    raise BrokerError(
+                        f"the broker is not ready after {_READY_S:.0f} s:\n{self._last_words()}"
+                    ) from None
+                stop.wait(0.02)
+                continue
+            return Cluster(ready["broker_url"], ready["http_url"])
+        raise BrokerError("stopped while the broker was starting")
+
+    def cpu_s(self) -> float | None:
+        """CPU seconds it has used so far, user and system; None where the system does not tell (no /proc)."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            return None
+        ticks_per_s = 100  # USER_HZ, fixed by the kernel's interface
+        return (int(fields[11]) + int(fields[12])) / ticks_per_s
+
+    def stop(self) -> int:
+        """Drain and end it; its exit code. Killed if it does not end in time."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_DRAIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        return self._process.wait()
+
+    def _last_words(self) -> str:
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
+        except OSError:
+            return "(no log)"
