@@ -108,7 +108,14 @@ class ManagedLog:
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the properties; durable on return. Raises LogFencedError, MetadataError."""
-        await self._update(lambda metadata: replace(metadata, properties=dict(properties)))
+        await self.update_properties(lambda _: properties)
+
+    async def update_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+        """Stores what `change` makes of the properties; nothing is stored in between. Durable on return.
+
+        Raises LogFencedError, MetadataError.
+        """
+        await self._update(lambda metadata: replace(metadata, properties=dict(change(metadata.properties))))
 
     async def _update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
         try:
