@@ -1,0 +1,1 @@
+"""Who may publish to a topic: producer access modes and the topic epoch."""
