@@ -22,6 +22,7 @@ from magnetar.broker.errors import (
     wire_code,
 )
 from magnetar.broker.handlers import consumers, producers, schemas, topics
+from magnetar.broker.openings import Openings
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import AttachedConsumer
 from magnetar.broker.topic import Producer, Topic
@@ -84,6 +85,10 @@ class Session:
         self.producers: dict[int, tuple[Topic, Producer]] = {}
         self.closed_producers: dict[int, None] = {}
         self.consumers: dict[int, AttachedConsumer] = {}
+        self._between: dict[int, AttachedConsumer] = {}
+        # Readers that were taken off by a seek: their position lives in the topic until they are back.
+        self.opening_producers = Openings("producer")
+        self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
         self._paused = False
         self._heard = True
@@ -133,7 +138,10 @@ class Session:
         self.producers.clear()
         for consumer in list(self.consumers.values()):
             self.leave(consumer)
+        for consumer in self._between.values():
+            self.leave(consumer)
         self.consumers.clear()
+        self._between.clear()
 
     def abort(self, reason: str) -> None:
         """Drops the connection."""
@@ -213,6 +221,8 @@ class Session:
 
     def consumer_detached(self, consumer: AttachedConsumer) -> None:
         self.consumers.pop(consumer.consumer_id, None)
+        if not consumer.subscription.durable and not self.closed:
+            self._between[consumer.consumer_id] = consumer
         self.reply(commands.close_consumer(consumer.consumer_id))
 
     def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
@@ -333,6 +343,12 @@ class Session:
         topic = self.broker.topics.get(str(subscription.topic))
         if topic is not None:
             topic.leave_reader(subscription)
+
+    def settle_reader(self, consumer_id: int) -> None:
+        """A reader that a seek took off was opened again, or will not be."""
+        consumer = self._between.pop(consumer_id, None)
+        if consumer is not None:
+            self.leave(consumer)
 
     def forget_producer(self, producer_id: int) -> None:
         self.producers.pop(producer_id, None)

@@ -181,9 +181,10 @@ class Subscription:
             )
         if isinstance(dispatcher, KeySharedDispatcher):
             dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)
+        # Before `add`, which tells a Failover consumer whether it is the active one.
+        self.type = type_
         dispatcher.add(consumer)
         self._dispatcher = dispatcher
-        self.type = type_
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
         start = self._log.next_position(self.cursor.mark_delete)

@@ -356,8 +356,9 @@ class Topic:
 
     def leave_reader(self, subscription: Subscription) -> None:
         """Forgets a non-durable subscription without consumers."""
-        if not subscription.durable and not subscription.consumers:
-            self.subscriptions.pop(subscription.name, None)
+        current = self.subscriptions.get(subscription.name) is subscription
+        if current and not subscription.durable and not subscription.consumers:
+            del self.subscriptions[subscription.name]
 
     # -- life cycle --------------------------------------------------------------------------------
 

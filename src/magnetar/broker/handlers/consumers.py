@@ -9,6 +9,7 @@ from magnetar.broker import lookup
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
     NotAllowedError,
+    RefusedError,
     SubscriptionNotFoundError,
     UnsupportedError,
 )
@@ -27,13 +28,24 @@ Command = pb.BaseCommand
 
 def subscribe(session: Session, command: Command) -> None:
     request = command.subscribe
-    session.run_simple(request.request_id, _open_consumer(session, request))
-
-
-async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None:
     if request.consumer_id in session.consumers:
         session.reply(commands.success(request.request_id))
         return
+    if not session.opening_consumers.begin(request.consumer_id, request.request_id):
+        refusal = f"consumer id {request.consumer_id} is in use on this connection"
+        session.reply(commands.error(request.request_id, pb.ServiceNotReady, refusal))
+        return
+    session.run_simple(request.request_id, _opening(session, request))
+
+
+async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
+    try:
+        await _open_consumer(session, request)
+    finally:
+        session.opening_consumers.ended(request.consumer_id, request.request_id)
+
+
+async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None:
     if request.read_compacted:
         raise UnsupportedError("reading the compacted topic is not offered yet")
     if not request.subscription:
@@ -50,6 +62,8 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
         )
     else:
         after = await lookup.reader_start(topic, start, request, session.broker.clock.now_ms())
+        if session.closed:
+            return
         subscription = topic.reader(request.subscription, after)
     if session.closed:
         return
@@ -70,13 +84,21 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
         properties={pair.key: pair.value for pair in request.metadata},
     )
     policy = KeySharedPolicy(meta.keySharedMode == pb.KeySharedMode.STICKY, meta.allowOutOfOrderDelivery)
-    subscription.attach(consumer, SubscriptionType(request.subType), policy)
+    try:
+        session.opening_consumers.check(request.consumer_id, request.request_id)
+        subscription.attach(consumer, SubscriptionType(request.subType), policy)
+    except RefusedError:
+        topic.leave_reader(subscription)
+        raise
     session.consumers[request.consumer_id] = consumer
+    session.settle_reader(request.consumer_id)
     session.reply(commands.success(request.request_id))
 
 
 def close_consumer(session: Session, command: Command) -> None:
     request = command.close_consumer
+    session.opening_consumers.closed(request.consumer_id)
+    session.settle_reader(request.consumer_id)
     consumer = session.consumers.pop(request.consumer_id, None)
     if consumer is not None:
         session.leave(consumer)

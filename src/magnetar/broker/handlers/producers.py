@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import UnsupportedError
 from magnetar.broker.handlers.schemas import register_schema
-from magnetar.broker.topic import Producer
+from magnetar.broker.topic import Producer, Topic
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -19,7 +19,23 @@ Command = pb.BaseCommand
 
 def producer(session: Session, command: Command) -> None:
     request = command.producer
-    session.run_simple(request.request_id, _open_producer(session, request))
+    attached = session.producers.get(request.producer_id)
+    if attached is not None and str(attached[0].name) == request.topic:
+        # Asked again, because the answer was late: a second producer behind one id would never leave.
+        _answer(session, request, *attached)
+        return
+    if attached is not None or not session.opening_producers.begin(request.producer_id, request.request_id):
+        refusal = f"producer id {request.producer_id} is in use on this connection"
+        session.reply(commands.error(request.request_id, pb.ServiceNotReady, refusal))
+        return
+    session.run_simple(request.request_id, _opening(session, request))
+
+
+async def _opening(session: Session, request: pb.CommandProducer) -> None:
+    try:
+        await _open_producer(session, request)
+    finally:
+        session.opening_producers.ended(request.producer_id, request.request_id)
 
 
 async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
@@ -32,6 +48,7 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     )
     if session.closed:
         return
+    session.opening_producers.check(request.producer_id, request.request_id)
     name = request.producer_name or session.broker.new_producer_name()
     producer = Producer(
         request.producer_id,
@@ -48,18 +65,23 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     topic.attach_producer(producer)
     session.producers[request.producer_id] = (topic, producer)
     session.closed_producers.pop(request.producer_id, None)
+    _answer(session, request, topic, producer)
+
+
+def _answer(session: Session, request: pb.CommandProducer, topic: Topic, producer: Producer) -> None:
     session.reply(
         commands.producer_success(
             request.request_id,
-            name,
-            last_sequence_id=topic.last_sequence(name),
-            schema_version=schema_version or None,
+            producer.name,
+            last_sequence_id=topic.last_sequence(producer.name),
+            schema_version=producer.schema_version or None,
         )
     )
 
 
 def close_producer(session: Session, command: Command) -> None:
     request = command.close_producer
+    session.opening_producers.closed(request.producer_id)
     attached = session.producers.get(request.producer_id)
     if attached is not None:
         attached[0].detach_producer(attached[1])

@@ -1,0 +1,269 @@
+"""Sessions over a real broker on ledgers and metadata in memory: the protocol without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fakes.ledgers import FakeLedgers
+from magnetar.base.clock import ManualClock
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.service import Broker, BrokerConfig
+from magnetar.broker.session import Session
+from magnetar.broker.topic import Topic
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.logs import ManagedLogs
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.acks import encode_ack, encode_flow
+from magnetar.wire.client import ClientParser, CommandEvent, MessageEvent, ReceiptRun
+from magnetar.wire.frames import encode_command, frame_bytes_max
+from magnetar.wire.payload import build_entry
+from magnetar.wire.sends import encode_send
+from magnetar.wire.server import ServerParser
+
+Type = pb.BaseCommand.Type
+TOPIC = "persistent://public/default/t"
+FRAME_BYTES_MAX = frame_bytes_max(5 << 20)
+
+FIELD_OF_TYPE = {number: pb.BaseCommand.DESCRIPTOR.fields_by_number[number].name for number in Type.values()}
+"""Name of the field that holds a command of each type."""
+
+
+def command(kind: int, **fields: Any) -> bytes:
+    """A frame of the command `kind` with these fields."""
+    message = pb.BaseCommand(type=kind)
+    body = getattr(message, FIELD_OF_TYPE[kind])
+    body.SetInParent()
+    body.MergeFrom(type(body)(**fields))
+    return encode_command(message)
+
+
+CONNECT = command(Type.CONNECT, client_version="test", protocol_version=19)
+
+
+def entry(body: bytes, sequence_id: int = 0, producer: str = "p") -> bytes:
+    """What follows a SEND: one message."""
+    metadata = pb.MessageMetadata(producer_name=producer, sequence_id=sequence_id, publish_time=1)
+    return build_entry(metadata, body)
+
+
+def send(producer_id: int, sequence_id: int, body: bytes = b"x") -> bytes:
+    """A SEND of one message."""
+    return encode_send(producer_id, sequence_id, 1, entry(body, sequence_id))
+
+
+class Peer:
+    """A client of a session, and the session's transport."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.reading = True
+        self.closed: str | None = None
+        """Why the broker closed the connection."""
+        self.aborted = False
+        self.session = Session(world.broker, self, peer="peer", local_host="127.0.0.1", port=6650)
+        self._server = ServerParser(FRAME_BYTES_MAX)
+        self._client = ClientParser(FRAME_BYTES_MAX)
+        self.take_output = True
+        """Whether what the session writes is read at once."""
+        self.seen: list[Any] = []
+        """Everything the broker sent: commands, receipts, messages, in order."""
+
+    # -- the session's transport
+
+    def flush_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Takes the session's output."""
+        if not self.take_output:
+            return
+        session = self.session
+        data = b"".join(session.out)
+        session.out, session.out_bytes = [], 0
+        events, consumed = self._client.parse(data, len(data))
+        assert consumed == len(data)
+        for event in events:
+            self.seen.append(event.command if isinstance(event, CommandEvent) else event)
+        if session.starved and session.transport_writable:
+            session.pump()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self, reason: str) -> None:
+        self.closed = self.closed or reason
+        self.session.closed = True
+
+    def abort(self, reason: str) -> None:
+        self.aborted = True
+        self.close(reason)
+
+    # -- the client
+
+    def send(self, *frames: bytes) -> None:
+        """All frames in one socket read."""
+        data = b"".join(frames)
+        events, consumed = self._server.parse(data, len(data))
+        assert consumed == len(data)
+        self.session.handle(events)
+
+    async def ask(self, kind: int, **fields: Any) -> Any:
+        """Sends a command and returns the body of what answers its request id."""
+        self.send(command(kind, **fields))
+        return await self.answer(fields["request_id"])
+
+    async def answer(self, request_id: int) -> Any:
+        """The body of the reply to this request."""
+        return await self.world.until(lambda: self._answer(request_id), f"answer to {request_id}")
+
+    def _answer(self, request_id: int) -> Any:
+        for seen in self.seen:
+            if isinstance(seen, pb.BaseCommand):
+                body = getattr(seen, FIELD_OF_TYPE[seen.type])
+                if getattr(body, "request_id", None) == request_id:
+                    return body
+        return None
+
+    async def producer(
+        self, producer_id: int = 1, topic: str = TOPIC, request_id: int = 1, **more: Any
+    ) -> Any:
+        """Opens a producer; the answer."""
+        return await self.ask(
+            Type.PRODUCER, topic=topic, producer_id=producer_id, request_id=request_id, **more
+        )
+
+    async def consumer(
+        self,
+        consumer_id: int = 1,
+        topic: str = TOPIC,
+        request_id: int = 2,
+        subscription: str = "s",
+        kind: str = "Exclusive",
+        permits: int = 0,
+        **more: Any,
+    ) -> Any:
+        """Opens a consumer from the beginning of the topic; the answer."""
+        more.setdefault("initialPosition", pb.CommandSubscribe.InitialPosition.Earliest)
+        answer = await self.ask(
+            Type.SUBSCRIBE,
+            topic=topic,
+            consumer_id=consumer_id,
+            request_id=request_id,
+            subscription=subscription,
+            subType=pb.CommandSubscribe.SubType.Value(kind),
+            **more,
+        )
+        if permits:
+            self.send(encode_flow(consumer_id, permits))
+        return answer
+
+    def ack(self, consumer_id: int, *positions: Position) -> None:
+        """Acknowledges entries one by one."""
+        self.send(*(encode_ack(consumer_id, [position]) for position in positions))
+
+    @property
+    def receipts(self) -> list[tuple[int, int, Position]]:
+        """Producer id, sequence id and position of all receipts, in order."""
+        return [
+            (run.producer_id, sequence_id, Position(ledger_id, entry_id))
+            for run in self.seen
+            if isinstance(run, ReceiptRun)
+            for sequence_id, ledger_id, entry_id in zip(
+                run.sequence_ids, run.ledger_ids, run.entry_ids, strict=True
+            )
+        ]
+
+    @property
+    def messages(self) -> list[MessageEvent]:
+        """All messages, in order."""
+        return [seen for seen in self.seen if isinstance(seen, MessageEvent)]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """Payloads of all messages, in order."""
+        return [message.entry[message.payload_at :] for message in self.messages]
+
+    def commands(self, kind: int) -> list[Any]:
+        """Bodies of all commands of this type, in order."""
+        return [
+            getattr(seen, FIELD_OF_TYPE[kind])
+            for seen in self.seen
+            if isinstance(seen, pb.BaseCommand) and seen.type == kind
+        ]
+
+
+class World:
+    """A broker on fakes."""
+
+    def __init__(self, config: BrokerConfig | None = None) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryMetadataStore(self.clock)
+        self.ledgers = FakeLedgers()
+        self.tasks = TaskGroup("logs")
+        self.logs = ManagedLogs(
+            store=self.store,
+            ledgers=self.ledgers,
+            clock=self.clock,
+            config=ManagedLogConfig(rollover_ms_min=0, cursor_flush_ms=0),
+            spawn=self.tasks.spawn,
+        )
+        self.broker = Broker(
+            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock
+        )
+
+    def peer(self, *, connected: bool = True) -> Peer:
+        """A new connection, after its handshake unless told otherwise."""
+        peer = Peer(self)
+        if connected:
+            peer.send(CONNECT)
+        return peer
+
+    async def topic(self, name: str = TOPIC) -> Topic:
+        """The loaded topic."""
+        return await self.broker.topic(TopicName.parse(name))
+
+    async def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Lets the loop turn until `condition` is true; its value."""
+        for _ in range(2000):
+            value = condition()
+            if value:
+                return value
+            await asyncio.sleep(0)
+        raise AssertionError(f"never: {what}")
+
+    async def settle(self) -> None:
+        """Lets everything happen that can happen by itself."""
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Stops as the process does."""
+        self.ledgers.auto_sync = True
+        self.ledgers.sync()
+        await self.broker.drain()
+        await self.broker.close()
+        await self.logs.close()
+        await self.tasks.close()
+        await self.store.close()
+
+
+def in_world(story: Callable[[World], Awaitable[None]], config: BrokerConfig | None = None) -> None:
+    """Runs a story on a started broker and closes everything."""
+
+    async def run() -> None:
+        world = World(config)
+        await world.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+        try:
+            await story(world)
+        finally:
+            await world.close()
+
+    asyncio.run(run())
