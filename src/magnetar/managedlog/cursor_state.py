@@ -26,23 +26,22 @@ from magnetar.managedlog.ledger_list import LedgerList
 
 WORD_BITS = 64
 WORD_MASK = (1 << WORD_BITS) - 1
+ACK_SET_WORDS_MAX = 16_384
+"""Words of a batch's bits that are looked at: a million messages, more than fit a batch. What a client claims
+beyond must not fill memory."""
 
 
 def bits_of_words(words: Sequence[int]) -> int:
     """One integer from 64-bit words, lowest first. Signed words, as protobuf carries them, are taken too."""
-    bits = 0
-    for index, word in enumerate(words):
-        bits |= (word & WORD_MASK) << (WORD_BITS * index)
-    return bits
+    data = b"".join((word & WORD_MASK).to_bytes(8, "little") for word in words)
+    return int.from_bytes(data, "little")
 
 
 def words_of_bits(bits: int) -> tuple[int, ...]:
     """The inverse of `bits_of_words`, unsigned, without zero words at the end (as a Java BitSet)."""
-    words = []
-    while bits:
-        words.append(bits & WORD_MASK)
-        bits >>= WORD_BITS
-    return tuple(words)
+    count = -(-bits.bit_length() // WORD_BITS)
+    data = bits.to_bytes(8 * count, "little")
+    return tuple(int.from_bytes(data[at : at + 8], "little") for at in range(0, 8 * count, 8))
 
 
 @dataclass(slots=True)
@@ -218,8 +217,8 @@ class CursorState:
         ledger = self._ledgers.find(position.ledger_id)
         if ledger is None or not 0 <= position.entry_id < ledger.entries or self.is_acked(position):
             return False
-        left = bits_of_words(ack_set)
-        if batch_size > 0:
+        left = bits_of_words(ack_set[:ACK_SET_WORDS_MAX])
+        if 0 < batch_size < left.bit_length():
             left &= (1 << batch_size) - 1
         known = self._partial.get(position)
         if known is not None:
