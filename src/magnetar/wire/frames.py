@@ -18,7 +18,7 @@ import struct
 from functools import lru_cache
 from typing import Final
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from magnetar.base.errors import ProtocolError
 from magnetar.base.ids import Position
@@ -137,4 +137,19 @@ def parse_command(data: bytes) -> tuple[int, pb.BaseCommand]:
     # upb does not ask for required fields by itself.
     if not command.HasField(_FIELD_OF_TYPE[kind]) or not command.IsInitialized():
         raise FrameError(f"{pb.BaseCommand.Type.Name(kind)} without required fields")
+    if not _is_text(command):
+        raise FrameError(f"{pb.BaseCommand.Type.Name(kind)} with text that is not UTF-8")
     return kind, command
+
+
+def _is_text(message: Message) -> bool:
+    """Whether all strings are UTF-8. protobuf gives others out as bytes, which nobody expects."""
+    for field, value in message.ListFields():
+        if field.cpp_type == field.CPPTYPE_MESSAGE:
+            if not all(map(_is_text, value if field.is_repeated else (value,))):
+                return False
+        elif field.type == field.TYPE_STRING and not all(
+            isinstance(text, str) for text in (value if field.is_repeated else (value,))
+        ):
+            return False
+    return True
