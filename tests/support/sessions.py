@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from google.protobuf.message import Message
+
 from fakes.ledgers import FakeLedgers
 from magnetar.base.clock import ManualClock
 from magnetar.base.ids import Position
@@ -20,7 +22,7 @@ from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.client import ClientParser, CommandEvent, MessageEvent, ReceiptRun
-from magnetar.wire.frames import encode_command, frame_bytes_max
+from magnetar.wire.frames import FRAME_HEAD, encode_command, frame_bytes_max
 from magnetar.wire.payload import build_entry
 from magnetar.wire.sends import encode_send
 from magnetar.wire.server import ServerParser
@@ -40,6 +42,31 @@ def command(kind: int, **fields: Any) -> bytes:
     body.SetInParent()
     body.MergeFrom(type(body)(**fields))
     return encode_command(message)
+
+
+def encode_payload(command: pb.BaseCommand, entry: bytes) -> bytes:
+    """A frame with an entry behind its command."""
+    body = command.SerializeToString()
+    return FRAME_HEAD.pack(4 + len(body) + len(entry), len(body)) + body + entry
+
+
+def fill_required(message: Message) -> None:
+    """Gives the required fields of a message, and of those within it, some value."""
+    for field in message.DESCRIPTOR.fields:
+        if not field.is_required:
+            continue
+        if field.message_type is not None:
+            part = getattr(message, field.name)
+            part.SetInParent()
+            fill_required(part)
+        elif field.enum_type is not None:
+            setattr(message, field.name, field.enum_type.values[0].number)
+        elif field.type == field.TYPE_STRING:
+            setattr(message, field.name, "text")
+        elif field.type == field.TYPE_BYTES:
+            setattr(message, field.name, b"bytes")
+        else:
+            setattr(message, field.name, 1)
 
 
 CONNECT = command(Type.CONNECT, client_version="test", protocol_version=19)

@@ -110,10 +110,13 @@ class Connection(asyncio.BufferedProtocol):
         self._session.lost()
 
     def pause_writing(self) -> None:
+        # Answers to what would be read could not leave: a peer that does not read is not read either.
         self._session.transport_writable = False
+        self._session.pause_reading()
 
     def resume_writing(self) -> None:
         self._session.transport_writable = True
+        self._session.resume_reading()
         self._session.pump()
 
     # -- reading -----------------------------------------------------------------------------------

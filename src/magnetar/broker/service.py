@@ -150,6 +150,10 @@ class Broker:
             for session in paused:
                 session.resume_reading()
 
+    def holds(self, session: Session) -> bool:
+        """Whether the connection waits for others' bytes to become durable."""
+        return session in self._paused
+
     @property
     def in_flight_bytes(self) -> int:
         """Bytes that were read from producers and are not durable yet."""

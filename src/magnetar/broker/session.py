@@ -21,7 +21,7 @@ from magnetar.broker.errors import (
     UnsupportedError,
     wire_code,
 )
-from magnetar.broker.handlers import consumers, producers, schemas, topics
+from magnetar.broker.handlers import consumers, producers, schemas, topics, unsupported
 from magnetar.broker.openings import Openings
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import AttachedConsumer
@@ -35,6 +35,9 @@ _log = logging.getLogger("magnetar.broker.session")
 
 _CLOSED_PRODUCERS_KEPT: Final = 1_000
 """Producer ids that the broker closed: their late SENDs are dropped, not punished."""
+
+_REQUESTS_MAX: Final = 1_000
+"""Requests of one connection that may wait for storage before no more is read from it."""
 
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
@@ -90,6 +93,7 @@ class Session:
         self.opening_producers = Openings("producer")
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
+        self._requests = 0
         self._paused = False
         self._heard = True
         self._pinged = False
@@ -117,7 +121,8 @@ class Session:
 
     def keep_alive(self) -> None:
         """Called at the keep-alive interval: pings a silent peer, drops one that does not answer."""
-        if self._heard:
+        if self._heard or (self.transport_writable and not self._may_read):
+            # Not read because of our own budgets: then silence is no sign of death.
             self._heard = self._pinged = False
         elif self._pinged:
             self._transport.abort("no answer to PING within the keep-alive interval")
@@ -131,8 +136,6 @@ class Session:
         """The connection is gone: its producers and consumers leave."""
         self.closed = True
         self.broker.sessions.discard(self)
-        self.broker.gave_back(self._in_flight_bytes)
-        self._in_flight_bytes = 0
         for topic, producer in list(self.producers.values()):
             topic.detach_producer(producer)
         self.producers.clear()
@@ -150,6 +153,7 @@ class Session:
     def pump(self) -> None:
         """The peer takes bytes again: dispatch goes on."""
         self.starved = False
+        self._heard = True
         for consumer in list(self.consumers.values()):
             consumer.subscription.pump()
 
@@ -159,9 +163,18 @@ class Session:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """The broker's budget allows to read, if this connection's own does."""
-        if not self._paused and not self.closed:
+        """One of the budgets allows to read; if the others do too, it goes on."""
+        if not self.closed and self._may_read:
             self._transport.resume_reading()
+
+    @property
+    def _may_read(self) -> bool:
+        return (
+            self.transport_writable
+            and not self._paused
+            and self._requests <= _REQUESTS_MAX
+            and not self.broker.holds(self)
+        )
 
     # -- what topics and subscriptions ask of a connection -------------------------------------------
 
@@ -207,13 +220,12 @@ class Session:
             self.reply(commands.send_error(producer.producer_id, sequence_id, code, message))
 
     def published(self, size_bytes: int) -> None:
-        if self.closed:
-            return
+        # Also after the connection is gone: what it sent still fills memory until it is durable.
         self._in_flight_bytes -= size_bytes
         self.broker.gave_back(size_bytes)
         if self._paused and self._in_flight_bytes < self._in_flight_bytes_max // 2:
             self._paused = False
-            self._transport.resume_reading()
+            self.resume_reading()
 
     def producer_detached(self, producer: Producer) -> None:
         self.forget_producer(producer.producer_id)
@@ -285,7 +297,7 @@ class Session:
             return
         handler = _HANDLERS.get(event.type)
         if handler is None:
-            self._unsupported(event)
+            unsupported.refuse(self, event)
             return
         handler(self, command)
 
@@ -300,17 +312,6 @@ class Session:
                 self.broker.config.message_bytes_max,
                 features.broker_features(),
             )
-        )
-
-    def _unsupported(self, event: CommandEvent) -> None:
-        """Every command is answered; those that we do not offer with an error that says so."""
-        name = Type.Name(event.type) if event.type in Type.values() else f"command {event.type}"
-        request_id = _request_id(event.command)
-        if request_id is None:
-            _log.info("%s: %s is not offered and needs no answer", self.peer, name)
-            return
-        self.reply(
-            commands.error(request_id, UnsupportedError.code, f"{name} is not offered by this broker yet")
         )
 
     def answered(self) -> None:
@@ -332,6 +333,14 @@ class Session:
                 _log.exception("%s: request %d failed", self.peer, request_id)
                 self.reply(refuse(pb.UnknownError, "internal error; the broker's log has the details"))
 
+            finally:
+                self._requests -= 1
+                if self._requests == _REQUESTS_MAX:
+                    self.resume_reading()
+
+        self._requests += 1
+        if self._requests > _REQUESTS_MAX:
+            self.pause_reading()
         self.broker.tasks.spawn(guarded())
 
     def run_simple(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
@@ -355,14 +364,6 @@ class Session:
         self.closed_producers[producer_id] = None
         if len(self.closed_producers) > _CLOSED_PRODUCERS_KEPT:
             self.closed_producers.pop(next(iter(self.closed_producers)))
-
-
-def _request_id(command: Command) -> int | None:
-    """The request id of any command; None for commands that have none."""
-    for field, body in command.ListFields():
-        if field.message_type is not None and "request_id" in field.message_type.fields_by_name:
-            return int(body.request_id)
-    return None
 
 
 def _ping(session: Session, _: Command) -> None:

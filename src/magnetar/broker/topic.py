@@ -329,6 +329,8 @@ class Topic:
             return existing
         initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
         cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+        # Unloaded meanwhile: a consumer of this object would be forgotten.
+        self._check_open()
         return self.subscriptions.get(name) or self._add_subscription(name, cursor)
 
     def reader(self, name: str, start_after: Position) -> Subscription:

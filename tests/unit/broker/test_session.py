@@ -6,9 +6,26 @@ import asyncio
 
 import pytest
 
+from fakes.ledgers import write_error
+from magnetar.base.ids import Position
+from magnetar.broker.service import BrokerConfig
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
-from support.sessions import CONNECT, TOPIC, Peer, Type, World, command, in_world, send
+from magnetar.wire.frames import FrameError, encode_command
+from support.sessions import (
+    CONNECT,
+    FIELD_OF_TYPE,
+    TOPIC,
+    Peer,
+    Type,
+    World,
+    command,
+    encode_payload,
+    entry,
+    fill_required,
+    in_world,
+    send,
+)
 
 
 async def open_and_publish(world: World, count: int = 5) -> Peer:
@@ -278,8 +295,6 @@ def test_a_reader_that_leaves_after_a_seek_leaves_nothing_behind() -> None:
 
 def test_the_failure_of_a_topic_is_told_and_the_topic_can_be_loaded_again() -> None:
     async def story(world: World) -> None:
-        from fakes.ledgers import write_error
-
         peer = await open_and_publish(world, 3)
         await peer.consumer(permits=100)
         await world.until(lambda: len(peer.messages) == 3, "messages")
@@ -329,5 +344,234 @@ def test_a_silent_peer_is_pinged_then_dropped() -> None:
             each.session.keep_alive()
         assert peer.aborted
         assert not alive.aborted
+
+    in_world(story)
+
+
+def test_a_send_of_a_transaction_is_refused() -> None:
+    # It was met with silence, and its client waited for its time-out.
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        frame = pb.BaseCommand(type=Type.SEND)
+        frame.send.producer_id, frame.send.sequence_id, frame.send.txnid_most_bits = 1, 4, 9
+        peer.send(encode_payload(frame, entry(b"x", 4)))
+        await world.until(lambda: peer.commands(Type.SEND_ERROR), "SEND_ERROR")
+        (error,) = peer.commands(Type.SEND_ERROR)
+        assert (error.producer_id, error.sequence_id, error.error) == (1, 4, pb.NotAllowedError)
+
+    in_world(story)
+
+
+OFFERED = {
+    *("CONNECT", "PRODUCER", "SUBSCRIBE", "SEND", "ACK", "FLOW", "UNSUBSCRIBE", "CLOSE_PRODUCER"),
+    *("CLOSE_CONSUMER", "REDELIVER_UNACKNOWLEDGED_MESSAGES", "PARTITIONED_METADATA", "LOOKUP", "SEEK"),
+    *("GET_LAST_MESSAGE_ID", "GET_TOPICS_OF_NAMESPACE", "GET_SCHEMA", "GET_OR_CREATE_SCHEMA"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(Type.keys()) - OFFERED))
+def test_a_request_that_is_not_offered_is_refused(name: str) -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        kind = Type.Value(name)
+        body = type(getattr(pb.BaseCommand(), FIELD_OF_TYPE[kind]))()
+        fill_required(body)
+        if "request_id" in body.DESCRIPTOR.fields_by_name:
+            body.request_id = 77
+        frame = pb.BaseCommand(type=kind)
+        getattr(frame, FIELD_OF_TYPE[kind]).CopyFrom(body)
+        getattr(frame, FIELD_OF_TYPE[kind]).SetInParent()
+        peer.send(encode_command(frame), command(Type.PING))
+        await world.until(lambda: peer.commands(Type.PONG), "PONG")
+        assert peer.closed is None
+        if "request_id" in body.DESCRIPTOR.fields_by_name:
+            answer = await peer.answer(77)
+            assert name in answer.message
+
+    in_world(story)
+
+
+def test_a_connection_that_sends_faster_than_the_disk_is_not_read() -> None:
+    async def story(world: World) -> None:
+        peer, other = world.peer(), world.peer()
+        await peer.producer()
+        await other.producer(topic=TOPIC + "2")
+        world.ledgers.auto_sync = False
+        body = bytes(10_000)
+        peer.send(*(send(1, i, body) for i in range(6)))
+        assert not peer.reading
+        assert other.reading
+        other.send(*(send(1, i, body) for i in range(5)))
+        assert not other.reading
+        world.ledgers.sync()
+        await world.until(lambda: len(peer.receipts) == 6 and len(other.receipts) == 5, "receipts")
+        assert peer.reading
+        assert other.reading
+        assert world.broker.in_flight_bytes == 0
+
+    in_world(story, BrokerConfig(in_flight_bytes_max=100_000))
+
+
+def test_what_a_lost_connection_sent_counts_until_it_is_durable() -> None:
+    # It was given back at once: who connected, sent and left again and again filled memory without limit.
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        world.ledgers.auto_sync = False
+        peer.send(send(1, 0, bytes(10_000)))
+        peer.session.lost()
+        assert world.broker.in_flight_bytes > 10_000
+        world.ledgers.sync()
+        await world.until(lambda: world.broker.in_flight_bytes == 0, "durable")
+
+    in_world(story)
+
+
+def test_a_topic_deleted_with_bytes_in_flight_gives_them_back() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        world.ledgers.auto_sync = False
+        peer.send(send(1, 0, bytes(10_000)))
+        deletion = asyncio.ensure_future(world.broker.delete_topic((await world.topic()).name, force=True))
+        await world.settle()
+        world.ledgers.sync()
+        await deletion
+        assert world.broker.in_flight_bytes == 0
+
+    in_world(story)
+
+
+def test_a_peer_that_does_not_read_is_not_read() -> None:
+    # The answers to what it sent on grew without limit.
+    async def story(world: World) -> None:
+        peer = world.peer()
+        peer.session.transport_writable = False
+        peer.session.pause_reading()
+        peer.session.resume_reading()
+        assert not peer.reading
+        peer.session.transport_writable = True
+        peer.session.resume_reading()
+        peer.session.pump()
+        assert peer.reading
+
+    in_world(story)
+
+
+def test_a_consumer_whose_connection_is_full_gets_the_rest_later() -> None:
+    async def story(world: World) -> None:
+        await open_and_publish(world, 200)
+        peer = world.peer()
+        await peer.consumer()
+        peer.take_output = False
+        peer.send(encode_flow(1, 5))
+        peer.send(*(encode_flow(1, 1) for _ in range(195)))
+        assert peer.session.out_bytes < 2_000
+        peer.take_output = True
+        peer.flush()
+        await world.until(lambda: len(peer.messages) == 200, "all messages")
+        assert peer.bodies == [b"%d" % i for i in range(200)]
+
+    in_world(story, BrokerConfig(connection_output_bytes_max=1_000))
+
+
+def test_many_requests_that_wait_pause_the_connection() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        world.ledgers.create_gate = asyncio.Event()
+        peer.send(
+            *(command(Type.PRODUCER, topic=f"{TOPIC}{i}", producer_id=i, request_id=i) for i in range(1_100))
+        )
+        assert not peer.reading
+        world.ledgers.create_gate.set()
+        await world.until(lambda: len(peer.commands(Type.PRODUCER_SUCCESS)) == 1_100, "producers")
+        assert peer.reading
+
+    in_world(story)
+
+
+def test_silence_is_no_sign_of_death_while_the_broker_does_not_read() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        world.ledgers.auto_sync = False
+        peer.send(*(send(1, i, bytes(10_000)) for i in range(6)))
+        for _ in range(3):
+            peer.session.keep_alive()
+        assert not peer.aborted
+        world.ledgers.sync()
+
+    in_world(story, BrokerConfig(in_flight_bytes_max=100_000))
+
+
+def test_duplicates_are_answered_in_their_turn() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer(producer_name="named", user_provided_producer_name=True)
+        world.ledgers.auto_sync = False
+        peer.send(send(1, 0), send(1, 1))
+        peer.send(send(1, 0), send(1, 2), send(1, 1))
+        await world.settle()
+        assert peer.receipts == [], "a duplicate of what is not durable was acknowledged"
+        world.ledgers.sync()
+        await world.until(lambda: len(peer.receipts) == 5, "receipts")
+        assert [sequence_id for _, sequence_id, _ in peer.receipts] == [0, 1, 0, 2, 1]
+        assert (await world.topic()).log.entry_count == 3
+
+    in_world(story, BrokerConfig(deduplication=True))
+
+
+def test_acknowledgements_of_what_does_not_exist_change_nothing() -> None:
+    async def story(world: World) -> None:
+        publisher = await open_and_publish(world, 2)
+        peer = world.peer()
+        await peer.consumer(kind="Shared", permits=100)
+        ledger_id = publisher.receipts[0][2].ledger_id
+        for position in (Position(ledger_id, 2), Position(ledger_id, 1 << 40), Position(ledger_id + 1, 0)):
+            peer.ack(1, position)
+        publisher.send(send(1, 2, b"2"))
+        await world.until(lambda: len(peer.messages) == 3, "all messages")
+        assert (await world.topic()).subscriptions["s"].cursor.backlog_entries == 3
+
+    in_world(story)
+
+
+def test_an_ack_that_claims_a_huge_batch_is_harmless() -> None:
+    # The size that the client claims was taken for a number of bits: a quarter of a gigabyte for 20 bytes.
+    async def story(world: World) -> None:
+        publisher = await open_and_publish(world, 1)
+        peer = world.peer()
+        await peer.consumer(kind="Shared", permits=100)
+        position = publisher.receipts[0][2]
+        message_id = pb.MessageIdData(
+            ledgerId=position.ledger_id,
+            entryId=position.entry_id,
+            batch_size=(1 << 31) - 1,
+            ack_set=[-1] * 100_000,
+        )
+        peer.send(
+            command(
+                Type.ACK,
+                consumer_id=1,
+                ack_type=pb.CommandAck.Individual,
+                message_id=[message_id],
+                request_id=5,
+            )
+        )
+        await peer.answer(5)
+        words = (await world.topic()).subscriptions["s"].cursor.ack_set(position)
+        assert words is not None
+        assert len(words) <= 16_384
+
+    in_world(story)
+
+
+def test_text_that_is_not_utf8_is_no_legal_command() -> None:
+    # protobuf gives such strings out as bytes, which failed deep inside, with a trace in the log.
+    async def story(world: World) -> None:
+        frame = command(Type.LOOKUP, topic="AAAA", request_id=1).replace(b"AAAA", b"\xff\xfe\x80A")
+        with pytest.raises(FrameError, match="LOOKUP with text that is not UTF-8"):
+            world.peer().send(frame)
 
     in_world(story)

@@ -1,0 +1,43 @@
+"""Commands that this broker does not offer: what waits for an answer is refused, never met with silence."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from magnetar.broker.errors import UnsupportedError
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import CommandEvent
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Session
+
+_log = logging.getLogger("magnetar.broker.session")
+
+Type = pb.BaseCommand.Type
+
+
+def refuse(session: Session, event: CommandEvent) -> None:
+    """Answers with an error that names the command."""
+    if event.type == Type.SEND:
+        send = event.command.send
+        refusal = "transactions, markers and replicated messages are not offered yet"
+        session.reply(commands.send_error(send.producer_id, send.sequence_id, UnsupportedError.code, refusal))
+        return
+    name = Type.Name(event.type) if event.type in Type.values() else f"command {event.type}"
+    request_id = _request_id(event.command)
+    if request_id is None:
+        _log.info("%s: %s is not offered and needs no answer", session.peer, name)
+        return
+    session.reply(
+        commands.error(request_id, UnsupportedError.code, f"{name} is not offered by this broker yet")
+    )
+
+
+def _request_id(command: pb.BaseCommand) -> int | None:
+    """The request id of any command; None for commands that have none."""
+    for field, body in command.ListFields():
+        if field.message_type is not None and "request_id" in field.message_type.fields_by_name:
+            return int(body.request_id)
+    return None
