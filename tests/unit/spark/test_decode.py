@@ -1,0 +1,294 @@
+"""Entries to Arrow: every shape, against a decoder that goes message by message."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from magnetar.base.names import TopicName
+from magnetar.client.compression import compress
+from magnetar.client.deliveries import UNKNOWN, EntryColumns
+from magnetar.client.errors import PayloadError
+from magnetar.spark.arrays import arrow_schema
+from magnetar.spark.columns import COLUMN_TYPES, column_types
+from magnetar.spark.decode import Decoder
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import build_batch, build_entry, is_batch, parse_metadata, split_batch, split_entry
+
+TOPIC = TopicName.parse("persistent://public/default/t-partition-3")
+ALL = tuple(COLUMN_TYPES)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def at(ms: int) -> datetime | None:
+    return EPOCH + timedelta(milliseconds=ms) if ms else None
+
+
+def entries_of(entries: list[bytes], counts: list[int], first_index: int = 0) -> EntryColumns:
+    columns = EntryColumns()
+    index = first_index
+    for number, (entry, count) in enumerate(zip(entries, counts, strict=True)):
+        index += count
+        columns.add(7, number, entry, index - 1, 1000 + number)
+    return columns
+
+
+def naive(columns: EntryColumns) -> list[dict[str, Any]]:
+    """One row per message, by protobuf objects."""
+    rows = []
+    for number, entry in enumerate(columns.entries):
+        parts = split_entry(entry)
+        metadata = parse_metadata(parts.metadata)
+        if metadata.HasField("marker_type"):
+            continue
+        payload = bytes(parts.payload)
+        if metadata.compression:
+            payload = zlib.decompress(payload)
+        messages: list[tuple[Any, bytes]]
+        if is_batch(metadata):
+            messages = [
+                (single, bytes(view)) for single, view in split_batch(payload, metadata.num_messages_in_batch)
+            ]
+        else:
+            messages = [(metadata, payload)]
+        last = columns.last_indexes[number]
+        for place, (own, value) in enumerate(messages):
+            batch_index = place if is_batch(metadata) else -1
+            if is_batch(metadata) and own.compacted_out:
+                continue
+            has_key = own.HasField("partition_key") and not own.null_partition_key
+            key = own.partition_key.encode() if has_key else None
+            if has_key and own.partition_key_b64_encoded:
+                key = base64.b64decode(own.partition_key)
+            sequence_id = metadata.sequence_id
+            if is_batch(metadata):
+                sequence_id = own.sequence_id if own.HasField("sequence_id") else sequence_id + place
+            rows.append(
+                {
+                    "value": None if own.null_value else value,
+                    "key": key,
+                    "key_is_string": not own.partition_key_b64_encoded if has_key else None,
+                    "topic": "persistent://public/default/t",
+                    "partition": 3,
+                    "message_id": f"7:{columns.entry_ids[number]}:3:{batch_index}",
+                    "entry_index": None if last < 0 else last - len(messages) + 1 + place,
+                    "publish_time": EPOCH + timedelta(milliseconds=metadata.publish_time),
+                    "event_time": at(own.event_time),
+                    "properties": [(pair.key, pair.value) for pair in own.properties],
+                    "producer_name": metadata.producer_name,
+                    "sequence_id": sequence_id,
+                    "ordering_key": own.ordering_key if own.HasField("ordering_key") else None,
+                    "schema_version": metadata.schema_version
+                    if metadata.HasField("schema_version")
+                    else None,
+                    "redelivery_count": 0,
+                    "replicated_from": metadata.replicated_from or None,
+                    "is_null_value": own.null_value,
+                }
+            )
+    return rows
+
+
+def decoded(columns: EntryColumns, names: tuple[str, ...] = ALL) -> list[dict[str, Any]]:
+    return [row for batch in Decoder(TOPIC, names).decode(columns) for row in batch.to_pylist()]
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+pairs = st.lists(st.builds(lambda key, value: pb.KeyValue(key=key, value=value), texts, texts), max_size=3)
+times = st.integers(1, 2**42)
+
+
+@st.composite
+def key_fields(draw: st.DrawFn) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    kind = draw(st.sampled_from(("none", "text", "bytes", "null")))
+    if kind == "text":
+        fields["partition_key"] = draw(texts)
+    elif kind == "bytes":
+        fields["partition_key"] = base64.b64encode(draw(st.binary(max_size=9))).decode()
+        fields["partition_key_b64_encoded"] = True
+    elif kind == "null":
+        fields["null_partition_key"] = True
+    return fields
+
+
+@st.composite
+def singles(draw: st.DrawFn) -> tuple[pb.SingleMessageMetadata, bytes]:
+    single = pb.SingleMessageMetadata(**draw(key_fields()))
+    single.properties.extend(draw(pairs))
+    if draw(st.booleans()):
+        single.event_time = draw(times)
+    if draw(st.booleans()):
+        single.sequence_id = draw(st.integers(0, 2**40))
+    if draw(st.booleans()):
+        single.ordering_key = draw(st.binary(max_size=5))
+    if draw(st.integers(0, 5)) == 0:
+        single.compacted_out = True
+    if draw(st.integers(0, 5)) == 0:
+        single.null_value = True
+        return single, b""
+    return single, draw(st.binary(max_size=300))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> tuple[bytes, int]:
+    metadata = pb.MessageMetadata(
+        producer_name=draw(texts), sequence_id=draw(st.integers(0, 2**62)), publish_time=draw(times)
+    )
+    if draw(st.booleans()):
+        metadata.schema_version = draw(st.binary(min_size=1, max_size=8))
+    if draw(st.integers(0, 4)) == 0:
+        metadata.replicated_from = "west"
+    if draw(st.booleans()):
+        messages = draw(st.lists(singles(), min_size=1, max_size=9))
+        if draw(st.booleans()):
+            # Messages of one shape, as most producers make them.
+            single, value = messages[0]
+            messages = [(single, value)] * draw(st.integers(4, 40))
+        payload, count = build_batch(messages), len(messages)
+        metadata.num_messages_in_batch = count
+    else:
+        for name, value in draw(key_fields()).items():
+            setattr(metadata, name, value)
+        metadata.properties.extend(draw(pairs))
+        if draw(st.booleans()):
+            metadata.event_time = draw(times)
+        if draw(st.booleans()):
+            metadata.ordering_key = draw(st.binary(max_size=5))
+        payload, count = draw(st.binary(max_size=300)), 1
+        if draw(st.integers(0, 5)) == 0:
+            metadata.null_value, payload = True, b""
+        if draw(st.integers(0, 9)) == 0:
+            metadata.marker_type = 10
+    if draw(st.booleans()):
+        metadata.compression = pb.CompressionType.ZLIB
+        metadata.uncompressed_size = len(payload)
+        payload = zlib.compress(payload)
+    entry = build_entry(metadata, payload)
+    return (entry if draw(st.booleans()) else entry[6:]), count
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(entries(), min_size=1, max_size=12), st.booleans())
+def test_equals_the_naive_decoder(made: list[tuple[bytes, int]], indexed: bool) -> None:
+    columns = entries_of([entry for entry, _ in made], [count for _, count in made], 10)
+    if not indexed:
+        columns.last_indexes = [UNKNOWN] * len(made)
+    assert decoded(columns) == naive(columns)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_column_alone(name: str) -> None:
+    single = pb.SingleMessageMetadata(partition_key="k", event_time=5, sequence_id=9)
+    single.properties.add(key="a", value="b")
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=4, publish_time=8, num_messages_in_batch=2)
+    columns = entries_of([build_entry(metadata, build_batch([(single, b"x"), (single, b"yy")]))], [2])
+    expected = [{name: row[name]} for row in naive(columns)]
+    assert decoded(columns, (name,)) == expected
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_compressions(kind: int) -> None:
+    payload = build_batch([(pb.SingleMessageMetadata(), b"v%05d" % number) for number in range(200)])
+    metadata = pb.MessageMetadata(
+        producer_name="p", sequence_id=0, publish_time=1, num_messages_in_batch=200, compression=kind
+    )
+    metadata.uncompressed_size = len(payload)
+    columns = entries_of([build_entry(metadata, compress(kind, payload))], [200])
+    assert [row["value"] for row in decoded(columns, ("value",))] == [b"v%05d" % n for n in range(200)]
+
+
+def test_text_values() -> None:
+    columns = entries_of(
+        [build_entry(pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1), "ä".encode())], [1]
+    )
+    (batch,) = Decoder(TOPIC, ("value",), text=True).decode(columns)
+    assert batch.schema.field("value").type == pa.string()
+    assert batch.to_pylist() == [{"value": "ä"}]
+
+
+def chunk(number: int, payload: bytes, *, of: int = 3, uuid: str = "u") -> bytes:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=5, publish_time=1, uuid=uuid)
+    metadata.num_chunks_from_msg, metadata.chunk_id, metadata.total_chunk_msg_size = of, number, 9
+    return build_entry(metadata, payload)
+
+
+def plain(value: bytes) -> bytes:
+    return build_entry(pb.MessageMetadata(producer_name="q", sequence_id=1, publish_time=1), value)
+
+
+def test_chunks_are_put_together_across_deliveries() -> None:
+    decoder = Decoder(TOPIC, ("value", "message_id"))
+    first = entries_of([chunk(0, b"abc"), plain(b"x"), chunk(1, b"def")], [1, 1, 1])
+    second = entries_of([chunk(2, b"ghi"), plain(b"y")], [1, 1])
+    assert [row["value"] for batch in decoder.decode(first) for row in batch.to_pylist()] == [b"x"]
+    rows = [row for batch in decoder.decode(second) for row in batch.to_pylist()]
+    assert rows == [
+        {"value": b"abcdefghi", "message_id": "7:0:3:-1"},
+        {"value": b"y", "message_id": "7:1:3:-1"},
+    ]
+
+
+def test_a_chunk_without_its_beginning_is_refused() -> None:
+    with pytest.raises(PayloadError, match="piece 1 of 3 of a large message"):
+        decoded(entries_of([chunk(1, b"def")], [1]))
+
+
+def test_encrypted_entries_are_refused() -> None:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=5, publish_time=1)
+    metadata.encryption_keys.add(key="k", value=b"v")
+    with pytest.raises(PayloadError, match="is encrypted by its producer"):
+        decoded(entries_of([plain(b"x"), build_entry(metadata, b"secret")], [1, 1]))
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 30])
+def test_cut_off_batches_are_refused(cut: int) -> None:
+    payload = build_batch([(pb.SingleMessageMetadata(), b"value-%d" % number) for number in range(5)])
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, num_messages_in_batch=5)
+    with pytest.raises(PayloadError):
+        decoded(entries_of([build_entry(metadata, payload[:-cut])], [5]))
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert decoded(EntryColumns()) == []
+    marker = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, marker_type=20)
+    assert decoded(entries_of([build_entry(marker, b"m")], [1])) == []
+
+
+SPARK_TYPES: dict[str, DataType] = {
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
+    "map<string,string>": MapType(StringType(), StringType()),
+}
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_the_schema_is_what_spark_derives(text: bool) -> None:
+    types = column_types(text=text)
+    assert all(SPARK_TYPES[kind].simpleString() == kind for kind in types.values())
+    schema = StructType([StructField(name, SPARK_TYPES[types[name]]) for name in ALL])
+    assert arrow_schema(ALL, text=text) == to_arrow_schema(schema, timezone="UTC")

@@ -1,0 +1,110 @@
+"""Options: names, synonyms, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.spark.errors import OptionError
+from magnetar.spark.options import ReadOptions, WriteOptions
+from magnetar.spark.timestamps import parse_time
+
+URL = {"service.url": "pulsar://localhost:6650"}
+
+
+def test_defaults() -> None:
+    options = ReadOptions.parse({**URL, "topic": "orders"})
+    assert options.topics == ("persistent://public/default/orders",)
+    assert options.fail_on_data_loss
+    assert options.rows_per_trigger_max is None
+    assert options.columns[0] == "value"
+    assert options.connection.admin_url == ""
+
+
+def test_names_without_regard_to_case_and_synonyms() -> None:
+    options = ReadOptions.parse(
+        {
+            "SERVICE.URL": "http://localhost:8080",
+            "subscribe": "a, t/n/b ,a",
+            "maxOffsetsPerTrigger": "1_000",
+            "FAILONDATALOSS": "False",
+            "columns": "Value,key",
+        }
+    )
+    assert options.topics == ("persistent://public/default/a", "persistent://t/n/b")
+    assert options.rows_per_trigger_max == 1000
+    assert not options.fail_on_data_loss
+    assert options.columns == ("value", "key")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"topic": "a"}, "'service.url' is missing"),
+        (URL, "one of the options topic, topics"),
+        ({**URL, "topic": "a", "topicsPattern": "b"}, "topic and topicsPattern are given"),
+        ({**URL, "topic": "a", "maxRows": "1"}, "unknown option 'maxRows'; there are admin.url"),
+        ({**URL, "topic": "a/b"}, "invalid topic name"),
+        ({**URL, "topicsPattern": "("}, "no regular expression"),
+        ({**URL, "topic": "a", "maxRowsPerTrigger": "0"}, "whole number above 0"),
+        ({**URL, "topic": "a", "maxRowsPerTrigger": "many"}, "whole number above 0"),
+        ({**URL, "topic": "a", "failOnDataLoss": "no"}, "expected true or false"),
+        ({**URL, "topic": "a", "columns": "value,offset"}, "no column offset"),
+        ({**URL, "topic": "a", "valueFormat": "xml"}, "expected one of bytes, string"),
+        ({**URL, "topic": "a", "topics": "b", "subscribe": "c"}, "given twice"),
+        ({"service.url": "localhost:6650", "topic": "a"}, "no service URL"),
+        ({"service.url": "pulsar://h:x", "topic": "a"}, "no service URL"),
+        ({**URL, "admin.url": "pulsar://h", "topic": "a"}, "expected http"),
+    ],
+)
+def test_what_reading_refuses(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        ReadOptions.parse(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (URL, "'topic' is missing"),
+        ({**URL, "topic": "a", "delivery": "maybe"}, "exactly_once, at_least_once"),
+        ({**URL, "topic": "a", "compression": "rar"}, "no compression 'rar'"),
+        ({**URL, "topic": "a", "writeId": "a b"}, "writeId"),
+        ({**URL, "topic": "a", "startingOffsets": "earliest"}, "unknown option 'startingOffsets'"),
+    ],
+)
+def test_what_writing_refuses(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        WriteOptions.parse(options)
+
+
+def test_what_spark_puts_among_the_options() -> None:
+    options = WriteOptions.parse({**URL, "path": "orders", "checkpointLocation": "/c"})
+    assert options.topic == "persistent://public/default/orders"
+    assert options.delivery == "exactly_once"
+
+
+def test_secrets_are_not_printed() -> None:
+    options = ReadOptions.parse({**URL, "topic": "a", "token": "token:very-secret"})
+    assert "very-secret" not in repr(options)
+    assert options.connection.client.read_token() == "very-secret"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1735689600000", 1735689600000),
+        ("2025-01-01T00:00:00Z", 1735689600000),
+        ("2025-01-01", 1735689600000),
+        ("2025-01-01T01:00:00+01:00", 1735689600000),
+        ("-1h", 1_000_000_000_000 - 3_600_000),
+        ("-1.5m", 1_000_000_000_000 - 90_000),
+        ("-7d", 1_000_000_000_000 - 7 * 86_400_000),
+    ],
+)
+def test_times(text: str, expected: int) -> None:
+    assert parse_time("startingTimestamp", text, 1_000_000_000_000) == expected
+
+
+@pytest.mark.parametrize("text", ["soon", "-1w", "+1h", "2025-13-01"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(OptionError, match="is no time"):
+        parse_time("startingTimestamp", text, 0)

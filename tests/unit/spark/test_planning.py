@@ -1,0 +1,104 @@
+"""Ledgers, splits, limits, losses."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.base.ids import Position
+from magnetar.spark.ledgers import LogState
+from magnetar.spark.planning import lost_range, pieces_per_topic, share
+
+STATS = {
+    "lastConfirmedEntry": "9:19",
+    "currentLedgerEntries": 20,
+    "currentLedgerSize": 2000,
+    "ledgers": [
+        {"ledgerId": 3, "entries": 100, "size": 10_000, "firstIndex": 0},
+        {"ledgerId": 5, "entries": 50, "size": 5_000},
+        {"ledgerId": 9, "entries": 0, "size": 0},
+    ],
+}
+LOG = LogState.from_internal_stats(STATS)
+
+
+def test_reads_internal_stats() -> None:
+    assert LOG.first == Position(3, 0)
+    assert LOG.end == Position(9, 20)
+    assert [ledger.entries for ledger in LOG.ledgers] == [100, 50, 20]
+    assert LOG.first_index_at(Position(3, 0)) == 0
+    assert LOG.first_index_at(Position(3, 1)) is None
+
+
+def test_a_ledger_that_was_just_opened() -> None:
+    stats = {**STATS, "lastConfirmedEntry": "5:49", "currentLedgerEntries": 0, "currentLedgerSize": 0}
+    assert LogState.from_internal_stats(stats).end == Position(5, 50)
+
+
+def test_an_empty_log() -> None:
+    stats = {"lastConfirmedEntry": "4:-1", "ledgers": [{"ledgerId": 4, "entries": 0, "size": 0}]}
+    state = LogState.from_internal_stats(stats)
+    assert state.first == state.end == Position(4, 0)
+    assert LogState.from_last(None).end == Position(0, 0)
+
+
+def test_measures_across_ledgers() -> None:
+    measured = LOG.measure(Position(3, 90), Position(9, 5))
+    assert measured.entries == 10 + 50 + 5
+    assert measured.size_bytes == 1000 + 5000 + 500
+
+
+@given(st.integers(0, 169), st.integers(1, 170), st.integers(1, 40))
+def test_splits_cover_the_range_once(first: int, count: int, pieces: int) -> None:
+    positions = [
+        Position(ledger.ledger_id, entry) for ledger in LOG.ledgers for entry in range(ledger.entries)
+    ]
+    chosen = positions[first : first + count]
+    start, end = chosen[0], Position(chosen[-1].ledger_id, chosen[-1].entry_id + 1)
+    ranges = LOG.split(start, end, pieces)
+    assert len(ranges) == min(pieces, len(chosen))
+    covered = [position for piece in ranges for position in positions if piece.start <= position < piece.end]
+    assert covered == chosen
+    sizes = [piece.entries for piece in ranges]
+    assert max(sizes) - min(sizes) <= 1
+    for piece in ranges:
+        # An end that lies behind no entry would be waited for.
+        assert Position(piece.end.ledger_id, piece.end.entry_id - 1) in positions
+
+
+@given(st.integers(0, 169), st.integers(0, 200))
+def test_advances_by_entries(first: int, count: int) -> None:
+    positions = [
+        Position(ledger.ledger_id, entry) for ledger in LOG.ledgers for entry in range(ledger.entries)
+    ]
+    end = LOG.advance(positions[first], count, LOG.end)
+    assert [position for position in positions[first:] if position < end] == positions[first : first + count]
+
+
+def test_the_end_before_the_first_entry_of_a_ledger() -> None:
+    assert LOG.as_end(Position(5, 0)) == Position(3, 100)
+    assert LOG.as_end(Position(5, 7)) == Position(5, 7)
+    assert LOG.as_end(Position(3, 0)) == Position(3, 0)
+
+
+@given(st.integers(1, 1000), st.lists(st.integers(0, 500), min_size=1, max_size=8))
+def test_shares_add_up(limit: int, backlogs: list[int]) -> None:
+    named = {str(number): backlog for number, backlog in enumerate(backlogs)}
+    parts = share(limit, named)
+    assert sum(parts.values()) == min(limit, sum(backlogs))
+    assert all(0 <= parts[name] <= named[name] for name in named)
+
+
+def test_pieces() -> None:
+    rows, sizes = {"a": 900, "b": 100}, {"a": 100 << 20, "b": 1}
+    assert pieces_per_topic(rows, sizes, partitions_min=None, rows_per_partition_max=None) == {"a": 4, "b": 1}
+    assert pieces_per_topic(rows, sizes, partitions_min=10, rows_per_partition_max=None) == {"a": 9, "b": 1}
+    assert pieces_per_topic(rows, sizes, partitions_min=None, rows_per_partition_max=50) == {"a": 18, "b": 2}
+
+
+def test_losses() -> None:
+    empty = LogState(Position(9, 0), (), is_complete=True)
+    assert lost_range(LOG, 100, 101)
+    assert not lost_range(LOG, 100, 100), "the ledger went after it was read"
+    assert lost_range(LOG, None, 100), "without an index it cannot be excluded"
+    assert not lost_range(empty, 100, None)
