@@ -361,7 +361,15 @@ class CursorState:
         self._move_mark(delta.mark_delete)
 
     def settle(self) -> None:
-        """To be called when recovery has applied everything: fits the state to the ledgers that exist."""
+        """To be called when recovery has applied everything: fits the state to the ledgers that exist.
+
+        Ledgers may be gone that the state does not cover: they were trimmed after acknowledgements that
+        a crash took from the state. They count as acknowledged.
+        """
+        if len(self._ledgers):
+            first = Position(self._ledgers[0].ledger_id, -1)
+            if self.mark_delete < first:
+                self._move_mark(first)
         for ledger_id in [key for key in self._acked if self._ledgers.find(key) is None]:
             self._acked_count -= self._acked.pop(ledger_id).count
         for position in [key for key in self._partial if self._ledgers.find(key.ledger_id) is None]:

@@ -347,6 +347,7 @@ class ManagedLog:
             await self._lifecycle.begin(recovered)
         elif recovered(self._stored.metadata) != self._stored.metadata:
             await self._stored.update(recovered)
+        self._cursors.settle()
 
     async def terminate(self) -> Position:
         """Ends the log for good, after everything appended is durable; its last position.

@@ -117,7 +117,7 @@ class LogCursors:
     async def recover(
         self, advanced: Callable[[Position], None], fence: Callable[[LogFencedError], None]
     ) -> None:
-        """Reads every cursor of the log, as its last durable change left it.
+        """Reads every cursor of the log, as its last durable change left it; `settle` must follow.
 
         `advanced` is told each new mark-delete of a cursor, `fence` when another owner is found.
         Raises LedgerError, MetadataError, StorageError, InvalidLogDataError: a cursor that cannot be
@@ -134,9 +134,13 @@ class LogCursors:
             state = CursorState(self._ledger_list, info.state.mark_delete)
             if info.ledger_id == IN_STORE or not await self._replay(state, info.ledger_id):
                 state.apply(info.state)
-            state.settle()
             self._add(name, state, info, value.stat.version)
             await self._stores[name].sweep()
+
+    def settle(self) -> None:
+        """Fits the recovered cursors to the ledgers that the log now has."""
+        for store in self._stores.values():
+            store.state.settle()
 
     async def _replay(self, state: CursorState, ledger_id: int) -> bool:
         """Applies what a cursor ledger holds; False when the ledger is lost."""

@@ -156,6 +156,27 @@ def test_a_seek_back_survives_and_lowers_the_bound_in_the_store() -> None:
     asyncio.run(story())
 
 
+def test_a_cursor_that_falls_back_behind_trimmed_ledgers_stands_at_the_first_that_is_left() -> None:
+    async def story() -> None:
+        process = Process(entries_max_per_ledger=1, cursor_flush_ms=60_000)
+        log, _ = await process.open()
+        cursor = await log.open_cursor("s", initial="earliest")
+        first = log.append([b"a"], None)
+        await process.settle()
+        cursor.ack([first])
+        await process.settle()
+        assert first.ledger_id not in process.ledgers.ledgers
+        process = await process.crash()
+        log, _ = await process.open()
+        cursor = log.cursors["s"]
+        assert cursor.is_acked(first)
+        assert cursor.mark_delete == Position(log.first_position.ledger_id, -1)
+        assert cursor.backlog_entries == 0
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
 def test_a_lost_ledger_fails_receipts_and_the_next_change_begins_a_new_one() -> None:
     async def story() -> None:
         process = Process()
