@@ -20,6 +20,7 @@ from magnetar.broker.errors import RefusedError
 from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, HasChildrenError, NotFoundError, StoreClosedError
+from magnetar.schemas.errors import IncompatibleSchemaError, InvalidSchemaError
 
 
 class RequestError(MagnetarError):
@@ -82,6 +83,8 @@ class NotImplementedHereError(RequestError):
 
 _BRANCHES: Final[tuple[tuple[type[MagnetarError], int], ...]] = (
     (InvalidNameError, 412),
+    (InvalidSchemaError, 422),
+    (IncompatibleSchemaError, 409),
     (NoSuchEntryError, 404),
     (NoSuchLedgerError, 404),
     (LogNotFoundError, 404),

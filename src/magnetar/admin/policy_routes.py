@@ -14,21 +14,12 @@ from magnetar.admin.call import Call, Handler, Route
 from magnetar.admin.errors import BadRequestError, NotImplementedHereError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies import Policies
+from magnetar.schemas.compatibility import Strategy
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
-COMPATIBILITY_STRATEGIES: Final = (
-    "UNDEFINED",
-    "ALWAYS_INCOMPATIBLE",
-    "ALWAYS_COMPATIBLE",
-    "BACKWARD",
-    "FORWARD",
-    "FULL",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD_TRANSITIVE",
-    "FULL_TRANSITIVE",
-)
+COMPATIBILITY_STRATEGIES: Final = tuple(strategy.value for strategy in Strategy)
 
 
 def _boolean(value: object) -> bool:
@@ -73,6 +64,8 @@ class _Policy:
 _DEDUPLICATION: Final = _Policy("deduplicationEnabled", _boolean)
 _RETENTION: Final = _Policy("retention_policies", _retention)
 _COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
+_AUTO_UPDATE: Final = _Policy("is_allow_auto_update_schema", _boolean, default=True)
+_VALIDATION: Final = _Policy("schema_validation_enforced", _boolean, default=False)
 
 
 def _setter(key: str, value: Any) -> Callable[[Policies], None]:
@@ -148,7 +141,6 @@ _NAMESPACE_ONLY: Final = (
     "offloadThresholdInSeconds",
     "offloadDeletionLagMs",
     "schemaAutoUpdateCompatibilityStrategy",
-    "isAllowAutoUpdateSchema",
     "encryptionRequired",
     "subscriptionAuthMode",
     "removeOffloadPolicies",
@@ -168,7 +160,6 @@ _TOPIC_ONLY: Final = (
     "maxUnackedMessagesOnSubscription",
     "replication",
     "backlogQuota",
-    "schemaCompatibilityStrategy",
     "autoSubscriptionCreation",
     "compaction",
     "offload",
@@ -194,7 +185,6 @@ _BOTH: Final = (
     "deduplicationSnapshotInterval",
     "compactionThreshold",
     "offloadPolicies",
-    "schemaValidationEnforced",
 )
 
 
@@ -211,6 +201,10 @@ ROUTES: list[Route] = [
     *_routes(f"{_N}/deduplication", _of_namespace(_DEDUPLICATION)),
     *_routes(f"{_N}/retention", _of_namespace(_RETENTION)),
     *_routes(f"{_N}/schemaCompatibilityStrategy", _of_namespace(_COMPATIBILITY), "PUT"),
+    *_routes(f"{_N}/isAllowAutoUpdateSchema", _of_namespace(_AUTO_UPDATE)),
+    *_routes(f"{_N}/schemaValidationEnforced", _of_namespace(_VALIDATION)),
+    *_routes(f"{_T}/schemaCompatibilityStrategy", _of_topic(_COMPATIBILITY), "PUT"),
+    *_routes(f"{_T}/schemaValidationEnforced", _of_topic(_VALIDATION)),
     *_routes(f"{_T}/deduplicationEnabled", _of_topic(_DEDUPLICATION)),
     *_routes(f"{_T}/deduplication", _of_topic(_DEDUPLICATION)),
     *_routes(f"{_T}/retention", _of_topic(_RETENTION)),

@@ -18,6 +18,7 @@ from magnetar.base.errors import (
     StorageError,
 )
 from magnetar.base.names import InvalidNameError
+from magnetar.schemas.errors import SchemaError
 from magnetar.wire import pulsar_pb2 as pb
 
 
@@ -126,11 +127,6 @@ class PersistenceFailedError(RefusedError):
     retriable = True
 
 
-class IncompatibleSchemaError(RefusedError):
-    code = pb.IncompatibleSchema
-    http_status = 409
-
-
 class ConsumerAssignmentError(RefusedError):
     """Sticky hash ranges overlap or are malformed."""
 
@@ -140,6 +136,7 @@ class ConsumerAssignmentError(RefusedError):
 
 _BRANCH_CODES: tuple[tuple[type[MagnetarError], pb.ServerError], ...] = (
     (InvalidNameError, pb.InvalidTopicName),
+    (SchemaError, pb.IncompatibleSchema),
     (DiskFullError, pb.PersistenceError),
     (StorageError, pb.PersistenceError),
     (LedgerError, pb.PersistenceError),

@@ -1,8 +1,11 @@
 """Schemas of topics: versioned, stored inline in the metadata store.
 
-A version is a counter from 0, on the wire eight bytes, big-endian. A schema that equals a stored one
-gets that one's version. Stored at /schemas/{tenant}/{namespace}/{topic}/{version}, value =
+A version is a counter from 0, on the wire eight bytes, big-endian. A schema that means the same as a
+stored one gets that one's version. Stored at /schemas/{tenant}/{namespace}/{topic}/{version}, value =
 `pulsar.proto.Schema`; partitions of a topic share its schemas.
+
+Removing the schemas of a topic that stays keeps their bodies, since messages name their version: a version
+with an empty value says that those before it are no longer in force, and counting goes on after it.
 
 Source: Pulsar binary protocol (`Schema`, GET_SCHEMA); Pulsar keeps the bodies in a ledger, where a
 lost ledger makes the topic unusable, so here they lie beside the other metadata.
@@ -11,19 +14,17 @@ lost ledger makes the topic unusable, so here they lie beside the other metadata
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from magnetar.base.names import TopicName
 from magnetar.metadata import keys
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
+from magnetar.schemas.compatibility import Strategy, check, identity
+from magnetar.schemas.errors import IncompatibleSchemaError
 from magnetar.wire import pulsar_pb2 as pb
 
 _VERSION = struct.Struct(">q")
-
-BYTES_TYPES = frozenset((pb.Schema.Type.Value("None"), pb.Schema.Type.Value("AutoConsume")))
-"""Types that stand for "no schema": nothing is stored for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,66 +52,124 @@ def decode_version(data: bytes) -> int:
     return int(_VERSION.unpack(data)[0])
 
 
+@dataclass(slots=True)
+class _History:
+    """What was ever stored for a topic."""
+
+    schemas: list[StoredSchema]
+    next_version: int
+    in_force: list[StoredSchema] = field(default_factory=list)
+
+    def append(self, version: int, schema: pb.Schema | None, created_ms: int) -> StoredSchema:
+        """Takes a version in; None ends what is in force."""
+        self.next_version = version + 1
+        stored = StoredSchema(version, schema or pb.Schema(), created_ms)
+        if schema is None:
+            self.in_force = []
+        else:
+            self.schemas.append(stored)
+            # A new list: callers may hold the old one over an await.
+            self.in_force = [*self.in_force, stored]
+        return stored
+
+
 class SchemaRegistry:
     """All schemas, loaded per topic on first use."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._loaded: dict[str, list[StoredSchema]] = {}
+        self._loaded: dict[str, _History] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def versions(self, topic: TopicName) -> list[StoredSchema]:
-        """Every version, oldest first."""
+    async def _history(self, topic: TopicName) -> _History:
         name = str(topic.base)
         loaded = self._loaded.get(name)
         if loaded is not None:
             return loaded
         base = keys.schema(topic.base)
-        found: list[StoredSchema] = []
-        for child in await self._store.children(base):
+        history = _History([], 0)
+        for child in sorted(await self._store.children(base)):
             value = await self._store.get(f"{base}/{child}")
             if value is not None:
-                found.append(
-                    StoredSchema(int(child), pb.Schema.FromString(value.data), value.stat.created_ms)
-                )
-        return self._loaded.setdefault(name, found)
+                schema = pb.Schema.FromString(value.data) if value.data else None
+                history.append(int(child), schema, value.stat.created_ms)
+        return self._loaded.setdefault(name, history)
+
+    async def versions(self, topic: TopicName) -> list[StoredSchema]:
+        """Every version in force, oldest first."""
+        return (await self._history(topic)).in_force
 
     async def latest(self, topic: TopicName) -> StoredSchema | None:
+        """The newest version; None when the topic has no schema."""
         versions = await self.versions(topic)
         return versions[-1] if versions else None
 
     async def get(self, topic: TopicName, version: int) -> StoredSchema | None:
-        for stored in await self.versions(topic):
+        """A version, also one that is no longer in force: messages may have been written with it."""
+        for stored in (await self._history(topic)).schemas:
             if stored.version == version:
                 return stored
         return None
 
-    async def add(self, topic: TopicName, schema: pb.Schema) -> StoredSchema:
-        """The stored schema that equals `schema`, added as a new version when there is none."""
-        name = str(topic.base)
-        lock = self._locks.setdefault(name, asyncio.Lock())
-        async with lock:
-            versions = await self.versions(topic)
-            digest = _digest(schema)
-            for stored in versions:
-                if _digest(stored.schema) == digest:
-                    return stored
-            version = versions[-1].version + 1 if versions else 0
-            stat = await self._store.put(
-                f"{keys.schema(topic.base)}/{version:010d}",
-                schema.SerializeToString(),
-                expected_version=MUST_NOT_EXIST,
-            )
-            stored = StoredSchema(version, schema, stat.created_ms)
-            versions.append(stored)
-            return stored
+    async def find(self, topic: TopicName, schema: pb.Schema) -> StoredSchema | None:
+        """The version in force that means the same as `schema`."""
+        wanted = identity(schema)
+        for stored in await self.versions(topic):
+            if identity(stored.schema) == wanted:
+                return stored
+        return None
+
+    async def add(
+        self,
+        topic: TopicName,
+        schema: pb.Schema,
+        *,
+        strategy: Strategy = Strategy.UNDEFINED,
+        auto_update_allowed: bool = True,
+    ) -> StoredSchema:
+        """The stored schema that means the same as `schema`, added as a new version when there is none.
+
+        Raises IncompatibleSchemaError when the strategy does not allow it, or a new one is not allowed
+        at all; InvalidSchemaError when it is no schema of its type. Durable on return.
+        """
+        async with self._locks.setdefault(str(topic.base), asyncio.Lock()):
+            known = await self.find(topic, schema)
+            if known is not None:
+                return known
+            await self.check(topic, schema, strategy)
+            if not auto_update_allowed:
+                raise IncompatibleSchemaError(
+                    f"{topic.base} takes no new schemas from its clients; add this one through the admin API"
+                )
+            history = await self._history(topic)
+            return history.append(*await self._put(topic, history.next_version, schema))
+
+    async def check(self, topic: TopicName, schema: pb.Schema, strategy: Strategy) -> None:
+        """Returns when `add` would take the schema. Raises IncompatibleSchemaError, InvalidSchemaError."""
+        check(schema, [(each.version, each.schema) for each in await self.versions(topic)], strategy)
+
+    async def retire(self, topic: TopicName) -> int:
+        """Takes every version out of force; returns the version that says so, -1 when none was in force."""
+        async with self._locks.setdefault(str(topic.base), asyncio.Lock()):
+            history = await self._history(topic)
+            if not history.in_force:
+                return -1
+            version = history.next_version
+            history.append(*await self._put(topic, version, None))
+            return version
 
     async def delete(self, topic: TopicName) -> None:
-        """Removes every version."""
+        """Removes everything, when the topic and its messages go."""
         await self._store.delete_recursive(keys.schema(topic.base))
         self._loaded.pop(str(topic.base), None)
+        self._locks.pop(str(topic.base), None)
 
-
-def _digest(schema: pb.Schema) -> bytes:
-    """Equal for schemas of the same type and definition, whatever their names."""
-    return hashlib.sha256(bytes([schema.type]) + schema.schema_data).digest()
+    async def _put(
+        self, topic: TopicName, version: int, schema: pb.Schema | None
+    ) -> tuple[int, pb.Schema | None, int]:
+        stat = await self._store.put(
+            f"{keys.schema(topic.base)}/{version:010d}",
+            b"" if schema is None else schema.SerializeToString(),
+            expected_version=MUST_NOT_EXIST,
+        )
+        return version, schema, stat.created_ms

@@ -239,17 +239,32 @@ def test_schemas() -> None:
     async def story(api: AdminApi) -> None:
         path = "/admin/v2/schemas/public/default/t"
         assert (await api.refused("GET", f"{path}/schema"))[0] == 404
-        body = {"type": "JSON", "schema": '{"type":"record"}', "properties": {"a": "b"}}
+        body = {"type": "JSON", "schema": '{"type":"map","values":"int"}', "properties": {"a": "b"}}
         for _ in range(2):
             assert (await api.call("POST", f"{path}/schema", body)).json == {"version": {"version": 0}}
-        answer = await api.call("POST", f"{path}/schema", {**body, "type": "KEY_VALUE"})
+        assert (await api.refused("POST", f"{path}/schema", {**body, "type": "STRING"}))[0] == 409
+        assert (await api.refused("POST", f"{path}/schema", {**body, "schema": "{"}))[0] == 422
+        other = {**body, "schema": '{"type":"map","values":"long"}'}
+        answer = (await api.call("POST", f"{path}/compatibility", other)).json
+        assert answer["compatibility"] is False
+        assert answer["schemaCompatibilityStrategy"] == "FULL"
+        assert "cannot be read as int" in answer["reason"]
+        assert (await api.call("POST", f"{path}/version", body)).json == {"version": 0}
+        assert (await api.refused("POST", f"{path}/version", other))[0] == 404
+        strategy = "/admin/v2/namespaces/public/default/schemaCompatibilityStrategy"
+        assert (await api.call("PUT", strategy, "ALWAYS_COMPATIBLE")).status == 204
+        assert (await api.call("POST", f"{path}/compatibility", other)).json["compatibility"] is True
+        types = {"key.schema.type": "AVRO", "value.schema.type": "STRING"}
+        pair = {"type": "KEY_VALUE", "schema": '{"key":"int","value":""}', "properties": types}
+        answer = await api.call("POST", f"{path}/schema", pair)
         assert answer.json == {"version": {"version": 1}}
+        assert (await api.get(f"{path}/schema/1"))["data"] == '{"key":"int","value":""}'
         first = await api.get(f"{path}/schema/0")
         assert first == {
             "version": 0,
             "type": "JSON",
             "timestamp": api.clock.now_ms(),
-            "data": '{"type":"record"}',
+            "data": '{"type":"map","values":"int"}',
             "properties": {"a": "b"},
         }
         assert (await api.get(f"{path}/schema"))["type"] == "KEY_VALUE"
@@ -259,7 +274,10 @@ def test_schemas() -> None:
         assert (await api.refused("GET", f"{path}/schema/x"))[0] == 400
         assert (await api.refused("POST", f"{path}/schema", {"type": "XML"}))[0] == 400
         assert (await api.refused("POST", f"{path}/schema", {**body, "properties": 1}))[0] == 400
-        assert (await api.call("DELETE", f"{path}/schema")).json == {"version": {"version": 1}}
+        assert (await api.call("DELETE", f"{path}/schema")).json == {"version": {"version": 2}}
         assert (await api.refused("GET", f"{path}/schema"))[0] == 404
+        assert (await api.get(f"{path}/schema/0"))["version"] == 0
+        await api.call("DELETE", f"{path}/schema?force=true")
+        assert (await api.refused("GET", f"{path}/schema/0"))[0] == 404
 
     with_api(story)

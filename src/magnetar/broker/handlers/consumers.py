@@ -13,7 +13,7 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
     UnsupportedError,
 )
-from magnetar.broker.handlers.schemas import register_schema
+from magnetar.broker.schema_rules import admit_consumer
 from magnetar.broker.subscription import AttachedConsumer, KeySharedPolicy, SubscriptionType
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
@@ -51,7 +51,7 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
     if not request.subscription:
         raise NotAllowedError("a subscription needs a name")
     topic = await session.broker.topic(TopicName.parse(request.topic), create=request.force_topic_creation)
-    await register_schema(session, topic, request.schema if request.HasField("schema") else None)
+    await admit_consumer(session.broker, topic.name, request.schema if request.HasField("schema") else None)
     start = position_of(request.start_message_id) if request.HasField("start_message_id") else None
     if request.durable:
         subscription = await topic.subscription(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import UnsupportedError
-from magnetar.broker.handlers.schemas import register_schema
-from magnetar.broker.topic import Producer, Topic
+from magnetar.broker.access.state import AccessMode, Admission
+from magnetar.broker.schema_rules import admit_producer
+from magnetar.broker.topic import Producer
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -22,7 +22,8 @@ def producer(session: Session, command: Command) -> None:
     attached = session.producers.get(request.producer_id)
     if attached is not None and str(attached[0].name) == request.topic:
         # Asked again, because the answer was late: a second producer behind one id would never leave.
-        _answer(session, request, *attached)
+        attached[1].request_id = request.request_id
+        answer(session, attached[1])
         return
     if attached is not None or not session.opening_producers.begin(request.producer_id, request.request_id):
         refusal = f"producer id {request.producer_id} is in use on this connection"
@@ -39,13 +40,9 @@ async def _opening(session: Session, request: pb.CommandProducer) -> None:
 
 
 async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
-    mode = request.producer_access_mode
-    if mode not in (pb.Shared, pb.Exclusive):
-        raise UnsupportedError(f"producer access mode {pb.ProducerAccessMode.Name(mode)} is not offered yet")
     topic = await session.broker.topic(TopicName.parse(request.topic))
-    schema_version = await register_schema(
-        session, topic, request.schema if request.HasField("schema") else None
-    )
+    schema = request.schema if request.HasField("schema") else None
+    schema_version = await admit_producer(session.broker, topic.name, schema)
     if session.closed:
         return
     session.opening_producers.check(request.producer_id, request.request_id)
@@ -55,26 +52,33 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
         name,
         session,
         epoch=request.epoch,
-        exclusive=mode == pb.Exclusive,
+        mode=AccessMode(request.producer_access_mode),
+        topic_epoch=request.topic_epoch if request.HasField("topic_epoch") else None,
+        request_id=request.request_id,
         user_named=request.user_provided_producer_name and bool(request.producer_name),
         schema_version=schema_version,
         client_address=session.peer,
         connected_ms=session.broker.clock.now_ms(),
         properties={pair.key: pair.value for pair in request.metadata},
     )
-    topic.attach_producer(producer)
+    admission = topic.attach_producer(producer)
     session.producers[request.producer_id] = (topic, producer)
     session.closed_producers.pop(request.producer_id, None)
-    _answer(session, request, topic, producer)
+    if admission is not Admission.GRANTED:
+        answer(session, producer)
 
 
-def _answer(session: Session, request: pb.CommandProducer, topic: Topic, producer: Producer) -> None:
+def answer(session: Session, producer: Producer) -> None:
+    """Tells the client that its producer is attached, or that it must wait."""
+    topic, _ = session.producers[producer.producer_id]
     session.reply(
         commands.producer_success(
-            request.request_id,
+            producer.request_id,
             producer.name,
             last_sequence_id=topic.last_sequence(producer.name),
             schema_version=producer.schema_version or None,
+            topic_epoch=producer.topic_epoch if producer.ready else None,
+            ready=producer.ready,
         )
     )
 

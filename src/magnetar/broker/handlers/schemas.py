@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.topic import Topic
-from magnetar.schemas.registry import BYTES_TYPES, decode_version
+from magnetar.broker.schema_rules import admit_producer
+from magnetar.schemas.registry import decode_version
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from magnetar.broker.session import Handler, Session
 
 Command = pb.BaseCommand
-
-
-async def register_schema(session: Session, topic: Topic, schema: pb.Schema | None) -> bytes:
-    """The version of the schema as it travels; b"" when there is none."""
-    if schema is None or schema.type in BYTES_TYPES:
-        return b""
-    stored = await session.broker.schemas.add(topic.name, schema)
-    return stored.version_bytes
 
 
 def get_schema(session: Session, command: Command) -> None:
@@ -55,7 +47,7 @@ def get_or_create_schema(session: Session, command: Command) -> None:
 
     async def work() -> None:
         topic = await session.broker.topic(TopicName.parse(request.topic))
-        version = await register_schema(session, topic, request.schema)
+        version = await admit_producer(session.broker, topic.name, request.schema)
         session.reply(commands.schema_registered(request.request_id, version))
 
     session.run(

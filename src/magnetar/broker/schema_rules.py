@@ -1,0 +1,86 @@
+"""What a topic's policies say about schemas, and the checks of clients that come with one or without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import TopicName
+from magnetar.broker.policies import Policies
+from magnetar.schemas.compatibility import Strategy
+from magnetar.schemas.errors import IncompatibleSchemaError
+from magnetar.schemas.types import BYTES_TYPES
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRules:
+    """The rules in force for a topic."""
+
+    strategy: Strategy = Strategy.UNDEFINED
+    auto_update_allowed: bool = True
+    """Whether clients may add schemas; the admin API always may."""
+    validation_enforced: bool = False
+    """Whether producers without a schema are refused on topics that have one."""
+
+    @classmethod
+    def of(cls, topic: Policies, namespace: Policies) -> SchemaRules:
+        """From the policies of a topic and its namespace; the topic's own win."""
+        both = {**namespace, **topic}
+        try:
+            strategy = Strategy(both.get("schema_compatibility_strategy", "UNDEFINED"))
+        except ValueError:
+            # Policies of a namespace may be put as a whole, unchecked: the default, which is strict.
+            strategy = Strategy.UNDEFINED
+        return cls(
+            strategy=strategy,
+            auto_update_allowed=both.get("is_allow_auto_update_schema", True) is not False,
+            validation_enforced=both.get("schema_validation_enforced", False) is True,
+        )
+
+
+async def rules_of(broker: Broker, topic: TopicName) -> SchemaRules:
+    """Raises NamespaceNotFoundError."""
+    return SchemaRules.of(
+        await broker.policies.topic_policies(topic), await broker.policies.namespace(topic.namespace_name)
+    )
+
+
+async def admit_producer(broker: Broker, topic: TopicName, schema: pb.Schema | None) -> bytes:
+    """The version of a producer's schema as it travels; b"" when it has none.
+
+    Raises IncompatibleSchemaError, InvalidSchemaError.
+    """
+    if schema is None or schema.type in BYTES_TYPES:
+        if await broker.schemas.latest(topic) is not None:
+            rules = await rules_of(broker, topic)
+            if rules.validation_enforced:
+                raise IncompatibleSchemaError(
+                    f"{topic.base} has a schema and its policy schema_validation_enforced"
+                    " refuses producers without one"
+                )
+        return b""
+    rules = await rules_of(broker, topic)
+    stored = await broker.schemas.add(
+        topic, schema, strategy=rules.strategy, auto_update_allowed=rules.auto_update_allowed
+    )
+    return stored.version_bytes
+
+
+async def admit_consumer(broker: Broker, topic: TopicName, schema: pb.Schema | None) -> None:
+    """Checks that a consumer's schema can read the topic; a topic without one gets it.
+
+    Raises IncompatibleSchemaError, InvalidSchemaError.
+    """
+    if schema is None or schema.type in BYTES_TYPES:
+        return
+    rules = await rules_of(broker, topic)
+    if await broker.schemas.latest(topic) is None:
+        await broker.schemas.add(
+            topic, schema, strategy=rules.strategy, auto_update_allowed=rules.auto_update_allowed
+        )
+    else:
+        await broker.schemas.check(topic, schema, rules.strategy.for_consumers)
