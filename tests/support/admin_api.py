@@ -15,6 +15,7 @@ from magnetar.admin.call import Service
 from magnetar.admin.metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.base.clock import ManualClock
+from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker, BrokerConfig
@@ -83,6 +84,11 @@ class RecordingConnection:
 
     def producer_detached(self, producer: Producer) -> None:
         self.detached += 1
+
+    def producer_ready(self, producer: Producer) -> None: ...
+
+    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
+        raise AssertionError(str(error))
 
 
 class AdminApi:

@@ -53,6 +53,12 @@ class _Probe:
     def producer_detached(self, producer: Producer) -> None:
         self._fail(ServiceNotReadyError("the topic was unloaded while it was checked"))
 
+    def producer_ready(self, producer: Producer) -> None:
+        """A shared producer is ready at once."""
+
+    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
+        self._fail(error)
+
     def _fail(self, error: MagnetarError) -> None:
         if not self.position.done():
             self.position.set_exception(error)

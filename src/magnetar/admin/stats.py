@@ -13,6 +13,7 @@ from magnetar.admin.call import Call, Route
 from magnetar.admin.rates import Rates
 from magnetar.admin.topics import loaded, parts
 from magnetar.base.clock import Clock
+from magnetar.broker.access.state import AccessMode
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import AttachedConsumer, Subscription
@@ -27,6 +28,13 @@ _TYPES: Final = {
     "SHARED": "Shared",
     "FAILOVER": "Failover",
     "KEY_SHARED": "Key_Shared",
+}
+
+_ACCESS_MODES: Final = {
+    AccessMode.SHARED: "Shared",
+    AccessMode.EXCLUSIVE: "Exclusive",
+    AccessMode.WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
+    AccessMode.EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
 }
 
 
@@ -53,7 +61,7 @@ def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
         "storageSize": topic.log.size_bytes,
         "backlogSize": max((document["backlogSize"] for document in durable), default=0),
         "offloadedStorageSize": 0,
-        "waitingPublishers": 0,
+        "waitingPublishers": topic.access.waiting_count,
         "publishers": [producer_stats(producer, now_ms) for producer in topic.producers.values()],
         "subscriptions": subscriptions,
         "replication": {},
@@ -69,7 +77,7 @@ def producer_stats(producer: Producer, now_ms: int) -> Document:
     """One producer; its rates are those since it connected."""
     seconds = max((now_ms - producer.connected_ms) / 1000, 1.0)
     return {
-        "accessMode": "Exclusive" if producer.exclusive else "Shared",
+        "accessMode": _ACCESS_MODES[producer.mode],
         "producerId": producer.producer_id,
         "producerName": producer.name,
         "address": producer.client_address,

@@ -231,6 +231,13 @@ class Session:
         self.forget_producer(producer.producer_id)
         self.reply(commands.close_producer(producer.producer_id))
 
+    def producer_ready(self, producer: Producer) -> None:
+        producers.answer(self, producer)
+
+    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
+        self.forget_producer(producer.producer_id)
+        self.reply(commands.error(producer.request_id, wire_code(error), str(error)))
+
     def consumer_detached(self, consumer: AttachedConsumer) -> None:
         self.consumers.pop(consumer.consumer_id, None)
         if not consumer.subscription.durable and not self.closed:

@@ -18,13 +18,15 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LogError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
+from magnetar.broker.access.room import ProducerAccess
+from magnetar.broker.access.state import AccessMode, Admission
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
     ChecksumMismatchError,
     ConflictError,
-    ProducerBusyError,
+    NotAllowedError,
     ServiceNotReadyError,
     SubscriptionNotFoundError,
     TopicTerminatedError,
@@ -62,7 +64,13 @@ class ProducerConnection(Protocol):
         """So many bytes of this connection are no longer in flight."""
 
     def producer_detached(self, producer: Producer) -> None:
-        """The broker takes the producer off (unload, deletion): the client looks up again."""
+        """The broker takes the producer off (unload, deletion, fencing): the client looks up again."""
+
+    def producer_ready(self, producer: Producer) -> None:
+        """A producer that was not ready when it was attached may publish now."""
+
+    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
+        """A producer that was not ready when it was attached is not attached any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +83,13 @@ class Producer:
     connection: ProducerConnection
     epoch: int = 0
     """Raised by the client at each reconnection of the same producer."""
-    exclusive: bool = False
+    mode: AccessMode = AccessMode.SHARED
+    topic_epoch: int | None = None
+    """Given by the client: under which it held the topic before; once it is ready: the current one."""
+    ready: bool = False
+    """Whether it may publish; kept by the topic."""
+    request_id: int = 0
+    """The client's request that is to be answered."""
     user_named: bool = False
     schema_version: bytes = b""
     client_address: str = ""
@@ -124,8 +138,7 @@ class Topic:
     ) -> None:
         self.name = name
         self.log = log
-        self.producers: dict[str, Producer] = {}
-        """By producer name."""
+        self.access: ProducerAccess[Producer] = ProducerAccess(log, spawn)
         self.subscriptions: dict[str, Subscription] = {}
         self.dedup: DedupRoom | None = None
         """Set while deduplication is on."""
@@ -141,30 +154,24 @@ class Topic:
 
     # -- producers ---------------------------------------------------------------------------------
 
-    def attach_producer(self, producer: Producer) -> None:
-        """Adds a producer. Raises ProducerBusyError when the name or the topic is taken."""
+    @property
+    def producers(self) -> dict[str, Producer]:
+        """Attached producers by name."""
+        return self.access.producers
+
+    def attach_producer(self, producer: Producer) -> Admission:
+        """Adds a producer. Unless it JOINED, its connection hears later whether it may publish.
+
+        Raises ProducerBusyError, ProducerFencedError when its name or the topic is taken.
+        """
         self._check_open()
         if self.log.terminated is not None:
             raise TopicTerminatedError(f"{self.name} is terminated and takes no more messages")
-        existing = self.producers.get(producer.name)
-        if existing is not None:
-            successor = not producer.user_named and producer.epoch > existing.epoch
-            same = existing.connection is producer.connection and existing.producer_id == producer.producer_id
-            if not successor and not same:
-                raise ProducerBusyError(f"Producer with name '{producer.name}' is already connected to topic")
-            del self.producers[producer.name]
-            if not same:
-                existing.connection.producer_detached(existing)
-        if producer.exclusive and self.producers:
-            raise ProducerBusyError(f"{self.name} has other producers, an exclusive one cannot join")
-        if any(other.exclusive for other in self.producers.values()):
-            raise ProducerBusyError(f"{self.name} has an exclusive producer")
-        self.producers[producer.name] = producer
+        return self.access.attach(producer)
 
     def detach_producer(self, producer: Producer) -> None:
         """Removes a producer; what it sent and is not durable yet still becomes so."""
-        if self.producers.get(producer.name) is producer:
-            del self.producers[producer.name]
+        self.access.detach(producer)
 
     def last_sequence(self, producer_name: str) -> int:
         """Highest durable sequence number of a named producer; -1 without deduplication."""
@@ -174,6 +181,9 @@ class Topic:
 
     def publish(self, producer: Producer, run: SendRun) -> None:
         """Takes a vector of entries of one producer; answers follow through its connection, in order."""
+        if not producer.ready:
+            self._refuse_waiting(producer, run)
+            return
         if run.bad is not None:
             run = self._without_bad(producer, run)
             if not run.entries:
@@ -196,6 +206,13 @@ class Topic:
             run.size_bytes,
             -1 if marks is None else max(marks),
         )
+
+    def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
+        """No client sends before it heard that its producer is ready."""
+        producer.connection.send_errors(
+            producer, run.sequence_ids, NotAllowedError.code, "the producer waits for access to the topic"
+        )
+        producer.connection.published(run.size_bytes)
 
     def _without_bad(self, producer: Producer, run: SendRun) -> SendRun:
         """Refuses the rows whose checksum does not match and keeps the others."""
@@ -371,9 +388,7 @@ class Topic:
     def disconnect_clients(self) -> None:
         """Sends every producer and consumer away: they look the topic up again."""
         self.closed = True
-        for producer in list(self.producers.values()):
-            producer.connection.producer_detached(producer)
-        self.producers.clear()
+        self.access.clear(ServiceNotReadyError(f"{self.name} is being unloaded; look it up again"))
         for subscription in self.subscriptions.values():
             subscription.detach_all()
 
