@@ -38,7 +38,8 @@ def session(
     Raises NoJavaError.
     """
     os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = _python_command()
     if master.startswith("local"):
         # Else Spark asks the network for this machine's name and may warn about what it hears.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -49,3 +50,17 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _python_command() -> str:
+    """This Python, as Spark can call it.
+
+    Before Spark looks for Python data sources it asks a shell for the command, without quotes: a path
+    with a space in it is not found, and then neither is the source. So the folder goes to the front of
+    PATH, which Spark's JVM inherits, and the command is the bare name.
+    """
+    if not any(character.isspace() for character in sys.executable):
+        return sys.executable
+    folder, name = os.path.split(sys.executable)
+    os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", "")
+    return name
