@@ -19,16 +19,28 @@ STOP_DEADLINE_S = 30.0
 class StandaloneProcess:
     """Starts the program on free ports with a data folder of its own, stops or kills it."""
 
-    def __init__(self, folder: Path, *, ephemeral: bool = False, options: tuple[str, ...] = ()) -> None:
-        """`folder` holds the data, the log and the ready file; a later instance may take it over."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ephemeral: bool = False,
+        options: tuple[str, ...] = (),
+        environment: dict[str, str] | None = None,
+        data_dir: Path | None = None,
+    ) -> None:
+        """`folder` holds the data, the log and the ready file; a later instance may take it over.
+
+        `data_dir` is for data elsewhere, `environment` adds variables.
+        """
         self.folder = folder
-        self.data_dir = folder / "data"
+        self.data_dir = data_dir or folder / "data"
         self.log_path = folder / "standalone.log"
         self.broker_url = ""
         self.http_url = ""
         self._ready_path = folder / "ready.json"
         self._ephemeral = ephemeral
         self._options = options
+        self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -42,10 +54,22 @@ class StandaloneProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ready_path.unlink(missing_ok=True)
         place = ["--ephemeral"] if self._ephemeral else ["--data", str(self.data_dir)]
-        arguments = [sys.executable, "-m", "magnetar", "standalone", *place, "--port", "0", "--http-port", "0"]
+        arguments = [
+            sys.executable,
+            "-m",
+            "magnetar",
+            "standalone",
+            *place,
+            "--port",
+            "0",
+            "--http-port",
+            "0",
+        ]
         arguments += ["--ready-file", str(self._ready_path), *self._options]
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
+            )
         wait_until(lambda: self._ready_path.exists() or self._process_ended(), START_DEADLINE_S, "ready")
         if not self._ready_path.exists():
             raise AssertionError(f"standalone did not start:\n{self.log_text()}")
@@ -66,6 +90,13 @@ class StandaloneProcess:
             self._process.kill()
             self._process.wait(STOP_DEADLINE_S)
             self._process = None
+
+    def wait(self, deadline_s: float) -> int:
+        """Waits until the process has ended by itself; returns the exit code."""
+        assert self._process is not None
+        code = self._process.wait(deadline_s)
+        self._process = None
+        return code
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
