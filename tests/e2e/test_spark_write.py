@@ -1,0 +1,136 @@
+"""Tables into topics, each row once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pulsar
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, udf
+
+from support.spark_topics import (
+    connection,
+    fill,
+    new_topic,
+    official_client,
+    reading,
+    spark_session,
+    values_of,
+)
+from support.standalone import StandaloneProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.process]
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return spark_session()
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    return [f"v{number:05d}" for number in range(first, first + count)]
+
+
+def failing_once(marker: Path) -> object:
+    """A function that fails in the middle of a task until the marker is there."""
+    path = str(marker)
+
+    def check(value: bytes) -> bytes:
+        from pathlib import Path as WorkerPath
+
+        if value.endswith(b"77") and not WorkerPath(path).exists():
+            WorkerPath(path).touch()
+            raise RuntimeError("injected failure")
+        return value
+
+    return udf(check, "binary", useArrow=False)
+
+
+def run_copy(
+    spark: SparkSession, standalone: StandaloneProcess, names: tuple[str, str], folder: Path, **options: str
+) -> None:
+    """Copies what is available from one topic to another, with a task that fails on its first try."""
+    source, target = names
+    given = {**connection(standalone, source), "startingOffsets": "earliest", "maxRowsPerTrigger": "100"}
+    rows = spark.readStream.format("magnetar").options(**given).load()
+    check = failing_once(folder / "failed")
+    chosen = rows.select(check(col("value")).alias("value"), col("key"), "key_is_string", "event_time")  # type: ignore[operator]  # udf
+    writer = chosen.writeStream.format("magnetar").options(**connection(standalone, target), **options)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+
+@pytest.mark.parametrize("inline_bytes_max", ["262144", "1"], ids=["inline", "staged"])
+def test_once_with_failing_tasks_and_repeated_commits(
+    spark: SparkSession, standalone: StandaloneProcess, tmp_path: Path, inline_bytes_max: str
+) -> None:
+    source, target = new_topic(standalone, partitions=2), new_topic(standalone, partitions=2)
+    options = {"inlineBytesMax": inline_bytes_max, "maxRowsPerEntry": "7"}
+    fill(standalone, source, numbered(250))
+    run_copy(spark, standalone, (source, target), tmp_path, **options)
+    assert (tmp_path / "failed").exists()
+    assert sorted(values_of(reading(spark, standalone, target).load())) == numbered(250)
+    # The driver dies after the sink has committed and before Spark has noted it: the batch is run again.
+    newest = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    fill(standalone, source, numbered(50, 250))
+    run_copy(spark, standalone, (source, target), tmp_path, **options)
+    found = reading(spark, standalone, target).load()
+    assert Counter(values_of(found)) == Counter(numbered(300))
+    # Keys, and their order in a partition, are as they came.
+    for row in found.groupBy("key").agg({"partition": "min", "value": "count"}).collect():
+        assert row["count(value)"] == 30
+    assert found.select("key", "partition").distinct().count() == 10
+    values = [(row.partition, bytes(row.key), bytes(row.value)) for row in found.collect()]
+    by_key: dict[tuple[int, bytes], list[bytes]] = {}
+    for partition, key, value in values:
+        by_key.setdefault((partition, key), []).append(value)
+    assert all(held == sorted(held) for held in by_key.values())
+
+
+def frame_of(spark: SparkSession, count: int, first: int = 0) -> DataFrame:
+    return spark.createDataFrame(
+        [(value, value[-1]) for value in numbered(count, first)], "value string, key string"
+    )
+
+
+def test_batch_write_reaches_the_official_client(spark: SparkSession, standalone: StandaloneProcess) -> None:
+    topic = new_topic(standalone)
+    frame = frame_of(spark, 60).repartition(3)
+    options = {"batching": "key", "compression": "zlib", **connection(standalone, topic)}
+    frame.write.format("magnetar").options(**options).mode("append").save()
+    with official_client(standalone) as client:
+        consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+        messages = [consumer.receive(10_000) for _ in range(60)]
+    assert sorted(message.data().decode() for message in messages) == numbered(60)
+    assert all(message.partition_key() == message.data().decode()[-1] for message in messages)
+
+
+def test_a_named_batch_write_can_be_run_again(spark: SparkSession, standalone: StandaloneProcess) -> None:
+    topic = new_topic(standalone)
+    for _ in range(2):
+        writer = frame_of(spark, 40).repartition(3).write.format("magnetar")
+        writer.options(**connection(standalone, topic), writeId="load-2026-01").mode("append").save()
+    writer = frame_of(spark, 10, 40).write.format("magnetar").options(**connection(standalone, topic))
+    writer.option("delivery", "at_least_once").mode("append").save()
+    assert sorted(values_of(reading(spark, standalone, topic).load())) == numbered(50)
+
+
+@pytest.mark.parametrize(
+    ("expression", "mode", "reason"),
+    [
+        ("id", "append", "column `id bigint` cannot be written"),
+        ("CAST(id AS string) AS key", "append", "column `value` is needed"),
+        ("CAST(id AS string) AS value", "overwrite", "cannot be overwritten"),
+    ],
+)
+def test_what_is_refused(
+    spark: SparkSession, standalone: StandaloneProcess, expression: str, mode: str, reason: str
+) -> None:
+    options = connection(standalone, new_topic(standalone))
+    writer = spark.range(3).selectExpr(expression).write.format("magnetar").options(**options)
+    with pytest.raises(Exception, match=reason):  # Spark has classes of its own for what Python raises.
+        writer.mode(mode).save()
