@@ -1,0 +1,56 @@
+"""Users and passwords of an htpasswd file.
+
+    user ":" hash LF        "#" begins a comment; hashes: bcrypt, apr1, md5-crypt, sha256/512-crypt, {SHA}
+
+Source: Apache httpd's htpasswd; Pulsar's basic provider (credentials are `user:password`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from passlib.context import CryptContext
+
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.identity import Credentials, Identity
+
+_SCHEMES: Final = ("bcrypt", "apr_md5_crypt", "md5_crypt", "sha256_crypt", "sha512_crypt", "ldap_sha1")
+_CREDENTIALS_BYTES_MAX: Final = 4_096
+
+
+class BasicProvider:
+    """Verifies user and password; the user is the role."""
+
+    slow = True
+
+    def __init__(self, htpasswd: str) -> None:
+        """`htpasswd` is the text of the file. Raises ValueError, which names the line."""
+        self._context = CryptContext(schemes=list(_SCHEMES))
+        self._hashes: dict[str, str] = {}
+        for number, line in enumerate(htpasswd.splitlines(), 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            user, colon, hashed = line.strip().partition(":")
+            if not user or not colon or self._context.identify(hashed) is None:
+                raise ValueError(f"line {number} is not user:hash with a hash of {', '.join(_SCHEMES)}")
+            self._hashes[user] = hashed
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
+        """Raises AuthenticationError, which does not tell whether the user exists."""
+        refusal = AuthenticationError("user or password is wrong")
+        if len(credentials.data) > _CREDENTIALS_BYTES_MAX:
+            raise refusal
+        user, colon, password = credentials.data.decode("utf-8", "replace").partition(":")
+        hashed = self._hashes.get(user)
+        if hashed is None or not colon:
+            # Takes as long as a real one, so that users cannot be found by timing.
+            self._context.dummy_verify()
+            raise refusal
+        try:
+            good = self._context.verify(password, hashed)
+        except (ValueError, TypeError):
+            # Passwords that no hash can be made of: NUL bytes, too long for bcrypt.
+            good = False
+        if not good:
+            raise refusal
+        return Identity(user)

@@ -1,0 +1,13 @@
+"""The two refusals: who you are is not proven, or you may not do it."""
+
+from __future__ import annotations
+
+from magnetar.base.errors import BrokerError
+
+
+class AuthenticationError(BrokerError):
+    """Credentials are missing, wrong or expired. The message holds nothing of them."""
+
+
+class AuthorizationError(BrokerError):
+    """The role may not do what it asked. The message tells role and action, not what exists."""
