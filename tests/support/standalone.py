@@ -77,6 +77,11 @@ class StandaloneProcess:
         self.broker_url, self.http_url = ready["broker_url"], ready["http_url"]
         return self
 
+    @property
+    def running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return not self._process_ended()
+
     def _process_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 

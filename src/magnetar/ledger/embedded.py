@@ -133,7 +133,7 @@ class EmbeddedWriter(EmbeddedReader):
         try:
             return self._appender.append(entries, counts, base_index, broker_time_ms)
         except StorageError as error:
-            raise self._write_error() from error
+            raise self._write_error(error) from error
 
     def durable(self, last_entry: int) -> None:
         """From the store: the mark moved."""
@@ -142,7 +142,7 @@ class EmbeddedWriter(EmbeddedReader):
     def failed(self, error: StorageError) -> None:
         """From the store: nothing more becomes durable."""
         if not self._fenced:
-            failure = self._write_error()
+            failure = self._write_error(error)
             failure.__cause__ = error
             self._listener.failed(failure)
 
@@ -157,7 +157,7 @@ class EmbeddedWriter(EmbeddedReader):
         if self._fenced:
             raise LedgerFencedError(f"ledger {self.ledger_id} is fenced")
         if self._appender.error is not None:
-            raise self._write_error() from self._appender.error
+            raise self._write_error(self._appender.error) from self._appender.error
         end = LedgerEnd(self._appender.last_durable, self._appender.durable_bytes)
         await self._ledgers.seal(self, self._metadata.closed(end))
         self._closed = end
@@ -176,8 +176,9 @@ class EmbeddedWriter(EmbeddedReader):
         """Nothing is appended any more."""
         self._store.release(self._appender)
 
-    def _write_error(self) -> LedgerWriteError:
-        return LedgerWriteError(f"entries of ledger {self.ledger_id} could not be made durable")
+    def _write_error(self, cause: StorageError) -> LedgerWriteError:
+        # With the cause in words: the text is what a publisher gets to see.
+        return LedgerWriteError(f"entries of ledger {self.ledger_id} could not be made durable: {cause}")
 
 
 class EmbeddedLedgers:
