@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import time
@@ -57,6 +58,11 @@ class RawClient:
         """Drops the connection with RST."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
+
+    def shut_down(self) -> None:
+        """Ends the connection, also for a thread that writes to it."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
     def read(self, timeout_s: float = DEADLINE_S) -> None:
         """Reads once; waits at most `timeout_s`."""
