@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pulsar
 import pytest
-from pulsar import ProducerAccessMode
+from pulsar import ConsumerType, ProducerAccessMode
 
 from support.standalone import StandaloneProcess
 
@@ -87,3 +89,90 @@ def test_an_exclusive_producer_keeps_its_topic_over_a_restart(
     third = client.create_producer(topic, access_mode=ProducerAccessMode.WaitForExclusive)
     third.send(b"3")
     client.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+SHARED_TYPES = pytest.mark.parametrize("kind", [ConsumerType.Shared, ConsumerType.KeyShared])
+
+
+@SHARED_TYPES
+def test_delayed_messages_come_at_their_time_and_block_nobody(
+    client: pulsar.Client, topic: str, kind: ConsumerType
+) -> None:
+    consumer = client.subscribe(topic, "s", consumer_type=kind)
+    producer = client.create_producer(topic)
+    due_ms = {b"third": now_ms() + 900, b"second": now_ms() + 500}
+    producer.send(b"third", deliver_at=due_ms[b"third"])
+    producer.send(b"second", deliver_after=timedelta(milliseconds=500))
+    producer.send(b"far", deliver_after=timedelta(days=400))
+    producer.send(b"first")
+    for body in (b"first", b"second", b"third"):
+        message = consumer.receive(TIMEOUT_MS)
+        assert message.data() == body
+        assert now_ms() >= due_ms.get(body, 0)
+        consumer.acknowledge(message)
+
+
+def test_batches_pass_between_delayed_messages(client: pulsar.Client, topic: str) -> None:
+    consumer = client.subscribe(topic, "s", consumer_type=ConsumerType.Shared)
+    producer = client.create_producer(topic, batching_enabled=True)
+    producer.send(b"later", deliver_after=timedelta(milliseconds=300))
+    for i in range(100):
+        producer.send_async(str(i).encode(), lambda *_: None)
+    producer.flush()
+    found = [consumer.receive(TIMEOUT_MS).data() for _ in range(101)]
+    assert found == [*(str(i).encode() for i in range(100)), b"later"]
+
+
+@SHARED_TYPES
+def test_delayed_messages_survive_a_kill(
+    standalone_folder: StandaloneProcess, topic: str, kind: ConsumerType
+) -> None:
+    standalone_folder.start()
+    client = connect(standalone_folder)
+    consumer = client.subscribe(topic, "s", consumer_type=kind)
+    producer = client.create_producer(topic)
+    due_ms = now_ms() + 3_000
+    for i in range(20):
+        producer.send(b"later %d" % i, deliver_at=due_ms)
+    producer.send(b"now")
+    message = consumer.receive(TIMEOUT_MS)
+    assert message.data() == b"now"
+    consumer.acknowledge(message)
+    standalone_folder.kill()
+    standalone_folder.start()
+    late = connect(standalone_folder)
+    consumer = late.subscribe(topic, "s", consumer_type=kind)
+    found: set[bytes] = set()
+    while len(found) < 20:
+        message = consumer.receive(TIMEOUT_MS)
+        consumer.acknowledge(message)
+        if message.data() != b"now":  # its acknowledgement may have been lost with the broker
+            assert now_ms() >= due_ms
+            found.add(message.data())
+    assert found == {b"later %d" % i for i in range(20)}
+    late.close()
+    client.close()
+
+
+def test_redelivery_counts_lead_to_the_dead_letter_topic(client: pulsar.Client, topic: str) -> None:
+    policy = pulsar.ConsumerDeadLetterPolicy(max_redeliver_count=2, dead_letter_topic=f"{topic}-dead")
+    consumer = client.subscribe(
+        topic,
+        "s",
+        consumer_type=ConsumerType.Shared,
+        dead_letter_policy=policy,
+        negative_ack_redelivery_delay_ms=50,
+    )
+    client.create_producer(topic).send(b"x")
+    counts = []
+    for _ in range(3):
+        message = consumer.receive(TIMEOUT_MS)
+        counts.append(message.redelivery_count())
+        consumer.negative_acknowledge(message)
+    assert counts == [0, 1, 2]
+    dead = client.create_reader(f"{topic}-dead", pulsar.MessageId.earliest)
+    assert dead.read_next(TIMEOUT_MS).data() == b"x"

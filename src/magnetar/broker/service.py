@@ -26,6 +26,7 @@ from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
+from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import SingleFlight, TaskGroup
 from magnetar.schemas.registry import SchemaRegistry
 
@@ -75,6 +76,8 @@ class Broker:
         self.policies = PolicyStore(store, config.cluster)
         self.schemas = SchemaRegistry(store)
         self.tasks = TaskGroup("broker")
+        self.alarms = Alarms(clock)
+        """For whatever must happen at a time; one timer for all topics."""
         self.topics: dict[str, Topic] = {}
         """Loaded topics by full name."""
         self.sessions: set[Session] = set()
@@ -107,6 +110,7 @@ class Broker:
     async def close(self) -> None:
         """Ends background work and drops every connection."""
         self.policies.close()
+        self.alarms.close()
         await self.tasks.close()
         for session in list(self.sessions):
             session.abort("the broker stops")
@@ -182,7 +186,7 @@ class Broker:
         if not await self.logs.exists(name.log_name) and not (create and await self._may_create(name)):
             raise TopicNotFoundError(f"topic {name} does not exist")
         log = await self.logs.open(name.log_name)
-        topic = Topic(name, log, clock=self.clock, spawn=self.tasks.spawn)
+        topic = Topic(name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn)
         await topic.load()
         await self._apply(topic)
         self.topics[str(name)] = topic

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
+from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
@@ -21,6 +23,7 @@ from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, PreconditionFailedError
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
+from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import AckEvent
 from magnetar.wire.messages import MessageEncoder
 
@@ -30,6 +33,10 @@ READ_BYTES_MAX: Final = 1 << 20
 """Bytes read at a time."""
 PUMP_BYTES_MAX: Final = 8 << 20
 """Bytes sent in one go before other work of the loop gets its turn."""
+
+
+PUMP_HELD_MAX: Final = 4_096
+"""Delayed entries noted in one go: some milliseconds of work."""
 
 
 class SubscriptionType(IntEnum):
@@ -98,8 +105,11 @@ class Subscription:
         cursor: Cursor,
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
         hash_of: Callable[[bytes], int],
+        clock: Clock,
+        alarms: Alarms,
     ) -> None:
-        """`hash_of` gives the sticky hash of an entry; `spawn` runs background reads."""
+        """`hash_of` gives the sticky hash of an entry; `spawn` runs background reads; `alarms` tell when
+        delayed entries are due."""
         self.topic = topic
         self.name = name
         self.cursor = cursor
@@ -107,6 +117,7 @@ class Subscription:
         self._log = log
         self._spawn = spawn
         self._hash_of = hash_of
+        self._delays = DelayedDelivery(clock, alarms, self.pump)
         self._dispatcher: Dispatcher | None = None
         self._reading = False
         self._pumping = False
@@ -130,6 +141,11 @@ class Subscription:
         if self._dispatcher is None:
             return []
         return [consumer for consumer in self._dispatcher.consumers if isinstance(consumer, AttachedConsumer)]
+
+    @property
+    def delayed_entries(self) -> int:
+        """Entries that were read and wait for their delivery time."""
+        return self._delays.count
 
     @property
     def active_consumer(self) -> str | None:
@@ -156,6 +172,8 @@ class Subscription:
         if self._obstacle:
             return self._obstacle
         if dispatcher.want() is not None:
+            if self._delays.count:
+                return f"{self._delays.count} entries wait for their delivery time"
             return "every entry was sent" if self.cursor.backlog_entries else "there is no backlog"
         reasons = []
         for consumer in dispatcher.consumers:
@@ -172,7 +190,7 @@ class Subscription:
     def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
         """Adds a consumer. Raises ConsumerBusyError, ConsumerAssignmentError."""
         dispatcher = self._dispatcher
-        if dispatcher is None or not dispatcher.consumers:
+        if dispatcher is None or not (dispatcher.consumers or self._suits(dispatcher, type_, policy)):
             dispatcher = self._new_dispatcher(type_, policy)
         elif type_ is not self.type:
             raise ConsumerBusyError(
@@ -186,10 +204,22 @@ class Subscription:
         dispatcher.add(consumer)
         self._dispatcher = dispatcher
 
+    def _suits(self, dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPolicy) -> bool:
+        """Whether a dispatcher without consumers can go on: it knows which entries wait for their time, and
+        how often each was sent."""
+        if type_ is SubscriptionType.SHARED:
+            return type(dispatcher) is SharedDispatcher
+        return (
+            type_ is SubscriptionType.KEY_SHARED
+            and isinstance(dispatcher, KeySharedDispatcher)
+            and policy == KeySharedPolicy(dispatcher.sticky, dispatcher.allow_out_of_order)
+        )
+
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
         start = self._log.next_position(self.cursor.mark_delete)
+        self._delays.clear()
         if type_ is SubscriptionType.SHARED:
-            return SharedDispatcher(self.cursor, start)
+            return SharedDispatcher(self.cursor, start, self._delays)
         if type_ is SubscriptionType.KEY_SHARED:
             return KeySharedDispatcher(
                 self.cursor,
@@ -197,6 +227,7 @@ class Subscription:
                 sticky=policy.sticky,
                 allow_out_of_order=policy.allow_out_of_order,
                 hash_of=self._hash_of,
+                delays=self._delays,
             )
         return SingleActiveDispatcher(
             self.cursor,
@@ -224,6 +255,7 @@ class Subscription:
                 self._dispatcher.remove(consumer)
             consumer.connection.consumer_detached(consumer)
         self._dispatcher = None
+        self._delays.clear()
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -293,6 +325,7 @@ class Subscription:
             # Behind the skipped part nothing is forgotten: what was sent there would be sent twice.
             if following >= self._dispatcher.read_position:
                 self._dispatcher.rewind(following)
+                self._delays.clear()
             self.pump()
         await self.cursor.flush()
 
@@ -316,6 +349,7 @@ class Subscription:
 
     def _pump(self, dispatcher: Dispatcher) -> None:
         sent = 0
+        held = self._delays.count
         self._obstacle = ""
         while (want := dispatcher.want()) is not None:
             try:
@@ -330,7 +364,7 @@ class Subscription:
             if not runs and not want.replay:
                 return
             sent += self._deliver(dispatcher, want, runs)
-            if sent > PUMP_BYTES_MAX:
+            if sent > PUMP_BYTES_MAX or self._delays.count - held > PUMP_HELD_MAX:
                 asyncio.get_running_loop().call_soon(self.pump)
                 return
 

@@ -35,6 +35,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.subscription import Subscription
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
+from magnetar.runtime.alarms import Alarms
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 
@@ -134,6 +135,7 @@ class Topic:
         log: ManagedLog,
         *,
         clock: Clock,
+        alarms: Alarms,
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
     ) -> None:
         self.name = name
@@ -147,6 +149,7 @@ class Topic:
         self.messages_in = 0
         self.bytes_in = 0
         self._clock = clock
+        self._alarms = alarms
         self._spawn = spawn
         self._waiting: deque[_Waiting] = deque()
         self.closed = False
@@ -329,6 +332,8 @@ class Topic:
             cursor=cursor,
             spawn=self._spawn,
             hash_of=entry_hash,
+            clock=self._clock,
+            alarms=self._alarms,
         )
         self.subscriptions[name] = subscription
         return subscription
@@ -378,6 +383,7 @@ class Topic:
         current = self.subscriptions.get(subscription.name) is subscription
         if current and not subscription.durable and not subscription.consumers:
             del self.subscriptions[subscription.name]
+            subscription.detach_all()
 
     # -- life cycle --------------------------------------------------------------------------------
 

@@ -48,6 +48,23 @@ class AckView(Protocol):
     def ack_set(self, position: Position) -> tuple[int, ...] | None: ...
 
 
+class Delays(Protocol):
+    """What a dispatcher needs to know of delivery times."""
+
+    @property
+    def count(self) -> int:
+        """Entries that are held back."""
+
+    def screen(self, entries: Sequence[bytes]) -> bool:
+        """Whether any of these entries may be delayed; False is certain."""
+
+    def hold(self, position: Position, entry: bytes) -> bool:
+        """Whether the entry is to be delivered later: then its position comes with `take_due`."""
+
+    def take_due(self, count_max: int) -> list[Position]:
+        """Entries that were held back and whose time has come, at most `count_max`."""
+
+
 class Dispatcher(Protocol):
     """Decides who gets what. Every method is synchronous and total."""
 

@@ -14,10 +14,10 @@ from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import AckView, Assignment, Want, message_cost
+from magnetar.broker.dispatch.api import AckView, Assignment, Delays, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
-from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.dispatch.shared import ReplayQueue, SharedDispatcher
 from magnetar.broker.errors import ConsumerBusyError
 
 _WAITING_MAX: Final = 20_000
@@ -36,9 +36,10 @@ class KeySharedDispatcher(SharedDispatcher):
         sticky: bool,
         allow_out_of_order: bool,
         hash_of: Callable[[bytes], int],
+        delays: Delays | None = None,
     ) -> None:
-        """`hash_of` gives the sticky hash of an entry's bytes."""
-        super().__init__(cursor, read_position)
+        """`hash_of` gives the sticky hash of an entry's bytes; `delays` as for Shared."""
+        super().__init__(cursor, read_position, delays)
         self.sticky = sticky
         self.allow_out_of_order = allow_out_of_order
         self._owners: HashRing | StickyRanges = StickyRanges() if sticky else HashRing()
@@ -50,6 +51,8 @@ class KeySharedDispatcher(SharedDispatcher):
         self._waiting_count = 0
         self._ready_hashes: deque[int] = deque()
         """Hashes with waiting entries, in the order in which they are tried."""
+        self._due = ReplayQueue()
+        """Entries whose delivery time has come. Their hashes are not known any more: it would take memory."""
 
     def add(self, consumer: Consumer) -> None:
         self._owners.add(consumer)
@@ -90,13 +93,21 @@ class KeySharedDispatcher(SharedDispatcher):
                 self._ready_hashes.rotate(-1)
         if self._waiting_count >= _WAITING_MAX:
             return None
+        self._fetch_due(self._due)
+        due = self._due.first_range(_ENTRIES_PER_READ)
+        if due is not None:
+            return Want(due[0], due[1], replay=True)
         return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
 
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
-        if want.replay:
-            return self._offer_waiting(want, runs)
         assignments: list[Assignment] = []
-        if want.position == self.read_position:
+        if want.replay and want.position in self._due:
+            self._drop_unreadable(self._due, want, runs)
+            for run in runs:
+                self._offer_due(run, assignments)
+        elif want.replay:
+            return self._offer_waiting(want, runs)
+        elif want.position == self.read_position:
             for run in runs:
                 self._offer_new(run, assignments)
         return assignments
@@ -118,8 +129,21 @@ class KeySharedDispatcher(SharedDispatcher):
             self._assign(taker, runs[0], 0, position, key_hash, assignments)
         return assignments
 
+    def _offer_due(self, run: EntryRun, assignments: list[Assignment]) -> None:
+        for offset, entry in enumerate(run.entries):
+            if self._waiting_count >= _WAITING_MAX:
+                return
+            position = Position(run.ledger_id, run.first_entry + offset)
+            if position in self._due:
+                self._due.discard(position)
+                if not self._cursor.is_acked(position):
+                    self._place(run, offset, position, self._hash_of(entry), assignments)
+
     def _offer_new(self, run: EntryRun, assignments: list[Assignment]) -> None:
         holes = self._cursor.has_holes
+        delays = self._delays
+        if delays is not None and not delays.screen(run.entries):
+            delays = None
         for offset, entry in enumerate(run.entries):
             if self._waiting_count >= _WAITING_MAX:
                 return
@@ -127,13 +151,19 @@ class KeySharedDispatcher(SharedDispatcher):
             self.read_position = Position(run.ledger_id, position.entry_id + 1)
             if holes and self._cursor.is_acked(position):
                 continue
-            key_hash = self._hash_of(entry)
-            behind = bool(self._waiting.get(key_hash)) and not self.allow_out_of_order
-            taker = None if behind else self._taker(key_hash)
-            if taker is None:
-                self._wait(position, key_hash)
-            else:
-                self._assign(taker, run, offset, position, key_hash, assignments)
+            if delays is None or not delays.hold(position, entry):
+                self._place(run, offset, position, self._hash_of(entry), assignments)
+
+    def _place(
+        self, run: EntryRun, offset: int, position: Position, key_hash: int, assignments: list[Assignment]
+    ) -> None:
+        """Sends an entry, or puts it in line behind those of its hash."""
+        behind = bool(self._waiting.get(key_hash)) and not self.allow_out_of_order
+        taker = None if behind else self._taker(key_hash)
+        if taker is None:
+            self._wait(position, key_hash)
+        else:
+            self._assign(taker, run, offset, position, key_hash, assignments)
 
     def _assign(
         self,
@@ -200,6 +230,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._waiting.clear()
         self._ready_hashes.clear()
         self._waiting_count = 0
+        self._due.clear()
 
     def check(self) -> None:
         super().check()

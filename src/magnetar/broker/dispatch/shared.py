@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import AckView, Assignment, Want, message_cost
+from magnetar.broker.dispatch.api import AckView, Assignment, Delays, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
 
 _ENTRIES_PER_READ = 500
@@ -64,9 +64,11 @@ class ReplayQueue:
 class SharedDispatcher:
     """Round robin over consumers that have permits, best priority first."""
 
-    def __init__(self, cursor: AckView, read_position: Position) -> None:
+    def __init__(self, cursor: AckView, read_position: Position, delays: Delays | None = None) -> None:
+        """`delays` holds back entries with a delivery time; None: every entry is sent at once."""
         self.read_position = read_position
         self._cursor = cursor
+        self._delays = delays
         self._consumers: list[Consumer] = []
         self._turn = 0
         self._replay = ReplayQueue()
@@ -91,15 +93,24 @@ class SharedDispatcher:
     def want(self) -> Want | None:
         if not any(consumer.ready for consumer in self._consumers):
             return None
+        self._fetch_due(self._replay)
         again = self._replay.first_range(_ENTRIES_PER_READ)
         if again is not None:
             return Want(again[0], again[1], replay=True)
         return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
 
+    def _fetch_due(self, queue: ReplayQueue) -> None:
+        """Puts entries whose time has come in front of those that were never read, a read's worth."""
+        delays = self._delays
+        if delays is not None and delays.count and len(queue) < _ENTRIES_PER_READ:
+            for position in delays.take_due(_ENTRIES_PER_READ - len(queue)):
+                if not self._cursor.is_acked(position):
+                    queue.add(position)
+
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         assignments: list[Assignment] = []
         if want.replay:
-            self._drop_unreadable(want, runs)
+            self._drop_unreadable(self._replay, want, runs)
         elif want.position != self.read_position:
             return assignments
         for run in runs:
@@ -111,7 +122,7 @@ class SharedDispatcher:
                 offset = self._serve(consumer, run, offset, want, assignments)
         return assignments
 
-    def _drop_unreadable(self, want: Want, runs: list[EntryRun]) -> None:
+    def _drop_unreadable(self, queue: ReplayQueue, want: Want, runs: list[EntryRun]) -> None:
         """Entries that were trimmed since cannot be sent again."""
         readable = {(run.ledger_id, run.first_entry + i) for run in runs for i in range(len(run.entries))}
         for i in range(want.entries_max):
@@ -119,7 +130,7 @@ class SharedDispatcher:
             if not runs or (
                 position not in readable and position < (runs[-1].ledger_id, runs[-1].last_entry)
             ):
-                self._replay.discard(position)
+                queue.discard(position)
                 self.redeliveries.pop(position, None)
 
     def _next_consumer(self) -> Consumer | None:
@@ -143,7 +154,11 @@ class SharedDispatcher:
         start = offset
         counts: list[int] = []
         sets: list[tuple[int, ...] | None] = []
-        holes = self._cursor.has_holes
+        # What comes again may lie before mark-delete: acknowledged by another, or skipped.
+        holes = want.replay or self._cursor.has_holes
+        delays = None if want.replay else self._delays
+        if delays is not None and not delays.screen(run.entries[offset:stop_max]):
+            delays = None
 
         def close() -> None:
             if offset > start:
@@ -161,7 +176,11 @@ class SharedDispatcher:
         while offset < stop_max and consumer.permits > 0 and consumer.unacked < consumer.unacked_max:
             position = Position(run.ledger_id, run.first_entry + offset)
             taken = want.replay and position not in self._replay
-            if taken or (holes and self._cursor.is_acked(position)):
+            if (
+                taken
+                or (holes and self._cursor.is_acked(position))
+                or (delays is not None and delays.hold(position, run.entries[offset]))
+            ):
                 close()
                 self._passed(position, want)
                 offset += 1

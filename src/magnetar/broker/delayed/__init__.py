@@ -1,0 +1,1 @@
+"""Messages that are to be delivered at a time of their own."""

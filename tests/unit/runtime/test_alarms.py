@@ -1,0 +1,94 @@
+"""Alarms behind one timer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from magnetar.base.clock import ManualClock
+from magnetar.runtime.alarms import Alarms
+from magnetar.runtime.clock import SystemClock
+
+
+def in_loop(story: Callable[[Alarms, ManualClock], None]) -> None:
+    async def run() -> None:
+        clock = ManualClock(0)
+        alarms = Alarms(clock)
+        story(alarms, clock)
+        alarms.close()
+
+    asyncio.run(run())
+
+
+def test_alarms_ring_in_order_and_once() -> None:
+    def story(alarms: Alarms, clock: ManualClock) -> None:
+        rung: list[str] = []
+        alarms.set("b", 20, lambda: rung.append("b"))
+        alarms.set("a", 10, lambda: rung.append("a"))
+        alarms.set("c", 30, lambda: rung.append("c"))
+        clock.advance(25)
+        alarms.ring()
+        alarms.ring()
+        assert rung == ["a", "b"]
+        assert len(alarms) == 1
+
+    in_loop(story)
+
+
+def test_a_key_has_one_alarm() -> None:
+    def story(alarms: Alarms, clock: ManualClock) -> None:
+        rung: list[int] = []
+        for i in range(500):
+            alarms.set("key", 1_000 - i, lambda i=i: rung.append(i))  # type: ignore[misc]  # bound now
+        alarms.set("other", 5_000, lambda: rung.append(-1))
+        alarms.discard("other")
+        alarms.discard("unknown")
+        clock.advance(10_000)
+        alarms.ring()
+        assert rung == [499]
+
+    in_loop(story)
+
+
+def test_an_alarm_that_sets_itself_anew_waits_for_the_next_round() -> None:
+    def story(alarms: Alarms, clock: ManualClock) -> None:
+        rung: list[int] = []
+
+        def again() -> None:
+            rung.append(1)
+            alarms.set("key", 0, again)
+
+        alarms.set("key", 0, again)
+        alarms.ring()
+        assert rung == [1]
+
+    in_loop(story)
+
+
+def test_one_failure_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def story(alarms: Alarms, clock: ManualClock) -> None:
+        rung: list[int] = []
+        alarms.set("a", 0, lambda: rung[7])  # type: ignore[arg-type]  # it raises
+        alarms.set("b", 1, lambda: rung.append(1))
+        clock.advance(1)
+        with caplog.at_level(logging.CRITICAL, "magnetar.runtime"):
+            alarms.ring()
+        assert rung == [1]
+
+    in_loop(story)
+
+
+def test_the_timer_rings() -> None:
+    async def run() -> None:
+        clock = SystemClock()
+        alarms = Alarms(clock)
+        rung = asyncio.Event()
+        alarms.set("late", clock.now_ms() + 60_000, lambda: None)
+        alarms.set("soon", clock.now_ms() + 1, rung.set)
+        await asyncio.wait_for(rung.wait(), 10)
+        alarms.close()
+
+    asyncio.run(run())
