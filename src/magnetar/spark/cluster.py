@@ -12,10 +12,10 @@ from magnetar.client.client import Client
 from magnetar.client.errors import AdminError, RefusedError, UnreachableError
 from magnetar.client.reader import last_position, peek
 from magnetar.spark.errors import OptionError
-from magnetar.spark.helper_topics import is_helper
 from magnetar.spark.ledgers import LogState
 from magnetar.spark.offsets import Offset
 from magnetar.spark.options import ConnectionOptions
+from magnetar.spark.sink_topics import is_sink_topic
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import entry_layout, parse_metadata
 
@@ -60,7 +60,7 @@ class Cluster:
                 topic = TopicName.parse(text)
             except InvalidTopicNameError:
                 continue  # Names of the first generation are none of ours.
-            if local.fullmatch(topic.base.local) and not is_helper(topic):
+            if local.fullmatch(topic.base.local) and not is_sink_topic(topic):
                 found.add(topic)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 

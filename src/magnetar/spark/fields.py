@@ -145,6 +145,8 @@ def parse_fields(data: Bytes, starts: Ints, ends: Ints, wanted: Collection[int])
             left = at < stop
             if not left.all():
                 rows = np.flatnonzero(left)
+                # Written to from now on, while spans that were noted hold the old one as their ends.
+                positions = at.copy()
         else:
             positions[rows] = at
             rows = rows[at < stop]

@@ -26,9 +26,9 @@ from magnetar.client.producer import Producer
 from magnetar.client.reader import last_position
 from magnetar.spark.commit_log import CommitLog, Done, Manifest, StagedTask
 from magnetar.spark.errors import OptionError, SparkSourceError
-from magnetar.spark.helper_topics import SUBSCRIPTION, commits_topic, staging_topic
 from magnetar.spark.options import WriteOptions
 from magnetar.spark.publishing import Publisher
+from magnetar.spark.sink_topics import SUBSCRIPTION, commits_topic, staging_topic
 from magnetar.spark.staged import StagedEntry, decode_block
 from magnetar.spark.staging import BLOCK_BYTES, StagingWriter, read_staged
 

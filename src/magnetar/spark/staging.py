@@ -17,7 +17,7 @@ from magnetar.client.producer import Producer
 from magnetar.client.reader import read_range
 from magnetar.spark.commit_log import StagedTask
 from magnetar.spark.errors import SparkSourceError
-from magnetar.spark.helper_topics import SUBSCRIPTION
+from magnetar.spark.sink_topics import SUBSCRIPTION
 from magnetar.spark.staged import StagedEntry, decode_block
 from magnetar.wire.payload import entry_layout, parse_metadata
 

@@ -20,10 +20,10 @@ from magnetar.spark.commit_log import StagedTask
 from magnetar.spark.direct import publish_directly
 from magnetar.spark.encode import EntryEncoder
 from magnetar.spark.errors import OptionError, SparkSourceError
-from magnetar.spark.helper_topics import staging_topic
 from magnetar.spark.options import WriteOptions
 from magnetar.spark.publishing import Publisher
 from magnetar.spark.sink import Sink, blocks, target_partitions
+from magnetar.spark.sink_topics import staging_topic
 from magnetar.spark.staged import StagedEntry, decode_block
 from magnetar.spark.staging import StagingWriter, read_staged
 

@@ -22,10 +22,10 @@ from magnetar.spark.commit_log import CommitLog, Done, Manifest, StagedTask
 from magnetar.spark.decode import Decoder
 from magnetar.spark.encode import EntryEncoder
 from magnetar.spark.errors import SparkSourceError
-from magnetar.spark.helper_topics import commits_topic, staging_topic
 from magnetar.spark.options import WriteOptions
 from magnetar.spark.publishing import Publisher
 from magnetar.spark.sink import Sink, deduplicate, target_partitions
+from magnetar.spark.sink_topics import commits_topic, staging_topic
 from magnetar.spark.staged import StagedEntry
 from magnetar.spark.staging import StagingWriter, read_staged
 from support.standalone import StandaloneProcess

@@ -188,12 +188,22 @@ def entries(draw: st.DrawFn) -> tuple[bytes, int]:
     return (entry if draw(st.booleans()) else entry[6:]), count
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(entries(), min_size=1, max_size=12), st.booleans())
 def test_equals_the_naive_decoder(made: list[tuple[bytes, int]], indexed: bool) -> None:
     columns = entries_of([entry for entry, _ in made], [count for _, count in made], 10)
     if not indexed:
         columns.last_indexes = [UNKNOWN] * len(made)
+    assert decoded(columns) == naive(columns)
+
+
+def test_a_message_that_ends_early_leaves_the_others_alone() -> None:
+    """The end of one message's last field was overwritten when another message had more fields."""
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    metadata.properties.add(key="", value="")
+    longer = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, replicated_from="west")
+    longer.properties.add(key="", value="")
+    columns = entries_of([build_entry(longer, b"x"), build_entry(metadata, b"y")], [1, 1])
     assert decoded(columns) == naive(columns)
 
 

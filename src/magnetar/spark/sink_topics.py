@@ -27,6 +27,6 @@ def _helper(target: TopicName, sink_id: str, kind: str) -> TopicName:
     return TopicName.of(PERSISTENT, base.tenant, base.namespace, local)
 
 
-def is_helper(topic: TopicName) -> bool:
+def is_sink_topic(topic: TopicName) -> bool:
     """Whether the topic is one of these; patterns leave them out."""
     return _MARK in topic.local
