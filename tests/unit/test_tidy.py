@@ -51,7 +51,7 @@ OUTSIDE = {
 }
 """What decisions must not touch: time, chance, tasks, and everything outside the process."""
 
-DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", }
+DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 """Rooms that are drivers as a whole."""
 
 DRIVERS = {
