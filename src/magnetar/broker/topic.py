@@ -184,6 +184,10 @@ class Topic:
 
     def publish(self, producer: Producer, run: SendRun) -> None:
         """Takes a vector of entries of one producer; answers follow through its connection, in order."""
+        if self.closed:
+            # Not answered: the producer is sent away as soon as what came before is, and sends this again.
+            producer.connection.published(run.size_bytes)
+            return
         if not producer.ready:
             self._refuse_waiting(producer, run)
             return
@@ -404,8 +408,19 @@ class Topic:
             raise ConflictError(f"{self.name} has active producers or subscriptions")
 
     async def close(self) -> None:
-        """Sends clients away, makes deduplication and cursors durable, closes the log."""
-        self.disconnect_clients()
-        if self.dedup is not None:
-            await self.dedup.snapshot()
-        await self.log.close()
+        """Sends clients away, makes deduplication and cursors durable, closes the log.
+
+        Producers go last, once what they sent is durable and acknowledged: a client that is sent away
+        before its receipts come sends the same again, and the log would hold it twice.
+        """
+        self.closed = True
+        for subscription in self.subscriptions.values():
+            subscription.detach_all()
+        try:
+            if self.dedup is not None:
+                await self.dedup.snapshot()
+        finally:
+            try:
+                await self.log.close()
+            finally:
+                self.disconnect_clients()

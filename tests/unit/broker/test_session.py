@@ -575,3 +575,27 @@ def test_text_that_is_not_utf8_is_no_legal_command() -> None:
             world.peer().send(frame)
 
     in_world(story)
+
+
+def test_an_unloaded_topic_acknowledges_before_it_sends_producers_away() -> None:
+    # Receipts that came after CLOSE_PRODUCER were for messages that the client was sending again.
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        topic = await world.topic()
+        world.ledgers.auto_sync = False
+        peer.send(send(1, 0), send(1, 1))
+        unloading = asyncio.ensure_future(world.broker.unload(topic.name))
+        await world.settle()
+        peer.send(send(1, 2))
+        assert not peer.receipts
+        assert not peer.commands(Type.CLOSE_PRODUCER)
+        world.ledgers.auto_sync = True
+        world.ledgers.sync()
+        await unloading
+        await world.until(lambda: peer.commands(Type.CLOSE_PRODUCER), "CLOSE_PRODUCER")
+        assert [sequence_id for _, sequence_id, _ in peer.receipts] == [0, 1]
+        assert world.broker.in_flight_bytes == 0
+        assert (await world.topic()).log.entry_count == 2
+
+    in_world(story)
