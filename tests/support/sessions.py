@@ -230,7 +230,8 @@ class Peer:
 class World:
     """A broker on fakes."""
 
-    def __init__(self, config: BrokerConfig | None = None) -> None:
+    def __init__(self, config: BrokerConfig | None = None, **guard: Any) -> None:
+        """`guard`: the broker's `authentication` and `superuser_roles`."""
         self.clock = ManualClock()
         self.store = MemoryMetadataStore(self.clock)
         self.ledgers = FakeLedgers()
@@ -243,7 +244,7 @@ class World:
             spawn=self.tasks.spawn,
         )
         self.broker = Broker(
-            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock
+            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock, **guard
         )
 
     def peer(self, *, connected: bool = True) -> Peer:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final, cast
 
+from magnetar.auth.identity import certificate_role
 from magnetar.broker.service import Broker
 from magnetar.broker.session import Session
 from magnetar.wire.frames import FrameError, frame_bytes_max
@@ -79,7 +80,12 @@ class Connection(asyncio.BufferedProtocol):
         local = transport.get_extra_info("sockname")
         self._peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         self._session = Session(
-            self._broker, self, peer=self._peer, local_host=_host(local[0]), port=local[1]
+            self._broker,
+            self,
+            peer=self._peer,
+            local_host=_host(local[0]),
+            port=local[1],
+            certificate_role=certificate_role(transport.get_extra_info("peercert")),
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:

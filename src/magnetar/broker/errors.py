@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.base.errors import (
     BrokerError,
     DiskFullError,
@@ -136,6 +137,8 @@ class ConsumerAssignmentError(RefusedError):
 
 _BRANCH_CODES: tuple[tuple[type[MagnetarError], pb.ServerError], ...] = (
     (InvalidNameError, pb.InvalidTopicName),
+    (AuthenticationError, pb.AuthenticationError),
+    (AuthorizationError, pb.AuthorizationError),
     (SchemaError, pb.IncompatibleSchema),
     (DiskFullError, pb.PersistenceError),
     (StorageError, pb.PersistenceError),

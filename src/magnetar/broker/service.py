@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from magnetar.auth.authentication import Authentication
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
@@ -19,6 +20,8 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
     UnsupportedError,
 )
+from magnetar.broker.guard import Guard
+from magnetar.broker.listeners import Listeners
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
 from magnetar.managedlog.config import UNLIMITED, Retention
@@ -67,14 +70,28 @@ class Broker:
     """One event loop's worth of topics."""
 
     def __init__(
-        self, *, config: BrokerConfig, store: MetadataStore, logs: ManagedLogs, clock: Clock
+        self,
+        *,
+        config: BrokerConfig,
+        store: MetadataStore,
+        logs: ManagedLogs,
+        clock: Clock,
+        authentication: Authentication | None = None,
+        superuser_roles: frozenset[str] = frozenset(),
     ) -> None:
+        """Without `authentication` everybody may do everything."""
         self.config = config
         self.clock = clock
         self.store = store
         self.logs = logs
         self.policies = PolicyStore(store, config.cluster)
         self.schemas = SchemaRegistry(store)
+        self.listeners = Listeners()
+        self.guard: Guard | None = None
+        if authentication is not None:
+            self.guard = Guard(
+                authentication, superuser_roles=superuser_roles, policies=self.policies, clock=clock
+            )
         self.tasks = TaskGroup("broker")
         self.alarms = Alarms(clock)
         """For whatever must happen at a time; one timer for all topics."""

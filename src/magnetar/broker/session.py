@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-import magnetar
+from magnetar.auth.identity import Identity
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.errors import (
@@ -21,12 +21,12 @@ from magnetar.broker.errors import (
     UnsupportedError,
     wire_code,
 )
-from magnetar.broker.handlers import consumers, producers, schemas, topics, unsupported
+from magnetar.broker.handlers import consumers, handshake, permission, producers, schemas, topics, unsupported
 from magnetar.broker.openings import Openings
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import AttachedConsumer
 from magnetar.broker.topic import Producer, Topic
-from magnetar.wire import commands, features
+from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun
 from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts
@@ -67,9 +67,17 @@ class Session:
     """State of one connection. Implements what topics and subscriptions ask of a connection."""
 
     def __init__(
-        self, broker: Broker, transport: Transport, *, peer: str, local_host: str, port: int
+        self,
+        broker: Broker,
+        transport: Transport,
+        *,
+        peer: str,
+        local_host: str,
+        port: int,
+        certificate_role: str | None = None,
     ) -> None:
-        """`peer` names the client in logs; `local_host:port` is where it reached us."""
+        """`peer` names the client in logs; `local_host:port` is where it reached us; `certificate_role`
+        stands in its verified certificate."""
         self.out: list[bytes] = []
         self._output_bytes_max = broker.config.connection_output_bytes_max
         self._in_flight_bytes_max = broker.config.in_flight_bytes_max // 2
@@ -83,7 +91,10 @@ class Session:
         self._transport = transport
         self.host = broker.config.advertised_host or local_host
         self.port = port
-        self._connected = False
+        self.certificate_role = certificate_role
+        self.identity: Identity | None = None
+        """Who it is; None without authentication."""
+        self._greeted = self.connected = False
         self.broker_metadata = False
         self.producers: dict[int, tuple[Topic, Producer]] = {}
         self.closed_producers: dict[int, None] = {}
@@ -121,12 +132,14 @@ class Session:
 
     def keep_alive(self) -> None:
         """Called at the keep-alive interval: pings a silent peer, drops one that does not answer."""
-        if self._heard or (self.transport_writable and not self._may_read):
+        if permission.expired(self):
+            self._transport.close("the client's credentials have expired")
+        elif self._heard or (self.transport_writable and not self._may_read):
             # Not read because of our own budgets: then silence is no sign of death.
             self._heard = self._pinged = False
         elif self._pinged:
             self._transport.abort("no answer to PING within the keep-alive interval")
-        elif self._connected:
+        elif self.connected:
             self._pinged = True
             self.reply(commands.PING)
         else:
@@ -296,9 +309,10 @@ class Session:
 
     def _command(self, event: CommandEvent) -> None:
         command = event.command
-        if not self._connected:
-            if event.type == Type.CONNECT:
-                self._connect(command.connect)
+        if not self.connected:
+            if event.type == Type.CONNECT and not self._greeted:
+                self._greeted = True
+                handshake.connect(self, command.connect)
             else:
                 self._transport.close("the first command must be CONNECT")
             return
@@ -308,18 +322,9 @@ class Session:
             return
         handler(self, command)
 
-    def _connect(self, connect: pb.CommandConnect) -> None:
-        self._connected = True
-        self.client_version = connect.client_version
-        self.broker_metadata = features.wants_broker_metadata(connect)
-        self.reply(
-            commands.connected(
-                f"Magnetar {magnetar.__version__}",
-                features.negotiated_version(connect.protocol_version),
-                self.broker.config.message_bytes_max,
-                features.broker_features(),
-            )
-        )
+    def end(self, reason: str) -> None:
+        """Writes what waits, then closes."""
+        self._transport.close(reason)
 
     def answered(self) -> None:
         """The peer answered a PING."""

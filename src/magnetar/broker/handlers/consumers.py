@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
 from magnetar.broker.errors import (
@@ -13,6 +14,7 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
     UnsupportedError,
 )
+from magnetar.broker.handlers import permission
 from magnetar.broker.schema_rules import admit_consumer
 from magnetar.broker.subscription import AttachedConsumer, KeySharedPolicy, SubscriptionType
 from magnetar.wire import commands
@@ -50,7 +52,9 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
         raise UnsupportedError("reading the compacted topic is not offered yet")
     if not request.subscription:
         raise NotAllowedError("a subscription needs a name")
-    topic = await session.broker.topic(TopicName.parse(request.topic), create=request.force_topic_creation)
+    topic_name = TopicName.parse(request.topic)
+    await permission.allow(session, Action.CONSUME, topic_name, request.subscription)
+    topic = await session.broker.topic(topic_name, create=request.force_topic_creation)
     await admit_consumer(session.broker, topic.name, request.schema if request.HasField("schema") else None)
     start = position_of(request.start_message_id) if request.HasField("start_message_id") else None
     if request.durable:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker.access.state import AccessMode, Admission
+from magnetar.broker.handlers import permission
 from magnetar.broker.schema_rules import admit_producer
 from magnetar.broker.topic import Producer
 from magnetar.wire import commands
@@ -40,7 +42,9 @@ async def _opening(session: Session, request: pb.CommandProducer) -> None:
 
 
 async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
-    topic = await session.broker.topic(TopicName.parse(request.topic))
+    topic_name = TopicName.parse(request.topic)
+    await permission.allow(session, Action.PRODUCE, topic_name)
+    topic = await session.broker.topic(topic_name)
     schema = request.schema if request.HasField("schema") else None
     schema_version = await admit_producer(session.broker, topic.name, schema)
     if session.closed:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.handlers import permission
 from magnetar.broker.schema_rules import admit_producer
 from magnetar.schemas.registry import decode_version
 from magnetar.wire import commands
@@ -26,6 +28,7 @@ def get_schema(session: Session, command: Command) -> None:
             version = decode_version(request.schema_version) if request.schema_version else None
         except ValueError as error:
             raise NotAllowedError(str(error)) from error
+        await permission.allow(session, Action.LOOKUP, topic)
         registry = session.broker.schemas
         stored = await (registry.latest(topic) if version is None else registry.get(topic, version))
         if stored is None:
@@ -46,7 +49,9 @@ def get_or_create_schema(session: Session, command: Command) -> None:
     request = command.getOrCreateSchema
 
     async def work() -> None:
-        topic = await session.broker.topic(TopicName.parse(request.topic))
+        name = TopicName.parse(request.topic)
+        await permission.allow(session, Action.PRODUCE, name)
+        topic = await session.broker.topic(name)
         version = await admit_producer(session.broker, topic.name, request.schema)
         session.reply(commands.schema_registered(request.request_id, version))
 

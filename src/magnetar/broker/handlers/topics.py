@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.base.names import TopicName
+from magnetar.auth.permissions import Action
+from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.handlers import permission
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -20,6 +22,7 @@ def partitions(session: Session, command: Command) -> None:
     request = command.partitionMetadata
 
     async def answer() -> None:
+        await permission.allow(session, Action.LOOKUP, TopicName.parse(request.topic))
         count = await lookup.partitions(session.broker, request.topic)
         session.reply(commands.partitions(request.request_id, count))
 
@@ -36,9 +39,13 @@ def look_up(session: Session, command: Command) -> None:
     async def answer() -> None:
         if request.advertised_listener_name:
             raise NotAllowedError(f"there is no listener named {request.advertised_listener_name}")
-        await session.broker.check_name(TopicName.parse(request.topic))
-        url = f"pulsar://{session.host}:{session.port}"
-        session.reply(commands.lookup_response(request.request_id, url))
+        topic = TopicName.parse(request.topic)
+        await permission.allow(session, Action.LOOKUP, topic)
+        await session.broker.check_name(topic)
+        listeners = session.broker.listeners
+        url = listeners.plain_url(session.host, session.port)
+        tls_url = listeners.tls_url(session.host)
+        session.reply(commands.lookup_response(request.request_id, url, service_url_tls=tls_url))
 
     session.run(
         request.request_id,
@@ -51,6 +58,7 @@ def topics_of_namespace(session: Session, command: Command) -> None:
     request = command.getTopicsOfNamespace
 
     async def answer() -> None:
+        await permission.allow_namespace(session, Action.LOOKUP, NamespaceName.parse(request.namespace))
         found = await lookup.topics_of_namespace(session.broker, request)
         session.reply(
             commands.topics_of_namespace(
