@@ -149,9 +149,10 @@ class Peer:
 
     async def answer(self, request_id: int) -> Any:
         """The body of the reply to this request."""
-        return await self.world.until(lambda: self._answer(request_id), f"answer to {request_id}")
+        return await self.world.until(lambda: self.find_answer(request_id), f"answer to {request_id}")
 
-    def _answer(self, request_id: int) -> Any:
+    def find_answer(self, request_id: int) -> Any:
+        """The same if it has come; None when it has not."""
         for seen in self.seen:
             if isinstance(seen, pb.BaseCommand):
                 body = getattr(seen, FIELD_OF_TYPE[seen.type])

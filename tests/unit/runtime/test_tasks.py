@@ -1,0 +1,204 @@
+"""Background work: ends with its group, reports its failures, is shared where it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from magnetar.runtime.tasks import SingleFlight, TaskGroup
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 10))
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_failure_is_logged_and_takes_nobody_along(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        group = TaskGroup("tests")
+        done = asyncio.Event()
+
+        async def fails() -> None:
+            raise ValueError("of this one")
+
+        async def goes_on() -> None:
+            await turns()
+            done.set()
+
+        group.spawn(fails())
+        group.spawn(goes_on())
+        await done.wait()
+        await group.close()
+
+    with caplog.at_level(logging.ERROR):
+        run(story())
+    (record,) = caplog.records
+    assert "tests: background work failed" in record.message
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "of this one"
+
+
+def test_close_cancels_and_waits() -> None:
+    async def story() -> None:
+        group = TaskGroup("tests")
+        cleaned_up = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                cleaned_up.append(True)
+
+        group.spawn(work())
+        await turns()
+        await group.close()
+        assert cleaned_up == [True]
+        group.spawn(work())  # discarded unstarted, without a warning
+        await turns()
+        assert cleaned_up == [True]
+        await group.close()
+
+    run(story())
+
+
+def test_drain_waits_without_cancelling() -> None:
+    async def story() -> None:
+        group = TaskGroup("tests")
+        gate = asyncio.Event()
+        ended = []
+
+        async def work() -> None:
+            await gate.wait()
+            ended.append(True)
+
+        group.spawn(work())
+        await group.drain(0.0)
+        assert ended == []
+        gate.set()
+        await group.drain(10.0)
+        assert ended == [True]
+        await group.drain(10.0)
+        await group.close()
+
+    run(story())
+
+
+def test_periodic_work_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        group = TaskGroup("tests")
+        rounds = 0
+        enough = asyncio.Event()
+
+        async def work() -> None:
+            nonlocal rounds
+            rounds += 1
+            if rounds == 1:
+                raise ValueError("the first round")
+            if rounds == 3:
+                enough.set()
+
+        group.every(0.0, work)
+        await enough.wait()
+        await group.close()
+
+    with caplog.at_level(logging.ERROR):
+        run(story())
+    assert [record.message for record in caplog.records] == ["tests: periodic work failed"]
+
+
+def test_callers_share_one_attempt() -> None:
+    async def story() -> None:
+        flight: SingleFlight[int] = SingleFlight()
+        gate = asyncio.Event()
+        attempts = 0
+
+        async def attempt() -> int:
+            nonlocal attempts
+            attempts += 1
+            await gate.wait()
+            return attempts
+
+        callers = [asyncio.ensure_future(flight.run("key", attempt)) for _ in range(5)]
+        other = asyncio.ensure_future(flight.run("other", attempt))
+        await turns()
+        assert attempts == 2
+        gate.set()
+        assert len(set(await asyncio.gather(*callers))) == 1
+        await other
+        assert await flight.run("key", attempt) == 3, "what has ended is not remembered"
+
+    run(story())
+
+
+def test_a_failed_attempt_fails_its_callers_and_is_forgotten() -> None:
+    async def story() -> None:
+        flight: SingleFlight[str] = SingleFlight()
+
+        async def fails() -> str:
+            await asyncio.sleep(0)
+            raise ValueError("no")
+
+        async def works() -> str:
+            return "yes"
+
+        results = await asyncio.gather(
+            flight.run("key", fails), flight.run("key", fails), return_exceptions=True
+        )
+        assert [str(result) for result in results] == ["no", "no"]
+        assert await flight.run("key", works) == "yes"
+
+    run(story())
+
+
+def test_a_cancelled_caller_leaves_the_attempt_to_the_others() -> None:
+    async def story() -> None:
+        flight: SingleFlight[str] = SingleFlight()
+        gate = asyncio.Event()
+
+        async def attempt() -> str:
+            await gate.wait()
+            return "done"
+
+        first = asyncio.ensure_future(flight.run("key", attempt))
+        second = asyncio.ensure_future(flight.run("key", attempt))
+        await turns()
+        first.cancel()
+        await turns()
+        assert first.cancelled()
+        gate.set()
+        assert await second == "done"
+
+    run(story())
+
+
+def test_an_attempt_that_fails_after_all_callers_left_is_not_a_warning() -> None:
+    async def story() -> None:
+        flight: SingleFlight[str] = SingleFlight()
+        gate = asyncio.Event()
+        reports: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+
+        async def fails() -> str:
+            await gate.wait()
+            raise ValueError("unheard")
+
+        caller = asyncio.ensure_future(flight.run("key", fails))
+        await turns()
+        caller.cancel()
+        await turns()
+        gate.set()
+        await turns()
+        gc.collect()
+        assert reports == []
+
+    run(story())
