@@ -35,8 +35,10 @@ from magnetar.demo.scenario import Scenario
 from magnetar.demo.topics import ALERTS, DEAD_LETTERS, RESULTS, Cluster
 
 FORMAT = "magnetar"
-_TRIGGER = "500 milliseconds"
-_SOURCE_COLUMNS = "key,key_is_string,value,topic"
+_OFTEN = "500 milliseconds"
+_SELDOM = "2 seconds"
+"""For queries that nobody waits for: each batch costs Spark a round of planning and of Python processes."""
+_KEEP = StorageLevel.MEMORY_AND_DISK
 
 CONFIGURATION = {
     # State of 11 days of flights is a few thousand rows: two tasks per stage are plenty for two cores.
@@ -45,6 +47,9 @@ CONFIGURATION = {
     # A run is over before the optimising compiler pays off, and its threads compete for the same two cores:
     # without it the whole tour takes a third less CPU, a full year included.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.python.daemon.module": "magnetar.demo.worker_daemon",
+    # A batch without data would only close windows that the next batch with data closes anyway.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Every batch of every query is judged in the end, so all progress reports are kept.
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
@@ -114,38 +119,46 @@ class Engine:
     def start_queries(self) -> None:
         """Start the standing queries; they run until `stop`."""
         scenario = self._scenario
-        delays = pipeline.hourly_delays(
-            self._stream(DEPARTURES), self._stream(WEATHER), self._airports, self._planes, scenario
-        )
-        self._to_topic("delays", pipeline.result_message(delays), RESULTS)
+        departures = pipeline.parse(self._stream(DEPARTURES), pipeline.DEPARTURE_FIELDS)
+        observations = pipeline.parse(self._stream(WEATHER), pipeline.OBSERVATION_FIELDS)
+        either = pipeline.parse(self._stream(DEPARTURES, WEATHER), pipeline.LATENESS_FIELDS)
+        delays = pipeline.hourly_delays(departures, observations, self._airports, self._planes, scenario)
+        self._to_topic("delays", pipeline.result_message(delays), RESULTS, trigger=_OFTEN)
         # Key_Shared hands out whole entries, so an entry must not mix keys.
-        alerts = pipeline.alerts(self._stream(DEPARTURES), self._airports, scenario)
-        self._to_topic("alerts", alerts, ALERTS, batching="key")
-        self._to_topic(
-            "dead letters", pipeline.dead_letters(self._stream(DEPARTURES, WEATHER), scenario), DEAD_LETTERS
-        )
-        table = pipeline.parse(self._stream(RESULTS), pipeline.RESULT_FIELDS)
+        alerts = pipeline.alert_message(pipeline.alerts(departures, self._airports, scenario))
+        self._to_topic("alerts", alerts, ALERTS, trigger=_SELDOM, batching="key")
+        self._to_topic("dead letters", pipeline.dead_letters(either, scenario), DEAD_LETTERS, trigger=_SELDOM)
+        results = self._stream(RESULTS)
+        table = pipeline.parse(results, pipeline.RESULT_FIELDS).drop(*pipeline.RAW_COLUMNS)
         self.queries["table"] = (
             table.writeStream.queryName("table")
             .format("parquet")
             .option("path", str(self.parquet))
             .option("checkpointLocation", self._checkpoint("table"))
-            .trigger(processingTime=_TRIGGER)
+            .trigger(processingTime=_OFTEN)
             .start()
         )
 
-    def drain(self) -> None:
-        """Return when all queries have worked through everything that is published now.
+    def drain(self, *names: str) -> None:
+        """Return when these queries, or all, have worked through everything that is published now.
 
         Raises Spark's `StreamingQueryException` when one of them has failed.
         """
-        for query in self.queries.values():
-            query.processAllAvailable()
+        for name in names or self.queries:
+            self.queries[name].processAllAvailable()
 
     def watermark(self) -> str:
         """The watermark of the main query, ISO 8601; empty before its first batch."""
         last = self.queries["delays"].lastProgress
         return "" if last is None else str(last.eventTime.get("watermark", ""))
+
+    def batches_started(self) -> int:
+        """Micro-batches of the main query whose input is settled; costs a look into a folder."""
+        offsets = Path(self._checkpoint("delays")) / "offsets"
+        try:
+            return sum(entry.name.isdigit() for entry in os.scandir(offsets))
+        except FileNotFoundError:
+            return 0
 
     def rows_read(self, name: str) -> int:
         """Rows that a query has taken in."""
@@ -185,38 +198,42 @@ class Engine:
     def run_batch(self) -> BatchOutcome:
         """The same functions over the same topics from the beginning, as one batch."""
         scenario = self._scenario
-        flights = self._batch(DEPARTURES).persist(StorageLevel.MEMORY_AND_DISK)
-        weather = self._batch(WEATHER).persist(StorageLevel.MEMORY_AND_DISK)
+        # Parsed once and kept: the pipeline and all the figures need the same events.
+        departures = pipeline.parse(self._batch(DEPARTURES), pipeline.DEPARTURE_FIELDS).persist(_KEEP)
+        observations = pipeline.parse(self._batch(WEATHER), pipeline.OBSERVATION_FIELDS).persist(_KEEP)
         try:
             results = pipeline.closed(
-                pipeline.hourly_delays(flights, weather, self._airports, self._planes, scenario)
+                pipeline.hourly_delays(departures, observations, self._airports, self._planes, scenario)
             )
             table = to_pandas(results)
-            departures = pipeline.parse(flights, "flight_id bigint").where("flight_id >= 0")
-            observed = pipeline.parse(weather, "station string, event_ms bigint").where("station != ''")
-            stored = departures.agg(F.count("*"), F.count_distinct("flight_id")).first()
-            reports = observed.agg(F.count("*"), F.count_distinct("station", "event_ms")).first()
-            assert stored is not None
-            assert reports is not None
-            alerts = pipeline.parse(
-                pipeline.alerts(flights, self._airports, scenario), "flight_id bigint"
-            ).collect()
+            flights = departures.where("flight_id >= 0")
+            reports = observations.where("station != ''")
+            late = [pipeline.dead_letters(events, scenario) for events in (departures, observations)]
+            # One job for all figures: starting a job costs more than counting.
+            facts = (
+                flights.agg(F.count("*"), F.count_distinct("flight_id"))
+                .union(reports.agg(F.count("*"), F.count_distinct("station", "event_ms")))
+                .union(late[0].union(late[1]).agg(F.count("*"), F.lit(0).cast("bigint")))
+                .collect()
+            )
+            alerts = pipeline.alerts(departures, self._airports, scenario).select("flight_id").collect()
             return BatchOutcome(
                 results=table,
-                departures_stored=stored[0],
-                departures_distinct=stored[1],
-                weather_stored=reports[0],
-                weather_distinct=reports[1],
+                departures_stored=facts[0][0],
+                departures_distinct=facts[0][1],
+                weather_stored=facts[1][0],
+                weather_distinct=facts[1][1],
                 alerts={row["flight_id"] for row in alerts},
-                dead_letters=pipeline.dead_letters(flights.union(weather), scenario).count(),
+                dead_letters=facts[2][0],
             )
         finally:
-            flights.unpersist()
-            weather.unpersist()
+            departures.unpersist()
+            observations.unpersist()
 
     def stream_results(self) -> pd.DataFrame:
         """What the stream wrote to the results topic."""
-        return to_pandas(pipeline.parse(self._batch(RESULTS), pipeline.RESULT_FIELDS))
+        table = pipeline.parse(self._batch(RESULTS), pipeline.RESULT_FIELDS)
+        return to_pandas(table.drop(*pipeline.RAW_COLUMNS))
 
     def parquet_results(self) -> pd.DataFrame:
         """What the stream wrote to Parquet; read through Spark, which knows the committed files."""
@@ -233,7 +250,7 @@ class Engine:
 
     def _source(self, *names: str) -> dict[str, str]:
         topics = ",".join(self._cluster.topic(name) for name in names)
-        return {**self._address(), "topics": topics, "columns": _SOURCE_COLUMNS}
+        return {**self._address(), "topics": topics, "columns": ",".join(pipeline.RAW_COLUMNS)}
 
     def _stream(self, *names: str) -> DataFrame:
         options = {**self._source(*names), "startingOffsets": "earliest"}
@@ -242,14 +259,14 @@ class Engine:
     def _batch(self, *names: str) -> DataFrame:
         return self._spark.read.format(FORMAT).options(**self._source(*names)).load()
 
-    def _to_topic(self, name: str, messages: DataFrame, topic: str, **options: str) -> None:
+    def _to_topic(self, name: str, messages: DataFrame, topic: str, *, trigger: str, **options: str) -> None:
         self.queries[name] = (
             messages.writeStream.queryName(name.replace(" ", "_"))
             .format(FORMAT)
             .options(**self._address(), topic=self._cluster.topic(topic), **options)
             .option("checkpointLocation", self._checkpoint(name))
             .outputMode("append")
-            .trigger(processingTime=_TRIGGER)
+            .trigger(processingTime=trigger)
             .start()
         )
 

@@ -46,6 +46,11 @@ ALERT_FIELDS = (
     "dest_lat double, dest_lon double, event_ms bigint, delay_min int, route_seq int"
 )
 
+RAW_COLUMNS = ("key", "key_is_string", "value", "topic")
+"""What the pipeline reads of a topic."""
+LATENESS_FIELDS = "event_ms bigint, arrival_ms bigint"
+"""What deciding on lateness takes, of either topic."""
+
 LATE_MIN = 15
 """From this delay (minutes) on a departure counts as late; the figure airlines report."""
 LOW_VISIBILITY_MI_X100 = 300
@@ -53,23 +58,14 @@ LOW_VISIBILITY_MI_X100 = 300
 
 
 def parse(raw: DataFrame, fields: str) -> DataFrame:
-    """The JSON fields of the payloads as columns."""
-    return raw.select(F.from_json(F.col("value").cast("string"), fields).alias("event")).select("event.*")
+    """The JSON fields of the payloads as columns, after those of the raw row."""
+    event = F.from_json(F.col("value").cast("string"), fields)
+    return raw.withColumn("event", event).select(*RAW_COLUMNS, "event.*")
 
 
 def kept(events: DataFrame, scenario: Scenario) -> DataFrame:
     """The events that count."""
     return events.where(_lateness() <= scenario.allowed_lateness_ms)
-
-
-def departures(raw: DataFrame, scenario: Scenario) -> DataFrame:
-    """The departures that count, closing events included (they must reach the watermark)."""
-    return kept(parse(raw, DEPARTURE_FIELDS), scenario)
-
-
-def observations(raw: DataFrame, scenario: Scenario) -> DataFrame:
-    """The weather observations that count, closing events included."""
-    return kept(parse(raw, OBSERVATION_FIELDS), scenario)
 
 
 def closed(results: DataFrame) -> DataFrame:
@@ -137,60 +133,51 @@ def by_carrier_and_hour(joined: DataFrame, scenario: Scenario) -> DataFrame:
             count(F.col("precip_in_x100") > 0).alias("wet"),
         )
         .withColumn("hour_ms", F.unix_millis("window.start"))
-        .select(*(field.split()[0] for field in RESULT_FIELDS.split(", ")))
+        .select(*_names(RESULT_FIELDS))
     )
 
 
 def hourly_delays(
-    raw_departures: DataFrame,
-    raw_weather: DataFrame,
-    airports: DataFrame,
-    planes: DataFrame,
-    scenario: Scenario,
+    departures: DataFrame, observations: DataFrame, airports: DataFrame, planes: DataFrame, scenario: Scenario
 ) -> DataFrame:
-    """The whole main branch: raw topics in, one row per hour and carrier out."""
-    flights = seat(place(departures(raw_departures, scenario), airports), planes)
+    """The whole main branch: parsed events in, one row per hour and carrier out."""
+    flights = seat(place(kept(departures, scenario), airports), planes)
     needed = flights.select("carrier", "origin", "event_ms", "cancelled", "delay_min", "dest_lon", "seats")
-    return by_carrier_and_hour(with_weather(needed, observations(raw_weather, scenario), scenario), scenario)
+    return by_carrier_and_hour(with_weather(needed, kept(observations, scenario), scenario), scenario)
 
 
-def alerts(raw_departures: DataFrame, airports: DataFrame, scenario: Scenario) -> DataFrame:
-    """Departures with a large delay, ready for the sink: `key` (the route), `value`, `event_time`."""
-    large = departures(raw_departures, scenario).where(F.col("delay_min") >= scenario.alert_delay_min)
-    return place(large, airports).select(
-        F.concat_ws("-", "origin", "dest").alias("key"),
-        F.to_json(F.struct(*(field.split()[0] for field in ALERT_FIELDS.split(", "))))
-        .cast("binary")
-        .alias("value"),
+def alerts(departures: DataFrame, airports: DataFrame, scenario: Scenario) -> DataFrame:
+    """Departures with a large delay and their place."""
+    large = kept(departures, scenario).where(F.col("delay_min") >= scenario.alert_delay_min)
+    return place(large, airports).select(*_names(ALERT_FIELDS))
+
+
+def dead_letters(events: DataFrame, scenario: Scenario) -> DataFrame:
+    """Events that came too late, ready for the sink: value and key untouched, the reason as properties."""
+    return events.where(_lateness() > scenario.allowed_lateness_ms).select(
+        "key",
+        "key_is_string",
+        "value",
         F.timestamp_millis("event_ms").alias("event_time"),
+        F.create_map(
+            F.lit("reason"),
+            F.lit("later than allowed"),
+            F.lit("late_by_ms"),
+            _lateness().cast("string"),
+            F.lit("allowed_ms"),
+            F.lit(str(scenario.allowed_lateness_ms)),
+            F.lit("source_topic"),
+            F.col("topic"),
+        ).alias("properties"),
     )
 
 
-def dead_letters(raw: DataFrame, scenario: Scenario) -> DataFrame:
-    """Raw rows of either topic whose event came too late: value and key untouched, the reason in the
-    properties.
-    """
-    event = F.from_json(F.col("value").cast("string"), "event_ms bigint, arrival_ms bigint")
-    return (
-        raw.withColumn("event", event)
-        .withColumn("late_by", F.col("event.arrival_ms") - F.col("event.event_ms"))
-        .where(F.col("late_by") > scenario.allowed_lateness_ms)
-        .select(
-            "key",
-            "key_is_string",
-            "value",
-            F.timestamp_millis("event.event_ms").alias("event_time"),
-            F.create_map(
-                F.lit("reason"),
-                F.lit("later than allowed"),
-                F.lit("late_by_ms"),
-                F.col("late_by").cast("string"),
-                F.lit("allowed_ms"),
-                F.lit(str(scenario.allowed_lateness_ms)),
-                F.lit("source_topic"),
-                F.col("topic"),
-            ).alias("properties"),
-        )
+def alert_message(alerts: DataFrame) -> DataFrame:
+    """Alerts ready for the sink: JSON keyed by route."""
+    return alerts.select(
+        F.concat_ws("-", "origin", "dest").alias("key"),
+        F.to_json(F.struct("*")).cast("binary").alias("value"),
+        F.timestamp_millis("event_ms").alias("event_time"),
     )
 
 
@@ -198,9 +185,13 @@ def result_message(results: DataFrame) -> DataFrame:
     """Result rows ready for the sink: JSON keyed by carrier, event time at the start of the window."""
     return results.select(
         F.col("carrier").alias("key"),
-        F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).cast("binary").alias("value"),
+        F.to_json(F.struct("*")).cast("binary").alias("value"),
         F.timestamp_millis("hour_ms").alias("event_time"),
     )
+
+
+def _names(fields: str) -> list[str]:
+    return [field.split()[0] for field in fields.split(", ")]
 
 
 def _lateness() -> Column:

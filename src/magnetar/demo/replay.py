@@ -23,6 +23,7 @@ from typing import Any
 import pulsar
 
 from magnetar.demo.events import Feed
+from magnetar.demo.scenario import HOUR_MS
 from magnetar.demo.script import Script, Step, closing_event
 from magnetar.demo.topics import SCHEMAS, Cluster, Encoded
 
@@ -53,45 +54,63 @@ class ReplayState:
 
 
 class Replay:
-    """One run through a script."""
+    """One run through a script. Connects on construction; `close` it in the end."""
 
     def __init__(self, cluster: Cluster, script: Script) -> None:
         self._cluster = cluster
         self._script = script
+        self._closings = 0
         self.state = ReplayState(clock_ms=script.first_ms)
+        self._client = pulsar.Client(
+            cluster.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        )
+        self._main = {feed.producer: self._producer(feed, batched=True) for feed in script.feeds}
+        self._backup = {feed.producer: self._producer(feed, batched=False) for feed in script.feeds}
 
     def run(self, stop: threading.Event, *, wait: Callable[[], bool] = lambda: False) -> None:
-        """Publish everything, then the closing events; returns early when `stop` is set.
+        """Publish everything; returns early when `stop` is set.
 
         Before each tick it pauses for as long as `wait()` says so; pauses do not count as publishing. Raises
         `ReplayError`.
         """
-        client = pulsar.Client(
-            self._cluster.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-        )
         try:
-            feeds = self._script.feeds
-            main = {feed.producer: self._producer(client, feed, batched=True) for feed in feeds}
-            backup = {feed.producer: self._producer(client, feed, batched=False) for feed in feeds}
             for tick in self._script.ticks:
                 while wait() and not stop.is_set():
                     stop.wait(0.02)
                 if stop.is_set():
                     return
                 began = time.perf_counter()
-                self._publish(tick.steps, main)
-                self._publish_twice([step for step in tick.steps if step.retried], backup)
+                self._publish(tick.steps)
+                self._publish_twice([step for step in tick.steps if step.retried])
                 self.state.busy_s += time.perf_counter() - began
                 self.state.clock_ms = tick.clock_ms
-            self._close(main)
         except pulsar.PulsarException as error:
             if not stop.is_set():
                 raise ReplayError(f"publishing failed: {error}") from error
-        finally:
-            client.close()
 
-    def _producer(self, client: Any, feed: Feed, *, batched: bool) -> Any:
-        return client.create_producer(
+    def publish_closing_events(self) -> None:
+        """One event per topic that tells event time to move on; each call moves it an hour further.
+
+        A stream learns the new time from one batch and acts on it in the next, so it takes two calls, the
+        second after the stream has taken in the first, to close the last windows.
+        """
+        closing_ms = self._script.closing_ms + self._closings * HOUR_MS
+        self._closings += 1
+        last = {feed.topic: feed for feed in self._script.feeds}
+        for topic, feed in last.items():
+            self._main[feed.producer].send(
+                closing_event(topic, closing_ms),
+                partition_key="closing",
+                sequence_id=len(feed) + self._closings,
+                event_timestamp=closing_ms,
+            )
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.close()
+
+    def _producer(self, feed: Feed, *, batched: bool) -> Any:
+        return self._client.create_producer(
             self._cluster.topic(feed.topic),
             producer_name=feed.producer if batched else f"{feed.producer}-backup",
             schema=Encoded(SCHEMAS[feed.topic]),
@@ -103,37 +122,28 @@ class Replay:
             message_routing_mode=pulsar.PartitionsRoutingMode.UseSinglePartition,
         )
 
-    def _publish(self, steps: list[Step], producers: dict[str, Any]) -> None:
+    def _publish(self, steps: list[Step]) -> None:
         for step in steps:
-            _send(producers[step.feed.producer], step.feed, step.start, step.stop - step.retried, None)
+            _send(self._main[step.feed.producer], step.feed, step.start, step.stop - step.retried, None)
         for step in steps:
-            producers[step.feed.producer].flush()
+            self._main[step.feed.producer].flush()
         self.state.sent += sum(step.stop - step.retried - step.start for step in steps)
 
-    def _publish_twice(self, steps: list[Step], producers: dict[str, Any]) -> None:
+    def _publish_twice(self, steps: list[Step]) -> None:
         """Send the last messages of each step over the backup link, and then all of them again."""
         receipts = _Receipts()
         for callback in (None, receipts):
             for step in steps:
-                _send(producers[step.feed.producer], step.feed, step.stop - step.retried, step.stop, callback)
+                _send(
+                    self._backup[step.feed.producer], step.feed, step.stop - step.retried, step.stop, callback
+                )
             for step in steps:
-                producers[step.feed.producer].flush()
+                self._backup[step.feed.producer].flush()
         expected = sum(step.retried for step in steps)
         receipts.wait(expected, timeout_s=30)
         self.state.sent += expected
         self.state.retried += expected
         self.state.refused += receipts.refused
-
-    def _close(self, producers: dict[str, Any]) -> None:
-        closing_ms = self._script.closing_ms
-        last = {feed.topic: feed for feed in self._script.feeds}
-        for topic, feed in last.items():
-            producers[feed.producer].send(
-                closing_event(topic, closing_ms),
-                partition_key="closing",
-                sequence_id=len(feed) + 1,
-                event_timestamp=closing_ms,
-            )
 
 
 def _send(producer: Any, feed: Feed, start: int, stop: int, callback: Any) -> None:

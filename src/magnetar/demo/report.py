@@ -78,9 +78,9 @@ def worst_hours(results: pd.DataFrame, count: int = 8) -> Table:
     """The `count` hours with the most minutes of delay, in New York time."""
     table = Table(title="The worst hours", title_justify="left")
     table.add_column("New York time", no_wrap=True)
-    for name in ("Flights", "Cancelled", "Mean delay", "Longest", "Seat-hours lost"):
-        table.add_column(name, justify="right")
-    table.add_column("Weather", no_wrap=True)
+    for name in ("Flights", "Not flown", "Mean delay", "Longest", "Seat-hours"):
+        table.add_column(name, justify="right", min_width=max(len(word) for word in name.split()))
+    table.add_column("Weather")
     for row in by_hour(results).head(count).itertuples():
         stamp = pd.Timestamp(row.hour_ms, unit="ms", tz="UTC").tz_convert(NEW_YORK)
         table.add_row(

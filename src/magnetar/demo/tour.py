@@ -59,11 +59,9 @@ class Options:
         return DAY_MS if self.quick else 3 * DAY_MS
 
     @property
-    def ahead(self) -> int:
-        """How many events the replay may be ahead of the stream; keeps the stream live instead of one big
-        gulp.
-        """
-        return 10_000 if self.quick else 80_000
+    def portion(self) -> int:
+        """Events that the replay publishes for one micro-batch; without it the stream is one big gulp."""
+        return 10_000 if self.quick else 70_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +121,8 @@ class Tour:
         stream_s = self._replay_into(cluster, engine, script)
         expected = expectation.result()
         self._await_alerts(dispatchers, expected)
+        chart = options.out / "delays.png"
+        drawn = self._pool.submit(draw_chart, expected.results, dispatchers.seen, chart)
         batch, batch_s = self._run_batch(engine)
         assert self._replay is not None
         state = self._replay.state
@@ -154,8 +154,7 @@ class Tour:
         )
         self._finish("Compare", f"[red]{len(failed)} checks failed[/]" if failed else f"{counts}: equal")
         engine.write_progress(options.out / "progress.jsonl")
-        chart = options.out / "delays.png"
-        draw_chart(expected.results, dispatchers.seen, chart)
+        drawn.result()
         self._check()
         summary = Summary(
             rows={
@@ -231,7 +230,8 @@ class Tour:
         def too_far_ahead() -> bool:
             if self._failure is not None:
                 raise StreamFailedError(self._failure)
-            return replay.state.sent - self._rows_read > self._options.ahead
+            # While the stream works on one portion, the next is published; so it never waits for input.
+            return replay.state.sent > self._options.portion * (engine.batches_started() + 1)
 
         replay.run(self._stop, wait=too_far_ahead)
         self._check()
@@ -241,6 +241,11 @@ class Tour:
             f"{state.sent:,} messages at {state.rate:,.0f}/s; {state.refused:,} of {state.retried:,} retries "
             "refused",
         )
+        for _ in range(2):
+            # Only after the query has taken in the first ones do the second ones close the last windows.
+            replay.publish_closing_events()
+            engine.drain("delays")
+            self._check()
         engine.drain()
         self._check()
         took_s = time.perf_counter() - began
@@ -313,6 +318,8 @@ class Tour:
         self._stop.set()
         if self._dispatchers is not None:
             self._dispatchers.close()
+        if self._replay is not None:
+            self._replay.close()
         if self._session is not None and not self._session.cancel():
             spark = self._session.result()
             spark.sparkContext.setLogLevel("OFF")
