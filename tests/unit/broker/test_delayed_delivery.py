@@ -37,9 +37,13 @@ def pass_time(world: World, ms: int) -> None:
 
 def test_the_time_is_found_and_its_tag_in_a_payload_is_not_taken_for_one() -> None:
     assert deliver_at_ms(delayed_entry(1234)) == 1234
-    innocent = entry(b"\x98\x01\xd2\x09")
-    assert may_be_delayed([innocent])
-    assert deliver_at_ms(innocent) == 0
+    assert not may_be_delayed([entry(b"\x98\x01\xd2\x09")])
+    by_chance = entry(b"x", producer="\u0618\x01")
+    assert may_be_delayed([by_chance])
+    assert deliver_at_ms(by_chance) == 0
+    without_checksum = delayed_entry(1234)[6:]
+    assert may_be_delayed([without_checksum])
+    assert deliver_at_ms(without_checksum) == 1234
     assert not may_be_delayed([entry(b"x")])
     assert may_be_delayed([entry(b"x"), delayed_entry(1)])
     large = entry(b"\x98\x01" * 5_000)

@@ -1,31 +1,39 @@
 """When an entry wants to be delivered, and how to see quickly that it does not say.
 
-`deliver_at_time` is field 19 of MessageMetadata, a varint: its tag is the two bytes 0x98 0x01. An entry
-without these two bytes has no such field, so most entries are passed over by a search in C. The bytes may
-also stand there by chance: then the metadata is parsed and says.
+`deliver_at_time` is field 19 of MessageMetadata, a varint: its tag is the two bytes 0x98 0x01. Metadata
+without them has no such field. The search for the first byte alone is three times as fast as that for both,
+and finds nothing in most metadata; where both stand, maybe by chance, the metadata is parsed and says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import repeat
-from operator import contains
+import struct
+from collections.abc import Iterable
 from typing import Final
 
 from magnetar.broker.entry import metadata_of
+from magnetar.wire.frames import MAGIC_CHECKSUM
 from magnetar.wire.payload import EntryError, entry_layout
 
 _TAG: Final = b"\x98\x01"
-_SMALL_BYTES: Final = 1_024
-"""Entries that are smaller on average are searched with their payload: that is faster than to find
-where it begins."""
+_TAG_START: Final = b"\x98"
+_METADATA_AT: Final = 10
+_HEAD: Final = struct.Struct(">H4xI").unpack_from
+"""Magic and metadata size of an entry with a checksum."""
 
 
-def may_be_delayed(entries: Sequence[bytes]) -> bool:
+def may_be_delayed(entries: Iterable[bytes]) -> bool:
     """Whether any of these entries may have a delivery time; False is certain."""
-    if sum(map(len, entries)) <= _SMALL_BYTES * len(entries):
-        return any(map(contains, entries, repeat(_TAG)))
-    return any(map(_tagged, entries))
+    try:
+        for entry in entries:
+            magic, metadata_bytes = _HEAD(entry)
+            if magic != MAGIC_CHECKSUM or (
+                entry.find(_TAG_START, _METADATA_AT, _METADATA_AT + metadata_bytes) >= 0 and _tagged(entry)
+            ):
+                return True
+    except struct.error:
+        return True  # shorter than a head: to be looked at in peace
+    return False
 
 
 def _tagged(entry: bytes) -> bool:

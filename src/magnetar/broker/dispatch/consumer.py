@@ -19,7 +19,7 @@ class Outlet(Protocol):
         """False while the peer does not keep up; `subscription.pump` is called when it ends."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Pending:
     """An entry that was sent and not acknowledged."""
 

@@ -14,6 +14,8 @@ _ENTRIES_PER_READ = 500
 """Entries read at a time (Pulsar's dispatcherMaxReadBatchSize)."""
 _TURN_ENTRIES_MAX = 20
 """Entries that one consumer gets before the next one's turn (Pulsar's dispatcherMaxRoundRobinBatchSize)."""
+_ONE_MESSAGE = Pending(1)
+"""Most entries are one message: they share this."""
 
 
 class ReplayQueue:
@@ -151,14 +153,17 @@ class SharedDispatcher:
     ) -> int:
         """Gives the consumer its turn from `offset` on; returns the offset of the first entry left."""
         stop_max = min(len(run.entries), offset + _TURN_ENTRIES_MAX)
+        delays = None if want.replay else self._delays
+        if delays is not None and not delays.screen(run.entries[offset:stop_max]):
+            delays = None
+        plain = run.counts is None and delays is None and not want.replay
+        if plain and not self.redeliveries and not self._cursor.has_holes:
+            return self._serve_plain(consumer, run, offset, stop_max, assignments)
         start = offset
         counts: list[int] = []
         sets: list[tuple[int, ...] | None] = []
         # What comes again may lie before mark-delete: acknowledged by another, or skipped.
         holes = want.replay or self._cursor.has_holes
-        delays = None if want.replay else self._delays
-        if delays is not None and not delays.screen(run.entries[offset:stop_max]):
-            delays = None
 
         def close() -> None:
             if offset > start:
@@ -190,13 +195,28 @@ class SharedDispatcher:
             cost = message_cost(run, offset, words)
             consumer.permits -= cost
             consumer.unacked += cost
-            consumer.pending[position] = Pending(cost)
+            consumer.pending[position] = _ONE_MESSAGE if cost == 1 else Pending(cost)
             counts.append(self.redeliveries.get(position, 0))
             sets.append(words)
             self._passed(position, want)
             offset += 1
         close()
         return offset
+
+    def _serve_plain(
+        self, consumer: Consumer, run: EntryRun, offset: int, stop_max: int, assignments: list[Assignment]
+    ) -> int:
+        """The usual turn: new entries of one message each, none acknowledged, given back or delayed."""
+        stop = min(stop_max, offset + consumer.permits, offset + consumer.unacked_max - consumer.unacked)
+        ledger_id, first = run.ledger_id, run.first_entry
+        pending = consumer.pending
+        for entry_id in range(first + offset, first + stop):
+            pending[Position(ledger_id, entry_id)] = _ONE_MESSAGE
+        consumer.permits -= stop - offset
+        consumer.unacked += stop - offset
+        assignments.append(Assignment(consumer, run, offset, stop, None, None))
+        self.read_position = Position(ledger_id, first + stop)
+        return stop
 
     def _passed(self, position: Position, want: Want) -> None:
         if want.replay:
