@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from fakes.ledgers import FakeLedgers
+from magnetar.admin.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.app import build
 from magnetar.admin.call import Service
 from magnetar.admin.metrics import registry_for
@@ -94,7 +95,10 @@ class RecordingConnection:
 class AdminApi:
     """A broker and its admin API."""
 
-    def __init__(self, *, config: BrokerConfig | None = None, loopback_only: bool = True) -> None:
+    def __init__(
+        self, *, config: BrokerConfig | None = None, loopback_only: bool = True, **guard: Any
+    ) -> None:
+        """`guard`: the broker's `authentication` and `superuser_roles`."""
         self.clock = ManualClock()
         self.store = MemoryMetadataStore(self.clock)
         self.ledgers = FakeLedgers()
@@ -107,8 +111,10 @@ class AdminApi:
             spawn=self.tasks.spawn,
         )
         self.broker = Broker(
-            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock
+            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock, **guard
         )
+        self.certificate_role: str | None = None
+        """Role in the verified client certificate of the calls."""
         service = Service(http_port=8080, loopback_only=loopback_only)
         self._app = build(self.broker, service, all_routes(registry_for(self.broker)))
 
@@ -132,6 +138,7 @@ class AdminApi:
             "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 8080),
+            "state": {} if self.certificate_role is None else {STATE_CERTIFICATE_ROLE: self.certificate_role},
         }
         messages: list[dict[str, Any]] = []
 
@@ -199,11 +206,12 @@ def with_api(
     *,
     config: BrokerConfig | None = None,
     loopback_only: bool = True,
+    **guard: Any,
 ) -> None:
     """Runs a story on a started broker and closes everything."""
 
     async def run() -> None:
-        api = AdminApi(config=config, loopback_only=loopback_only)
+        api = AdminApi(config=config, loopback_only=loopback_only, **guard)
         await api.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
         try:
             await story(api)

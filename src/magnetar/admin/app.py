@@ -3,7 +3,7 @@
 Paths are matched as they were sent, before percent-decoding, so that an encoded slash in a name of a
 subscription does not become a separator; variables are decoded afterwards.
 
-Who may ask: there is no authentication yet, so two things are refused that a browser on this machine
+Who may ask: see `access.py`. Without authentication two things are refused that a browser on this machine
 could be made to do by any web page. A request that changes something and carries an `Origin` other than
 the address it was sent to (a page that posts to localhost), and, while only this machine can reach the
 port, a `Host` that is no name of this machine (a page whose own name was made to point here).
@@ -25,6 +25,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
 from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, TooSlowError, status_of
 from magnetar.base.errors import MagnetarError
@@ -35,7 +36,8 @@ _log = logging.getLogger("magnetar.admin")
 BODY_S: Final = 30.0
 """How long a body may take to arrive."""
 
-_READING: Final = ("GET", "HEAD", "OPTIONS")
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
+"""What a 401 must carry. Source: RFC 9110, 11.6.1."""
 
 
 def build(broker: Broker, service: Service, routes: list[Route]) -> ASGIApp:
@@ -46,7 +48,7 @@ def build(broker: Broker, service: Service, routes: list[Route]) -> ASGIApp:
         assert method not in known, f"{method} {path} is routed twice"
         known[method] = handler
     resources = [
-        StarletteRoute(path, _Resource(broker, service, methods[path]))
+        StarletteRoute(path, _Resource(broker, service, path, methods[path]))
         for path in sorted(methods, key=_specificity)
     ]
     return _Application(Router(resources, redirect_slashes=False))
@@ -80,10 +82,11 @@ class _Application:
 class _Resource:
     """All methods of one path."""
 
-    def __init__(self, broker: Broker, service: Service, methods: dict[str, Handler]) -> None:
+    def __init__(self, broker: Broker, service: Service, path: str, methods: dict[str, Handler]) -> None:
         self._broker = broker
         self._service = service
         self._methods = methods
+        self._path = path
         self._allow = ", ".join(sorted(methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,20 +104,27 @@ class _Resource:
     async def _respond(self, handler: Handler, request: Request) -> Response:
         try:
             _check_source(request, self._service)
+            params = decoded(request.path_params)
+            guard, identity = self._broker.guard, None
+            if guard is not None:
+                # Before the body is read: strangers do not get to fill memory.
+                identity = await access.admit(guard, access.need(request.method, self._path), request, params)
             call = Call(
                 broker=self._broker,
                 service=self._service,
-                params=decoded(request.path_params),
+                params=params,
                 query=request.query_params,
                 body=await _body(request),
                 host=_host_of(request),
             )
-            return _answer(await handler(call))
+            answer = _answer(await handler(call))
+            access.note_change(identity, request)
+            return answer
         except MagnetarError as error:
             status = status_of(error)
             if status >= 500 and status != 501:
                 _log.warning("%s %s: %s", request.method, request.url.path, error)
-            return _refusal(status, str(error))
+            return _refusal(status, str(error), _CHALLENGE if status == 401 else None)
         except ClientDisconnect:
             raise
         except Exception:  # noqa: BLE001  # a bug met by one call is answered and must not stop others
@@ -176,7 +186,7 @@ def _check_source(request: Request, service: Service) -> None:
             f"host {header!r} is no name of this machine; the admin port serves this machine only"
         )
     origin = request.headers.get("origin")
-    if origin is None or request.method in _READING:
+    if origin is None or request.method in access.READING:
         return
     if urlsplit(origin).netloc.lower() != header.lower():
         raise ForbiddenError(f"origin {origin!r} may not change anything here")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.base.errors import (
     DiskFullError,
     LogError,
@@ -83,6 +84,8 @@ class NotImplementedHereError(RequestError):
 
 _BRANCHES: Final[tuple[tuple[type[MagnetarError], int], ...]] = (
     (InvalidNameError, 412),
+    (AuthenticationError, 401),
+    (AuthorizationError, 403),
     (InvalidSchemaError, 422),
     (IncompatibleSchemaError, 409),
     (NoSuchEntryError, 404),

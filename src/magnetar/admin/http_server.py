@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from typing import Final
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import Server
 
+from magnetar.admin.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.app import build
 from magnetar.admin.call import Service
 from magnetar.admin.metrics import registry_for
 from magnetar.admin.routes import all_routes
+from magnetar.auth.identity import certificate_role
 from magnetar.broker.service import Broker
 
 _KEEP_ALIVE_S: Final = 60
@@ -27,29 +30,48 @@ _CALLS_MAX: Final = 256
 """Connections served at a time; more are answered 503."""
 
 
+class _Protocol(H11Protocol):
+    """Tells the application the role in the client's certificate."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        role = certificate_role(transport.get_extra_info("peercert"))
+        if role is not None:
+            self.app_state = {**self.app_state, STATE_CERTIFICATE_ROLE: role}
+
+
 class HttpServer(Server):
     """uvicorn in a loop that others own: no signal handlers, no loop of its own, no ticking."""
 
-    def __init__(self, broker: Broker, *, http_port: int, loopback_only: bool) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        http_port: int,
+        loopback_only: bool,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        """`ssl_context`: serves HTTPS with it."""
         service = Service(http_port=http_port, loopback_only=loopback_only)
         app = build(broker, service, all_routes(registry_for(broker)))
-        super().__init__(
-            Config(
-                app,
-                http=H11Protocol,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-                limit_concurrency=_CALLS_MAX,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=_GRACE_S,
-            )
+        config = Config(
+            app,
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=_CALLS_MAX,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_GRACE_S,
         )
+        config.load()
+        config.ssl = ssl_context
+        super().__init__(config)
         self._stopped = asyncio.Event()
 
     async def run_on(self, listener: socket.socket, serving: asyncio.Event) -> None:

@@ -23,12 +23,13 @@ async def lookup(call: Call) -> object:
     """The C++ client wants both broker URLs in the answer; an empty one says that it is not offered."""
     await _checked(call)
     host = call.broker.config.advertised_host or call.host
-    url = f"pulsar://{host}:{await broker_port(call)}"
+    listeners = call.broker.listeners
+    url = listeners.plain_url(host, await broker_port(call))
     return {
         "brokerUrl": url,
-        "brokerUrlTls": "",
+        "brokerUrlTls": listeners.tls_url(host) or "",
         "httpUrl": f"http://{await broker_id(call)}",
-        "httpUrlTls": "",
+        "httpUrlTls": f"https://{host}:{listeners.https_port}" if listeners.https_port else "",
         "nativeUrl": url,
     }
 

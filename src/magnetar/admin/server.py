@@ -19,6 +19,8 @@ from magnetar.base.errors import StartupError
 from magnetar.broker.service import Broker
 
 if TYPE_CHECKING:
+    import ssl
+
     from magnetar.admin.http_server import HttpServer
 
 _log = logging.getLogger("magnetar.admin")
@@ -30,8 +32,11 @@ _BACKLOG: Final = 256
 class AdminServer:
     """The admin API, metrics and lookups over HTTP."""
 
-    def __init__(self, broker: Broker, *, host: str, port: int) -> None:
-        """`port` 0 takes a free one."""
+    def __init__(
+        self, broker: Broker, *, host: str, port: int, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it."""
+        self._ssl_context = ssl_context
         self._broker = broker
         self._host = host
         self._port = port
@@ -77,7 +82,10 @@ class AdminServer:
     async def _serve(self, listener: socket.socket, port: int) -> None:
         http_server = await asyncio.get_running_loop().run_in_executor(None, _import_stack)
         self._server = http_server(
-            self._broker, http_port=port, loopback_only=_is_loopback(listener.getsockname()[0])
+            self._broker,
+            http_port=port,
+            loopback_only=_is_loopback(listener.getsockname()[0]),
+            ssl_context=self._ssl_context,
         )
         await self._server.run_on(listener, self._serving)
 

@@ -1,0 +1,161 @@
+"""Who may call what. Without authentication in the broker, everybody may call everything.
+
+What a route needs follows from its path, and what is not listed here needs a superuser, so that a new
+route is closed until somebody opens it.
+
+Source: Pulsar's admin API: its operations on topics by the right to produce, to consume or to look up,
+everything else of a tenant by the tenant's administrators.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import Request
+
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.identity import METHOD_BASIC, METHOD_TLS, METHOD_TOKEN, Credentials, Identity
+from magnetar.auth.permissions import Action
+from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.guard import Guard, changed
+
+READING: Final = ("GET", "HEAD", "OPTIONS")
+STATE_CERTIFICATE_ROLE: Final = "certificate_role"
+"""Key in a request's state: common name of the client's certificate."""
+_METHOD_HEADER: Final = "x-pulsar-auth-method-name"
+
+
+class Scope(enum.Enum):
+    """What the right must cover."""
+
+    NOTHING = enum.auto()
+    """Everybody."""
+    IDENTITY = enum.auto()
+    """Everybody who is identified."""
+    TOPIC = enum.auto()
+    NAMESPACE = enum.auto()
+    TENANT = enum.auto()
+    CLUSTER = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a route needs."""
+
+    scope: Scope
+    action: Action = Action.ADMINISTER_CLUSTER
+
+
+_PUBLIC: Final = ("/status.html", "/admin/v2/brokers/ready")
+"""For load balancers, who have no credentials; they tell nothing but whether the broker works."""
+_FOR_ALL_ROLES: Final = (
+    "/",
+    "/admin/v2/brokers/version",
+    "/admin/v2/clusters",
+    "/admin/v2/clusters/{cluster}",
+)
+_READ_BY_LOOKUP: Final = ("partitions", "stats", "partitioned-stats", "lastMessageId")
+_DOMAINS: Final = ("persistent", "non-persistent")
+
+
+def need(method: str, path: str) -> Need:
+    """What the route of this method and path template needs."""
+    reading = method in READING
+    if path in _PUBLIC and reading:
+        return Need(Scope.NOTHING)
+    if path in _FOR_ALL_ROLES and reading:
+        return Need(Scope.IDENTITY)
+    parts = path.strip("/").split("/")
+    if parts[:3] == ["lookup", "v2", "topic"]:
+        return Need(Scope.TOPIC, Action.LOOKUP)
+    if parts[:2] != ["admin", "v2"] or "{tenant}" not in parts:
+        return Need(Scope.CLUSTER)
+    tenant = Need(Scope.TENANT, Action.ADMINISTER_TENANT)
+    group, rest = parts[2], parts[parts.index("{tenant}") + 1 :]
+    if group == "tenants":
+        return tenant if reading else Need(Scope.CLUSTER)
+    if group == "schemas":
+        return _schemas(method) or tenant
+    if group == "namespaces":
+        return Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
+    if group in _DOMAINS:
+        return _topics(reading=reading, rest=rest) or tenant
+    return Need(Scope.CLUSTER)
+
+
+def _schemas(method: str) -> Need | None:
+    if method in READING:
+        return Need(Scope.TOPIC, Action.LOOKUP)
+    return Need(Scope.TOPIC, Action.PRODUCE) if method == "POST" else None
+
+
+def _topics(*, reading: bool, rest: list[str]) -> Need | None:
+    """`rest`: the parts of the path after the tenant."""
+    if rest in (["{namespace}"], ["{namespace}", "partitioned"]):
+        return Need(Scope.NAMESPACE, Action.LOOKUP) if reading else None
+    if rest[:2] != ["{namespace}", "{topic}"]:
+        return None
+    if rest[2:3] == ["subscription"]:
+        return Need(Scope.TOPIC, Action.CONSUME)
+    if reading and rest[2:] == ["subscriptions"]:
+        return Need(Scope.TOPIC, Action.CONSUME)
+    if reading and len(rest) == 3 and rest[2] in _READ_BY_LOOKUP:
+        return Need(Scope.TOPIC, Action.LOOKUP)
+    return None
+
+
+async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[str, str]) -> Identity | None:
+    """Who calls, when they may; None where everybody may. Raises AuthenticationError, AuthorizationError,
+    InvalidNameError."""
+    if needed.scope is Scope.NOTHING:
+        return None
+    peer = peer_of(request)
+    identity = await guard.identify(_credentials(guard, request), peer)
+    if needed.scope is Scope.CLUSTER:
+        guard.require_superuser(identity, peer)
+    elif needed.scope is Scope.TENANT:
+        await guard.require_tenant(identity, peer, params["tenant"])
+    elif needed.scope is Scope.NAMESPACE:
+        namespace = NamespaceName.parse(f"{params['tenant']}/{params['namespace']}")
+        await guard.require_namespace(identity, peer, needed.action, namespace)
+    elif needed.scope is Scope.TOPIC:
+        topic = TopicName.of(
+            params.get("domain", PERSISTENT), params["tenant"], params["namespace"], params["topic"]
+        )
+        subscription = params.get("subscription", "")
+        await guard.require_topic(identity, peer, needed.action, topic, subscription)
+    return identity
+
+
+def note_change(identity: Identity | None, request: Request) -> None:
+    """Notes who changed something."""
+    if identity is not None and request.method not in READING:
+        changed(identity, peer_of(request), f"{request.method} {request.url.path}")
+
+
+def peer_of(request: Request) -> str:
+    """Address of the client, for logs."""
+    return f"{request.client.host}:{request.client.port}" if request.client else "?"
+
+
+def _credentials(guard: Guard, request: Request) -> Credentials:
+    role = request.scope.get("state", {}).get(STATE_CERTIFICATE_ROLE)
+    scheme, _, rest = request.headers.get("authorization", "").partition(" ")
+    named = request.headers.get(_METHOD_HEADER, "")
+    if scheme.lower() == "bearer":
+        return Credentials(named or METHOD_TOKEN, rest.strip().encode(), role)
+    if scheme.lower() == "basic":
+        try:
+            return Credentials(named or METHOD_BASIC, base64.b64decode(rest, validate=True), role)
+        except (ValueError, binascii.Error) as error:
+            raise AuthenticationError("the Authorization header is not base64") from error
+    if scheme:
+        raise AuthenticationError("the scheme of the Authorization header is not offered")
+    if role is not None and METHOD_TLS in guard.authentication.providers:
+        return Credentials(METHOD_TLS, b"", role)
+    return Credentials(named)

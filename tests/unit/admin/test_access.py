@@ -1,0 +1,163 @@
+"""Who may call what over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from magnetar.admin.access import Need, Scope, need
+from magnetar.admin.routes import all_routes
+from magnetar.auth.authentication import Authentication, Provider, TlsProvider
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.identity import Credentials, Identity
+from magnetar.auth.permissions import Action
+from magnetar.observability.metrics import Registry
+from support.admin_api import AdminApi, T, with_api
+
+N = "/admin/v2/namespaces/public/default"
+S = "/admin/v2/schemas/public/default/t"
+
+
+class ByName:
+    """Believes what it is told."""
+
+    slow = False
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
+        if credentials.data == b"liar":
+            raise AuthenticationError("no such secret")
+        return Identity(credentials.data.decode().partition(":")[0])
+
+
+PROVIDERS: dict[str, Provider] = {"token": ByName(), "basic": ByName()}
+
+
+def guarded(story: Callable[[AdminApi], Awaitable[None]], *, anonymous: str = "") -> None:
+    """On a broker with superuser "root", tenant administrator "boss", and two roles with grants."""
+
+    async def prepared(api: AdminApi) -> None:
+        root = {"Authorization": "Bearer root"}
+        tenant = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
+        assert (await api.call("POST", "/admin/v2/tenants/public", tenant, headers=root)).status == 204
+        for role, actions in (("writer", ["produce"]), ("reader", ["consume"])):
+            answer = await api.call("POST", f"{N}/permissions/{role}", actions, headers=root)
+            assert answer.status == 204
+        assert (await api.call("PUT", f"{T}/t", headers=root)).status == 204
+        assert (await api.call("PUT", f"{T}/t/subscription/s", headers=root)).status == 204
+        await story(api)
+
+    chain = Authentication(PROVIDERS, anonymous)
+    with_api(prepared, authentication=chain, superuser_roles=frozenset(("root",)))
+
+
+ALL = ("root", "boss", "writer", "reader", "stranger")
+ADMINS = ("root", "boss")
+LOOKUP = (*ADMINS, "writer", "reader")
+MATRIX = [
+    ("GET", "/admin/v2/brokers/version", ALL),
+    ("GET", "/admin/v2/clusters", ALL),
+    ("GET", "/admin/v2/tenants", ("root",)),
+    ("GET", "/metrics", ("root",)),
+    ("GET", "/admin/v2/tenants/public", ADMINS),
+    ("PUT", "/admin/v2/tenants/public", ("root",)),
+    ("DELETE", "/admin/v2/tenants/public", ("root",)),
+    ("GET", "/admin/v2/namespaces/public", ADMINS),
+    ("GET", N, ADMINS),
+    ("GET", f"{N}/topics", LOOKUP),
+    ("POST", f"{N}/permissions/stranger", ADMINS),
+    ("POST", f"{N}/retention", ADMINS),
+    ("GET", T, LOOKUP),
+    ("GET", f"{T}/t/partitions", LOOKUP),
+    ("PUT", f"{T}/t/partitions", ADMINS),
+    ("GET", f"{T}/t/stats", LOOKUP),
+    ("GET", f"{T}/t/subscriptions", (*ADMINS, "reader")),
+    ("POST", f"{T}/t/subscription/s/skip_all", (*ADMINS, "reader")),
+    ("GET", f"{T}/t/ledger/0/entry/0", ADMINS),
+    ("DELETE", f"{T}/none", ADMINS),
+    ("GET", f"{S}/schema", LOOKUP),
+    ("POST", f"{S}/compatibility", (*ADMINS, "writer")),
+    ("DELETE", f"{S}/schema", ADMINS),
+    ("GET", "/lookup/v2/topic/persistent/public/default/t", LOOKUP),
+    ("GET", "/admin/v2/namespaces/nobody/nowhere", ("root",)),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "allowed"), MATRIX, ids=[f"{row[0]} {row[1]}" for row in MATRIX])
+def test_matrix(method: str, path: str, allowed: tuple[str, ...]) -> None:
+    async def story(api: AdminApi) -> None:
+        may = []
+        # The mightiest comes last: it may change what the others are asked about.
+        for role in reversed(ALL):
+            answer = await api.call(method, path, headers={"Authorization": f"Bearer {role}"})
+            if answer.status != 403:
+                may.append(role)
+        assert set(may) == set(allowed)
+        assert (await api.call(method, path)).status == 401
+
+    guarded(story)
+
+
+def test_public_and_other_routes() -> None:
+    public = {path for method, path, _ in all_routes(Registry()) if need(method, path).scope is Scope.NOTHING}
+    assert public == {"/status.html", "/admin/v2/brokers/ready"}
+    assert need("GET", "/whatever/comes/{tenant}") == Need(Scope.CLUSTER)
+    assert need("*", "/admin/v3/functions/{rest:path}") == Need(Scope.CLUSTER)
+    assert need("POST", "/admin/v2/persistent/{tenant}/{namespace}/{topic}/new") == Need(
+        Scope.TENANT, Action.ADMINISTER_TENANT
+    )
+
+
+def test_credentials_in_headers() -> None:
+    async def story(api: AdminApi) -> None:
+        async def asked(**headers: str) -> int:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return (await api.call("GET", "/admin/v2/tenants", headers=named)).status
+
+        root = base64.b64encode(b"root:secret").decode()
+        assert await asked(authorization="Bearer root") == 200
+        assert await asked(authorization=f"Basic {root}") == 200
+        assert await asked(authorization="Bearer liar") == 401
+        assert await asked(authorization="Basic ???") == 401
+        assert await asked(authorization="Digest x") == 401
+        assert await asked(authorization=f"Basic {root}", x_pulsar_auth_method_name="unknown") == 401
+        answer = await api.call("GET", "/admin/v2/tenants")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert (await api.call("GET", "/status.html")).status == 200
+
+    guarded(story)
+
+
+def test_the_role_of_a_certificate_counts_where_tls_is_offered() -> None:
+    async def story(api: AdminApi) -> None:
+        for role, status in (("root", 200), ("stranger", 403), (None, 401)):
+            api.certificate_role = role
+            assert (await api.call("GET", "/admin/v2/tenants")).status == status
+
+    with_api(
+        story, authentication=Authentication({"tls": TlsProvider()}), superuser_roles=frozenset(("root",))
+    )
+
+
+def test_anonymous_callers_have_their_role() -> None:
+    async def story(api: AdminApi) -> None:
+        assert (await api.call("GET", f"{T}/t/stats")).status == 200
+        assert (await api.call("GET", "/admin/v2/tenants")).status == 403
+
+    guarded(story, anonymous="writer")
+
+
+def test_changes_and_refusals_are_audited(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(api: AdminApi) -> None:
+        for role in ("boss", "reader"):
+            await api.call("DELETE", f"{N}/permissions/writer", headers={"Authorization": f"Bearer {role}"})
+        assert f"changed: role 'boss' of 127.0.0.1:1: DELETE {N}/permissions/writer" in caplog.messages
+        refused = "refused: role 'reader' of 127.0.0.1:1 may not administer the tenant: public"
+        assert refused in caplog.messages
+        answer = await api.call("GET", f"{N}/permissions", headers={"Authorization": "Bearer boss"})
+        assert answer.json == {"reader": ["consume"]}
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
