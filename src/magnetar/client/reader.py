@@ -131,7 +131,7 @@ def read_range(
     Args:
         end: one behind an entry that was there when the range was planned: the ledger of the last entry,
             and its number plus one.
-        bytes_target: how much to gather into one result, if it has arrived.
+        bytes_target: how much to gather into one result.
 
     A lost connection is opened again, for as long as the client's retry limit without progress.
     Raises DataLossError when the topic ends before the range does, RefusedError, PayloadError.
@@ -161,8 +161,10 @@ def _read_until(
     deadline = time.monotonic() + timeout_s
     while position < end:
         columns = reader.read(_STALL_S)
-        while 0 < columns.size_bytes < bytes_target and columns.position(len(columns) - 1) < end:
-            more = reader.read(0.0)
+        # Waiting for more delays nobody, as the end is known to be there, and what decodes the entries does
+        # so much faster in large pieces.
+        while 0 < columns.size_bytes < bytes_target and not _reaches(columns, end):
+            more = reader.read(_STALL_S)
             if not len(more):
                 break
             columns.extend(more)
@@ -179,6 +181,12 @@ def _read_until(
         position = Position(last.ledger_id, last.entry_id + 1)
         if first < stop:
             yield columns.slice(first, stop)
+
+
+def _reaches(columns: EntryColumns, end: Position) -> bool:
+    """Whether the last entry is the last before `end`, or lies behind it."""
+    last = columns.position(len(columns) - 1)
+    return Position(last.ledger_id, last.entry_id + 1) >= end
 
 
 def _first_at(columns: EntryColumns, position: Position) -> int:
