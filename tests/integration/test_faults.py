@@ -244,7 +244,7 @@ def test_the_loss_of_the_sync_helper_ends_the_process(standalone_folder: Standal
         assert len(client.receipts) == 20
     assert process.wait(20) == 1
     log = process.log_text()
-    assert "the sync helper has died" in log
+    assert "the sync helper has died" in log or "the sync helper cannot be reached" in log
     assert "Traceback" not in log, log
     process.start()
     assert read_bodies(process, TOPIC, 20)[:20] == bodies
