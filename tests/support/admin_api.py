@@ -19,8 +19,9 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker, BrokerConfig
-from magnetar.broker.topic import Producer, Topic
+from magnetar.broker.topic import Topic
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata.memory import MemoryMetadataStore

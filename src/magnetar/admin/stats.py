@@ -14,10 +14,12 @@ from magnetar.admin.rates import Rates
 from magnetar.admin.topics import loaded, parts
 from magnetar.base.clock import Clock
 from magnetar.broker.access.state import AccessMode
+from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
-from magnetar.broker.subscription import AttachedConsumer, Subscription
-from magnetar.broker.topic import DEDUP_CURSOR, Producer, Topic
+from magnetar.broker.subscription import Subscription
+from magnetar.broker.topic import DEDUP_CURSOR, Topic
 
 Document = dict[str, Any]
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from magnetar.admin.call import Call, Route, position_document
 from magnetar.admin.errors import BadRequestError, NotAcceptableError
-from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import (
     ConflictError,
@@ -111,7 +110,7 @@ async def trim(call: Call) -> None:
 async def terminate(call: Call) -> object:
     name = call.topic()
     await refuse_partitioned(call.broker, name, "termination")
-    return position_document(await _terminated(await loaded(call.broker, name)), name)
+    return position_document(await (await loaded(call.broker, name)).terminate(), name)
 
 
 async def terminate_partitions(call: Call) -> object:
@@ -123,15 +122,8 @@ async def terminate_partitions(call: Call) -> object:
     # Also those that nobody has used: else they would come to be later and take messages.
     topics = [await call.broker.topic(name.with_partition(i)) for i in range(count)]
     return {
-        str(topic.name.partition): position_document(await _terminated(topic), topic.name) for topic in topics
+        str(topic.name.partition): position_document(await topic.terminate(), topic.name) for topic in topics
     }
-
-
-async def _terminated(topic: Topic) -> Position:
-    for producer in list(topic.producers.values()):
-        topic.detach_producer(producer)
-        producer.connection.producer_detached(producer)
-    return await topic.log.terminate()
 
 
 async def get_properties(call: Call) -> object:

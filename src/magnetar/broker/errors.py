@@ -19,6 +19,7 @@ from magnetar.base.errors import (
     StorageError,
 )
 from magnetar.base.names import InvalidNameError
+from magnetar.managedlog.errors import LogTerminatedError
 from magnetar.schemas.errors import SchemaError
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -143,6 +144,7 @@ _BRANCH_CODES: tuple[tuple[type[MagnetarError], pb.ServerError], ...] = (
     (DiskFullError, pb.PersistenceError),
     (StorageError, pb.PersistenceError),
     (LedgerError, pb.PersistenceError),
+    (LogTerminatedError, pb.TopicTerminatedError),
     (LogError, pb.PersistenceError),
     (MetadataError, pb.MetadataError),
 )

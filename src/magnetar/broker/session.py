@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from magnetar.auth.identity import Identity
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
     UnsupportedError,
@@ -23,9 +24,9 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers import consumers, handshake, permission, producers, schemas, topics, unsupported
 from magnetar.broker.openings import Openings
+from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
-from magnetar.broker.subscription import AttachedConsumer
-from magnetar.broker.topic import Producer, Topic
+from magnetar.broker.topic import Topic
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun
@@ -95,7 +96,7 @@ class Session:
         self.identity: Identity | None = None
         """Who it is; None without authentication."""
         self._greeted = self.connected = False
-        self.broker_metadata = False
+        self.broker_metadata = self.takes_end_of_topic = False
         self.producers: dict[int, tuple[Topic, Producer]] = {}
         self.closed_producers: dict[int, None] = {}
         self.consumers: dict[int, AttachedConsumer] = {}
@@ -105,9 +106,8 @@ class Session:
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
         self._requests = 0
-        self._paused = False
         self._heard = True
-        self._pinged = False
+        self._paused = self._pinged = False
         self.closed = False
         broker.sessions.add(self)
 
@@ -259,6 +259,10 @@ class Session:
 
     def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
         self.reply(commands.active_consumer_change(consumer.consumer_id, active=active))
+
+    def end_of_topic(self, consumer: AttachedConsumer) -> None:
+        if self.takes_end_of_topic:
+            self.reply(commands.reached_end_of_topic(consumer.consumer_id))
 
     def ack_response(self, consumer: AttachedConsumer, request_id: int, error: BaseException | None) -> None:
         if error is None:

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.consumer import Consumer
@@ -25,7 +26,6 @@ from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import AckEvent
-from magnetar.wire.messages import MessageEncoder
 
 _log = logging.getLogger("magnetar.broker.subscription")
 
@@ -46,43 +46,6 @@ class SubscriptionType(IntEnum):
     SHARED = 1
     FAILOVER = 2
     KEY_SHARED = 3
-
-
-class ConsumerConnection(Protocol):
-    """What a subscription needs of a consumer's connection."""
-
-    out: list[bytes]
-    """Bytes to be written, in order; `queued` must follow an append."""
-
-    @property
-    def writable(self) -> bool: ...
-
-    def queued(self, size_bytes: int) -> None:
-        """Bytes were appended to `out`: they leave at the end of this tick."""
-
-    def consumer_detached(self, consumer: AttachedConsumer) -> None:
-        """The broker takes the consumer off (seek, unload, deletion): the client subscribes again."""
-
-    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
-        """Failover: tells the client whether its consumer is the active one."""
-
-    def ack_response(
-        self, consumer: AttachedConsumer, request_id: int, error: BaseException | None
-    ) -> None: ...
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class AttachedConsumer(Consumer):
-    """A consumer with its connection and its frame encoder."""
-
-    connection: ConsumerConnection
-    encoder: MessageEncoder
-    subscription: Subscription
-    broker_metadata: bool = False
-    """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""
-    client_address: str = ""
-    connected_ms: int = 0
-    properties: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,11 +304,19 @@ class Subscription:
         """Sends what can be sent now; called whenever permits, entries or acknowledgements arrive."""
         if self._pumping or self._reading or self._dispatcher is None:
             return
+        if self._log.terminated is not None and not self.cursor.backlog_entries:
+            self._tell_end()
         self._pumping = True
         try:
             self._pump(self._dispatcher)
         finally:
             self._pumping = False
+
+    def _tell_end(self) -> None:
+        for consumer in self.consumers:
+            if not consumer.told_end:
+                consumer.told_end = True
+                consumer.connection.end_of_topic(consumer)
 
     def _pump(self, dispatcher: Dispatcher) -> None:
         sent = 0

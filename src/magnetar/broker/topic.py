@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
@@ -19,7 +18,7 @@ from magnetar.base.errors import LogError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.access.room import ProducerAccess
-from magnetar.broker.access.state import AccessMode, Admission
+from magnetar.broker.access.state import Admission
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
@@ -32,72 +31,17 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
     wire_code,
 )
+from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
-from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 
 _log = logging.getLogger("magnetar.broker.topic")
 
 DEDUP_CURSOR: Final = "pulsar.dedup"
 """Cursor that holds the deduplication snapshot (Pulsar's name)."""
-
-
-class ProducerConnection(Protocol):
-    """What a topic needs of a producer's connection."""
-
-    def receipts(
-        self,
-        producer: Producer,
-        sequence_ids: list[int],
-        highest_ids: list[int] | None,
-        position: Position | None,
-    ) -> None:
-        """Entries from `position` on are durable; None: they were duplicates."""
-
-    def send_errors(
-        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
-    ) -> None: ...
-
-    def published(self, size_bytes: int) -> None:
-        """So many bytes of this connection are no longer in flight."""
-
-    def producer_detached(self, producer: Producer) -> None:
-        """The broker takes the producer off (unload, deletion, fencing): the client looks up again."""
-
-    def producer_ready(self, producer: Producer) -> None:
-        """A producer that was not ready when it was attached may publish now."""
-
-    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
-        """A producer that was not ready when it was attached is not attached any more."""
-
-
-@dataclass(slots=True, eq=False)
-class Producer:
-    """A producer that is attached to a topic."""
-
-    producer_id: int
-    """Chosen by the client, unique on its connection."""
-    name: str
-    connection: ProducerConnection
-    epoch: int = 0
-    """Raised by the client at each reconnection of the same producer."""
-    mode: AccessMode = AccessMode.SHARED
-    topic_epoch: int | None = None
-    """Given by the client: under which it held the topic before; once it is ready: the current one."""
-    ready: bool = False
-    """Whether it may publish; kept by the topic."""
-    request_id: int = 0
-    """The client's request that is to be answered."""
-    user_named: bool = False
-    schema_version: bytes = b""
-    client_address: str = ""
-    connected_ms: int = 0
-    properties: dict[str, str] = field(default_factory=dict)
-    messages_in: int = 0
-    bytes_in: int = 0
 
 
 class _Waiting:
@@ -171,6 +115,17 @@ class Topic:
         if self.log.terminated is not None:
             raise TopicTerminatedError(f"{self.name} is terminated and takes no more messages")
         return self.access.attach(producer)
+
+    async def terminate(self) -> Position:
+        """Ends the topic for good, once everything published is durable; its last position.
+
+        Consumers hear of it when they have acknowledged everything. Raises what `ManagedLog.terminate` does.
+        """
+        last = await self.log.terminate()
+        self.access.clear(TopicTerminatedError(f"{self.name} is terminated and takes no more messages"))
+        for subscription in self.subscriptions.values():
+            subscription.pump()
+        return last
 
     def detach_producer(self, producer: Producer) -> None:
         """Removes a producer; what it sent and is not durable yet still becomes so."""

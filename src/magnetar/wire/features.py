@@ -59,6 +59,20 @@ def wants_broker_metadata(connect: pb.CommandConnect) -> bool:
     )
 
 
+def takes_end_of_topic(connect: pb.CommandConnect) -> bool:
+    """Whether the client survives REACHED_END_OF_TOPIC: the Java client that says so in its version.
+
+    Clients on the C++ library name versions that they support it in, and close the connection when it comes.
+    Java clients before 3.0 sent a bare number as old C++ clients do; they are not told, and wait.
+    """
+    return connect.protocol_version >= VERSION_END_OF_TOPIC and connect.client_version.startswith(
+        _JAVA_CLIENT
+    )
+
+
+_JAVA_CLIENT: Final = "Pulsar-Java-v"
+
+
 CPP_CLIENT_COMMANDS: Final = frozenset(
     (
         pb.BaseCommand.CONNECTED,

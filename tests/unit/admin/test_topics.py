@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.topic import Producer
+from magnetar.broker.producer import Producer
 from support.admin_api import AdminApi, RecordingConnection, T, with_api
 
 MISSING = (404, "topic persistent://public/default/t does not exist")

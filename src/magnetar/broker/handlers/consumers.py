@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
+from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
     NotAllowedError,
@@ -15,8 +16,9 @@ from magnetar.broker.errors import (
     UnsupportedError,
 )
 from magnetar.broker.handlers import permission
+from magnetar.broker.handlers.consumer_stats import describe
 from magnetar.broker.schema_rules import admit_consumer
-from magnetar.broker.subscription import AttachedConsumer, KeySharedPolicy, SubscriptionType
+from magnetar.broker.subscription import KeySharedPolicy, SubscriptionType
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import position_of
@@ -179,6 +181,22 @@ def last_message_id(session: Session, command: Command) -> None:
     session.run_simple(request.request_id, work())
 
 
+def stats(session: Session, command: Command) -> None:
+    request = command.consumerStats
+    consumer = session.consumers.get(request.consumer_id)
+    if consumer is None:
+        refusal = pb.CommandConsumerStatsResponse(
+            request_id=request.request_id,
+            error_code=pb.ConsumerNotFound,
+            error_message=f"consumer {request.consumer_id} is not connected",
+        )
+        session.reply(commands.consumer_stats(refusal))
+        return
+    found = describe(consumer, session.broker.clock.now_ms())
+    found.request_id = request.request_id
+    session.reply(commands.consumer_stats(found))
+
+
 HANDLERS: dict[int, Handler] = {
     pb.BaseCommand.SUBSCRIBE: subscribe,
     pb.BaseCommand.CLOSE_CONSUMER: close_consumer,
@@ -186,4 +204,5 @@ HANDLERS: dict[int, Handler] = {
     pb.BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: redeliver,
     pb.BaseCommand.SEEK: seek,
     pb.BaseCommand.GET_LAST_MESSAGE_ID: last_message_id,
+    pb.BaseCommand.CONSUMER_STATS: stats,
 }

@@ -45,6 +45,7 @@ def _welcome(session: Session, request: pb.CommandConnect) -> None:
     session.connected = True
     session.client_version = request.client_version
     session.broker_metadata = features.wants_broker_metadata(request)
+    session.takes_end_of_topic = features.takes_end_of_topic(request)
     session.reply(
         commands.connected(
             f"Magnetar {magnetar.__version__}",

@@ -8,8 +8,8 @@ from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker.access.state import AccessMode, Admission
 from magnetar.broker.handlers import permission
+from magnetar.broker.producer import Producer
 from magnetar.broker.schema_rules import admit_producer
-from magnetar.broker.topic import Producer
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 

@@ -1,0 +1,54 @@
+"""A consumer that is attached to a subscription, and what the subscription asks of its connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.wire.messages import MessageEncoder
+
+if TYPE_CHECKING:
+    from magnetar.broker.subscription import Subscription
+
+
+class ConsumerConnection(Protocol):
+    """What a subscription needs of a consumer's connection."""
+
+    out: list[bytes]
+    """Bytes to be written, in order; `queued` must follow an append."""
+
+    @property
+    def writable(self) -> bool: ...
+
+    def queued(self, size_bytes: int) -> None:
+        """Bytes were appended to `out`: they leave at the end of this tick."""
+
+    def consumer_detached(self, consumer: AttachedConsumer) -> None:
+        """The broker takes the consumer off (seek, unload, deletion): the client subscribes again."""
+
+    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
+        """Failover: tells the client whether its consumer is the active one."""
+
+    def end_of_topic(self, consumer: AttachedConsumer) -> None:
+        """The topic is terminated and the subscription has acknowledged everything."""
+
+    def ack_response(
+        self, consumer: AttachedConsumer, request_id: int, error: BaseException | None
+    ) -> None: ...
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class AttachedConsumer(Consumer):
+    """A consumer with its connection and its frame encoder."""
+
+    connection: ConsumerConnection
+    encoder: MessageEncoder
+    subscription: Subscription
+    broker_metadata: bool = False
+    """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""
+    client_address: str = ""
+    connected_ms: int = 0
+    properties: dict[str, str]
+    told_end: bool = False
+    """Whether the client was told that no message will follow."""

@@ -1,0 +1,66 @@
+"""A producer that is attached to a topic, and what the topic asks of its connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.broker.access.state import AccessMode
+from magnetar.wire import pulsar_pb2 as pb
+
+
+class ProducerConnection(Protocol):
+    """What a topic needs of a producer's connection."""
+
+    def receipts(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        position: Position | None,
+    ) -> None:
+        """Entries from `position` on are durable; None: they were duplicates."""
+
+    def send_errors(
+        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
+    ) -> None: ...
+
+    def published(self, size_bytes: int) -> None:
+        """So many bytes of this connection are no longer in flight."""
+
+    def producer_detached(self, producer: Producer) -> None:
+        """The broker takes the producer off (unload, deletion, fencing): the client looks up again."""
+
+    def producer_ready(self, producer: Producer) -> None:
+        """A producer that was not ready when it was attached may publish now."""
+
+    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
+        """A producer that was not ready when it was attached is not attached any more."""
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """A producer that is attached to a topic."""
+
+    producer_id: int
+    """Chosen by the client, unique on its connection."""
+    name: str
+    connection: ProducerConnection
+    epoch: int = 0
+    """Raised by the client at each reconnection of the same producer."""
+    mode: AccessMode = AccessMode.SHARED
+    topic_epoch: int | None = None
+    """Given by the client: under which it held the topic before; once it is ready: the current one."""
+    ready: bool = False
+    """Whether it may publish; kept by the topic."""
+    request_id: int = 0
+    """The client's request that is to be answered."""
+    user_named: bool = False
+    schema_version: bytes = b""
+    client_address: str = ""
+    connected_ms: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    messages_in: int = 0
+    bytes_in: int = 0

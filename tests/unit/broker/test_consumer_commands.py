@@ -1,0 +1,115 @@
+"""What the broker tells a client about its consumers: statistics, and the end of a topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar.wire import pulsar_pb2 as pb
+from support.sessions import Peer, Type, World, command, in_world, send
+
+
+async def java_peer(world: World, version: str = "Pulsar-Java-v4.0.1", protocol: int = 21) -> Peer:
+    peer = world.peer(connected=False)
+    peer.send(command(Type.CONNECT, client_version=version, protocol_version=protocol))
+    await world.until(lambda: peer.commands(Type.CONNECTED), "CONNECTED")
+    return peer
+
+
+def ends(peer: Peer) -> list[int]:
+    return [end.consumer_id for end in peer.commands(Type.REACHED_END_OF_TOPIC)]
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Shared", "Failover", "Key_Shared"])
+def test_statistics_of_a_consumer(kind: str) -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        await peer.consumer(kind=kind, permits=10, consumer_name="me")
+        peer.send(*(send(1, i) for i in range(4)))
+        await world.until(lambda: len(peer.messages) == 4, "messages")
+        peer.ack(1, peer.messages[0].position)
+        world.clock.advance(2_000)
+        stats = await peer.ask(Type.CONSUMER_STATS, request_id=5, consumer_id=1)
+        assert not stats.HasField("error_code")
+        assert (stats.consumerName, stats.type, stats.address) == ("me", kind, "peer")
+        assert (stats.availablePermits, stats.unackedMessages, stats.msgBacklog) == (6, 3, 3)
+        assert (stats.msgRateOut, stats.messageAckRate, stats.msgRateRedeliver) == (2.0, 0.5, 0.0)
+        assert stats.msgThroughputOut > 0
+        assert not stats.blockedConsumerOnUnackedMsgs
+        assert stats.connectedSince == "2023-11-14T22:13:20.000+00:00"
+
+    in_world(story)
+
+
+def test_statistics_of_no_consumer() -> None:
+    async def story(world: World) -> None:
+        stats = await world.peer().ask(Type.CONSUMER_STATS, request_id=5, consumer_id=1)
+        assert stats.error_code == pb.ConsumerNotFound
+
+    in_world(story)
+
+
+def test_the_end_is_told_once_when_everything_is_acknowledged() -> None:
+    async def story(world: World) -> None:
+        peer = await java_peer(world)
+        await peer.producer()
+        await peer.consumer(kind="Shared", permits=10)
+        peer.send(send(1, 0))
+        await world.until(lambda: peer.messages, "message")
+        topic = await world.topic()
+        assert await topic.terminate() == peer.messages[0].position
+        await world.settle()
+        assert not ends(peer)
+        assert [each.producer_id for each in peer.commands(Type.CLOSE_PRODUCER)] == [1]
+        again = await peer.producer(2, request_id=6)
+        assert again.error == pb.TopicTerminatedError
+        peer.ack(1, peer.messages[0].position)
+        await world.until(lambda: ends(peer), "end of topic")
+        peer.ack(1, peer.messages[0].position)
+        await world.settle()
+        assert ends(peer) == [1]
+
+    in_world(story)
+
+
+def test_a_consumer_that_comes_after_the_end_is_told() -> None:
+    async def story(world: World) -> None:
+        peer = await java_peer(world)
+        topic = await world.topic()
+        await topic.terminate()
+        await peer.consumer(permits=10)
+        await world.until(lambda: ends(peer), "end of topic")
+        kinds = [seen.type for seen in peer.seen if isinstance(seen, pb.BaseCommand)]
+        assert kinds.index(Type.SUCCESS) < kinds.index(Type.REACHED_END_OF_TOPIC)
+
+    in_world(story)
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol"), [("Pulsar-CPP-v3.7.0", 21), ("2.8.1", 19), ("Pulsar-Java-v4.0.1", 8), ("", 21)]
+)
+def test_clients_that_would_close_the_connection_are_not_told(version: str, protocol: int) -> None:
+    async def story(world: World) -> None:
+        peer = await java_peer(world, version, protocol)
+        await (await world.topic()).terminate()
+        await peer.consumer(permits=10)
+        await world.settle()
+        assert not ends(peer)
+
+    in_world(story)
+
+
+def test_a_send_to_a_terminated_topic_says_so() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        topic = await world.topic()
+        # Between the end of the log and the producers' departure.
+        await topic.log.terminate()
+        peer.send(send(1, 0))
+        errors: list[Any] = await world.until(lambda: peer.commands(Type.SEND_ERROR), "error")
+        assert errors[0].error == pb.TopicTerminatedError
+
+    in_world(story)
