@@ -33,7 +33,6 @@ class AuthSettings:
     basic_users: Path | None = None
     """htpasswd file."""
     anonymous_role: str = ""
-    superuser_roles: frozenset[str] = frozenset()
 
 
 def authentication(settings: AuthSettings) -> Authentication:

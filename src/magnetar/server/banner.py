@@ -18,6 +18,10 @@ class Endpoints:
     """`pulsar://host:port`"""
     http_url: str
     """`http://host:port`"""
+    broker_tls_url: str = ""
+    """`pulsar+ssl://host:port`; "": TLS is not served."""
+    https_url: str = ""
+    """`https://host:port`; "": TLS is not served."""
 
 
 def banner(
@@ -34,6 +38,11 @@ def banner(
         "",
         f"  Pulsar clients   {endpoints.broker_url}",
         f"  Admin, metrics   {endpoints.http_url}  (/admin/v2, /metrics)",
+        *(
+            [f"  Over TLS         {endpoints.broker_tls_url}  {endpoints.https_url}"]
+            if endpoints.https_url
+            else []
+        ),
         f"  Data             {data}",
         f"  Durability       {durability}",
         "",
@@ -45,7 +54,8 @@ def banner(
 
 
 def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None) -> None:
-    """Writes a JSON object of `pid`, `broker_url`, `http_url`, `data_dir` (null when nothing is kept).
+    """Writes a JSON object of `pid`, `broker_url`, `http_url`, `data_dir` (null when nothing is kept), and
+    with TLS `broker_tls_url` and `https_url`.
 
     Renamed into place: who sees the file sees all of it. Raises StartupError.
     """
@@ -55,6 +65,8 @@ def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None)
         "http_url": endpoints.http_url,
         "data_dir": None if data_dir is None else str(data_dir),
     }
+    if endpoints.https_url:
+        document |= {"broker_tls_url": endpoints.broker_tls_url, "https_url": endpoints.https_url}
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         new.write_text(json.dumps(document) + "\n")

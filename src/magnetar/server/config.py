@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from magnetar.auth.settings import METHODS
 from magnetar.base.errors import StartupError
 from magnetar.base.names import is_entity_name
 
@@ -70,12 +71,47 @@ class StandaloneConfig:
     """MiB of acknowledged messages that a topic keeps, where the namespace says nothing; -1: no limit."""
     auto_topic_creation: bool = True
     """Whether a producer or consumer makes a topic that does not exist."""
+    insecure: bool = False
+    """Let other machines do everything: needed for a `host` that they can reach, without authentication."""
+    tls_certificate: Path | None = None
+    """Certificate chain, PEM. With it and `tls_key`, TLS is served besides the plain ports."""
+    tls_key: Path | None = None
+    """Private key of the certificate, PEM."""
+    tls_ca: Path | None = None
+    """Certificates, PEM, of those who sign clients' certificates; None: clients are not asked for one."""
+    tls_require_client_certificate: bool = False
+    """Whether TLS clients without a valid certificate are refused; else they may show something else."""
+    broker_tls_port: int = 6651
+    """TCP port of the Pulsar protocol over TLS; 0 takes a free one."""
+    https_port: int = 8443
+    """TCP port of admin, lookup and metrics over TLS; 0 takes a free one."""
+    authentication: str = ""
+    """Methods, separated by commas, of `tls`, `token` and `basic`; empty: everybody may do everything."""
+    anonymous_role: str = ""
+    """Role of clients without credentials; empty: they are refused."""
+    superuser_roles: str = ""
+    """Roles, separated by commas, that may do everything."""
+    token_secret_key: Path | None = None
+    """File with the secret, at least 32 bytes, of tokens signed by HMAC."""
+    token_public_key: Path | None = None
+    """File with the public key, PEM or DER, of tokens signed by RSA or EC."""
+    token_role_claim: str = "sub"
+    """Claim of a token that names the role."""
+    token_audience: str = ""
+    """What a token's `aud` must hold; empty: it is not looked at."""
+    basic_users: Path | None = None
+    """htpasswd file of users and password hashes."""
     log_level: str = "info"
     """One of LOG_LEVELS."""
     log_json: bool = False
     """One JSON object for each record of the log."""
     ready_file: Path | None = None
     """Written when the process is ready, for programs that wait for it; see `banner.write_ready_file`."""
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names in a setting that lists them, separated by commas."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def default_data_dir(environment: Mapping[str, str] = os.environ) -> Path:
@@ -208,7 +244,7 @@ _READERS: Final = {
 
 
 def _check(config: StandaloneConfig) -> None:
-    for name in ("broker_port", "http_port"):
+    for name in ("broker_port", "http_port", "broker_tls_port", "https_port"):
         _require(0 <= getattr(config, name) <= PORT_MAX, config, name, f"from 0 to {PORT_MAX}")
     _require(1024 <= config.max_message_bytes <= 128 * MIB, config, "max_message_bytes", "1 KiB to 128 MiB")
     for name in ("cache_bytes", "segment_bytes"):
@@ -221,10 +257,28 @@ def _check(config: StandaloneConfig) -> None:
     _require(config.log_level in LOG_LEVELS, config, "log_level", "one of " + ", ".join(LOG_LEVELS))
     _require(is_entity_name(config.cluster), config, "cluster", "letters, digits and -_=:.")
     _require(bool(config.host), config, "host", "an address or a host name")
-    if config.broker_port and config.broker_port == config.http_port:
-        raise StartupError(f"broker_port and http_port are both {config.broker_port}; choose two")
+    _check_ports(config)
+    if (config.tls_certificate is None) != (config.tls_key is None):
+        raise StartupError("TLS needs both tls_certificate and tls_key; set both or none")
+    if config.tls_require_client_certificate and (config.tls_ca is None or config.tls_certificate is None):
+        raise StartupError("tls_require_client_certificate needs TLS and tls_ca to check against; set them")
+    for method in names(config.authentication):
+        known = ", ".join(METHODS)
+        _require(method in METHODS, config, "authentication", f"some of {known}, separated by commas")
+    if "tls" in names(config.authentication) and config.tls_ca is None:
+        raise StartupError("authentication by tls needs tls_ca, who signs the clients' certificates; set it")
     if config.ephemeral and config.data_dir is not None:
         raise StartupError("ephemeral keeps nothing, so a data folder makes no sense; drop one of the two")
+
+
+def _check_ports(config: StandaloneConfig) -> None:
+    taken: dict[int, str] = {}
+    tls = ("broker_tls_port", "https_port") if config.tls_certificate is not None else ()
+    for name in ("broker_port", "http_port", *tls):
+        port = getattr(config, name)
+        if port and port in taken:
+            raise StartupError(f"{taken[port]} and {name} are both {port}; choose two")
+        taken[port] = name
 
 
 def _require(condition: bool, config: StandaloneConfig, name: str, rule: str) -> None:

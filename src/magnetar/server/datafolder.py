@@ -1,9 +1,9 @@
 """The folder that holds everything durable of a process.
 
-    DATA/LOCK                   held by the process that uses the folder
-    DATA/FORMAT                 version of this layout: decimal, LF
-    DATA/metadata/metadata.db   the metadata store
-    DATA/bookie/                the message store; has a format of its own
+DATA/LOCK                   held by the process that uses the folder
+DATA/FORMAT                 version of this layout: decimal, LF
+DATA/metadata/metadata.db   the metadata store
+DATA/bookie/                the message store; has a format of its own
 """
 
 from __future__ import annotations

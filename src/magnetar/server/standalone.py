@@ -15,14 +15,18 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
+from dataclasses import replace
 
 import magnetar
 from magnetar.admin.server import AdminServer
+from magnetar.auth.authentication import Authentication
 from magnetar.base.errors import StartupError, StorageError
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.broker.listeners import Listeners
 from magnetar.broker.service import Broker, BrokerConfig
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
@@ -32,8 +36,9 @@ from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.tasks import TaskGroup
+from magnetar.server import security
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
-from magnetar.server.config import StandaloneConfig, default_data_dir
+from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
 
 _log = logging.getLogger("magnetar.server")
@@ -83,21 +88,41 @@ class Standalone:
         """Returns when a client's produce is accepted. Raises StartupError."""
         config = self.config
         self._handle_signals()
-        listener = self._bind(config.broker_port)
-        broker = await self._compose()
-        admin = AdminServer(broker, host=config.host, port=config.http_port)
-        self._cleanup.push_async_callback(admin.stop)
+        security.check_exposure(config)
+        tls = security.tls_context(config)
+        authentication = security.configured_authentication(config)
+        listener = self._bind(config.broker_port, "--port")
+        tls_listener = None if tls is None else self._bind(config.broker_tls_port, "broker_tls_port")
+        broker = await self._compose(authentication)
         host = f"[{config.host}]" if ":" in config.host else config.host
+        http_port = await self._admin(broker, config.http_port, None)
         self.endpoints = Endpoints(
-            f"pulsar://{host}:{listener.getsockname()[1]}", f"http://{host}:{await admin.start()}"
+            f"pulsar://{host}:{listener.getsockname()[1]}", f"http://{host}:{http_port}"
         )
+        if tls is not None and tls_listener is not None:
+            tls_port = tls_listener.getsockname()[1]
+            https_port = await self._admin(broker, config.https_port, tls)
+            self.endpoints = replace(
+                self.endpoints,
+                broker_tls_url=f"pulsar+ssl://{host}:{tls_port}",
+                https_url=f"https://{host}:{https_port}",
+            )
+            broker.listeners = Listeners(listener.getsockname()[1], tls_port, https_port)
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
-        await self._listen(broker, listener)
+        await self._listen(broker, listener, None)
+        if tls_listener is not None:
+            await self._listen(broker, tls_listener, tls)
         if config.ready_file is not None:
             write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
             self._cleanup.callback(remove_ready_file, config.ready_file)
 
-    def _bind(self, port: int) -> socket.socket:
+    async def _admin(self, broker: Broker, port: int, tls: ssl.SSLContext | None) -> int:
+        admin = AdminServer(broker, host=self.config.host, port=port, ssl_context=tls)
+        self._cleanup.push_async_callback(admin.stop)
+        return await admin.start()
+
+    def _bind(self, port: int, option: str) -> socket.socket:
+        """`option` is what gives another port, for the error's text."""
         host = self.config.host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -110,13 +135,13 @@ class Standalone:
             if error.errno == errno.EADDRINUSE:
                 raise StartupError(
                     f"port {port} on {host} is in use: stop the process that uses it,"
-                    f" or choose another with --port (0 takes a free one)"
+                    f" or choose another with {option} (0 takes a free one)"
                 ) from error
             raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         bound.setblocking(False)
         return bound
 
-    async def _compose(self) -> Broker:
+    async def _compose(self, authentication: Authentication | None) -> Broker:
         """Opens the stores and puts the roles together."""
         config = self.config
         folder: DataFolder | None = None
@@ -162,15 +187,17 @@ class Standalone:
             store=store,
             logs=logs,
             clock=self._clock,
+            authentication=authentication,
+            superuser_roles=frozenset(names(config.superuser_roles)),
         )
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)
         return broker
 
-    async def _listen(self, broker: Broker, bound: socket.socket) -> None:
+    async def _listen(self, broker: Broker, bound: socket.socket, tls: ssl.SSLContext | None) -> None:
         shared = SharedBuffer()
         server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(broker, shared), sock=bound, backlog=_BACKLOG
+            lambda: Connection(broker, shared), sock=bound, backlog=_BACKLOG, ssl=tls
         )
         self._cleanup.callback(server.close)
 

@@ -1,0 +1,75 @@
+"""What the settings say about security, put into effect: TLS, authentication, who can reach us."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+
+from magnetar.auth.authentication import Authentication
+from magnetar.auth.settings import AuthSettings, authentication
+from magnetar.base.errors import StartupError
+from magnetar.server.config import StandaloneConfig, names
+
+
+def check_exposure(config: StandaloneConfig) -> None:
+    """Raises StartupError when other machines could do everything, unless the settings say that they may."""
+    if config.authentication or config.insecure or _is_loopback(config.host):
+        return
+    raise StartupError(
+        f"host {config.host} can be reached from other machines, where everybody could do everything:"
+        " configure authentication (docs/security.md), listen on 127.0.0.1, or say --insecure"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach every address that `host` stands for."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise StartupError(f"host {host!r} is unknown; give an address of this machine") from error
+    addresses = {str(address[4][0]).partition("%")[0] for address in found}
+    return all(ipaddress.ip_address(address).is_loopback for address in addresses)
+
+
+def configured_authentication(config: StandaloneConfig) -> Authentication | None:
+    """None when everybody may do everything. Raises StartupError."""
+    if not config.authentication:
+        return None
+    return authentication(
+        AuthSettings(
+            methods=names(config.authentication),
+            token_secret_key=config.token_secret_key,
+            token_public_key=config.token_public_key,
+            token_role_claim=config.token_role_claim,
+            token_audience=config.token_audience,
+            basic_users=config.basic_users,
+            anonymous_role=config.anonymous_role,
+        )
+    )
+
+
+def tls_context(config: StandaloneConfig) -> ssl.SSLContext | None:
+    """What TLS is served with; None without a certificate. Raises StartupError."""
+    if config.tls_certificate is None or config.tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.tls_certificate, config.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise StartupError(
+            f"certificate {config.tls_certificate} and key {config.tls_key} cannot be used:"
+            f" {error.strerror or error}; check tls_certificate and tls_key"
+        ) from error
+    if config.tls_ca is not None:
+        try:
+            context.load_verify_locations(config.tls_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise StartupError(
+                f"the certificates in {config.tls_ca} cannot be used: {error.strerror or error}; check tls_ca"
+            ) from error
+        # Without a certificate a client may still show another credential.
+        required = config.tls_require_client_certificate
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context

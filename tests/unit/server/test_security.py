@@ -1,0 +1,88 @@
+"""What starts, what does not, and what is said of it."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import StartupError
+from magnetar.server import security
+from magnetar.server.config import StandaloneConfig, load, names
+from support.certificates import Authority
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_loopback_is_open(host: str) -> None:
+    security.check_exposure(StandaloneConfig(host=host))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
+def test_others_are_let_in_by_intent_only(host: str) -> None:
+    with pytest.raises(StartupError, match=r"everybody could do everything.*or say --insecure"):
+        security.check_exposure(StandaloneConfig(host=host))
+    security.check_exposure(StandaloneConfig(host=host, insecure=True))
+    security.check_exposure(StandaloneConfig(host=host, authentication="token"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"tls_key": Path("k")}, "TLS needs both tls_certificate and tls_key"),
+        ({"tls_require_client_certificate": True}, "needs TLS and tls_ca"),
+        ({"authentication": "magic"}, "some of tls, token, basic"),
+        ({"authentication": "tls"}, "authentication by tls needs tls_ca"),
+        (
+            {"tls_key": Path("k"), "tls_certificate": Path("c"), "https_port": 6650},
+            "broker_port and https_port are both 6650",
+        ),
+        ({"https_port": 70000}, "https_port is 70000"),
+    ],
+)
+def test_settings_that_do_not_fit_together(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(StartupError, match=said):
+        load(settings, environment={})
+
+
+def test_tls_ports_count_with_tls_only() -> None:
+    load({"broker_port": 6651}, environment={})
+
+
+def test_tls_contexts(tmp_path: Path) -> None:
+    assert security.tls_context(StandaloneConfig()) is None
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("localhost")
+    files: dict[str, Any] = {"tls_certificate": certificate, "tls_key": key}
+    context = security.tls_context(StandaloneConfig(**files))
+    assert context is not None
+    assert context.verify_mode == ssl.CERT_NONE
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    files["tls_ca"] = authority.file
+    asked = security.tls_context(StandaloneConfig(**files))
+    required = security.tls_context(StandaloneConfig(**files, tls_require_client_certificate=True))
+    assert asked is not None
+    assert required is not None
+    assert (asked.verify_mode, required.verify_mode) == (ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED)
+    with pytest.raises(StartupError, match="check tls_certificate and tls_key"):
+        security.tls_context(StandaloneConfig(**{**files, "tls_key": tmp_path / "missing"}))
+    with pytest.raises(StartupError, match="check tls_certificate and tls_key"):
+        security.tls_context(StandaloneConfig(**{**files, "tls_key": authority.file}))
+    with pytest.raises(StartupError, match="check tls_ca"):
+        security.tls_context(StandaloneConfig(**{**files, "tls_ca": key}))
+
+
+def test_authentication(tmp_path: Path) -> None:
+    assert security.configured_authentication(StandaloneConfig()) is None
+    key = tmp_path / "key"
+    key.write_bytes(b"x" * 32)
+    config = StandaloneConfig(authentication="token, tls", token_secret_key=key, anonymous_role="guest")
+    made = security.configured_authentication(config)
+    assert made is not None
+    assert (list(made.providers), made.anonymous_role) == (["token", "tls"], "guest")
+
+
+def test_lists() -> None:
+    assert names(" a, b,,c ") == ("a", "b", "c")
+    assert names("") == ()
