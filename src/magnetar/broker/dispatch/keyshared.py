@@ -114,10 +114,12 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def _offer_waiting(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         assignments: list[Assignment] = []
-        key_hash = self._ready_hashes[0]
-        line = self._waiting[key_hash]
+        key_hash = self._ready_hashes[0] if self._ready_hashes else 0
+        line = self._waiting.get(key_hash)
+        if not line or line[0] != want.position:
+            # While it was read from storage an earlier entry of the hash was given back, or all was rewound.
+            return assignments
         position = heapq.heappop(line)
-        assert position == want.position
         self._waiting_count -= 1
         if not runs or (runs[0].ledger_id, runs[0].first_entry) != position:
             self.redeliveries.pop(position, None)  # trimmed meanwhile

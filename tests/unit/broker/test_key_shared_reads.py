@@ -1,0 +1,51 @@
+"""Key_Shared while a read from storage is under way: what was wanted may no longer be."""
+
+from __future__ import annotations
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
+from support.dispatch_machines import Acks, Pipe
+
+
+def run_of(first: int, count: int) -> EntryRun:
+    return EntryRun(0, first, [b"k"] * count, None, first, 0)
+
+
+def dispatcher_with_line() -> tuple[KeySharedDispatcher, Consumer]:
+    """Entry 0 is in flight at the consumer, 1 and 2 wait in line behind it."""
+    dispatcher = KeySharedDispatcher(
+        Acks(), Position(0, 0), sticky=False, allow_out_of_order=False, hash_of=lambda entry: 7
+    )
+    consumer = Consumer(consumer_id=1, name="c", outlet=Pipe(), permits=1)
+    dispatcher.add(consumer)
+    want = dispatcher.want()
+    assert want is not None
+    dispatcher.offer(want, [run_of(0, 3)])
+    consumer.permits = 1
+    return dispatcher, consumer
+
+
+def test_an_earlier_entry_given_back_during_the_read_goes_first() -> None:
+    dispatcher, consumer = dispatcher_with_line()
+    want = dispatcher.want()
+    assert want is not None
+    assert want.position == Position(0, 1)
+    dispatcher.redeliver(consumer, None)
+    assert dispatcher.offer(want, [run_of(1, 1)]) == []
+    again = dispatcher.want()
+    assert again is not None
+    assert again.position == Position(0, 0)
+    dispatcher.check()
+
+
+def test_a_rewind_during_the_read_drops_what_was_read() -> None:
+    dispatcher, _ = dispatcher_with_line()
+    want = dispatcher.want()
+    assert want is not None
+    dispatcher.rewind(Position(0, 2))
+    assert dispatcher.offer(want, [run_of(1, 1)]) == []
+    again = dispatcher.want()
+    assert again is not None
+    assert again.position == Position(0, 2)
