@@ -196,7 +196,8 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         if not self._closing:
             self._closing = True
-            _log.warning("%s: connection closed: %s", self._peer, reason)
+            level = logging.INFO if self._broker.draining else logging.WARNING
+            _log.log(level, "%s: connection closed: %s", self._peer, reason)
             self._session.closed = True
             self._write_out()
             self._transport.close()

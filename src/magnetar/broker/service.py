@@ -130,7 +130,7 @@ class Broker:
         self.alarms.close()
         await self.tasks.close()
         for session in list(self.sessions):
-            session.abort("the broker stops")
+            session.close("the broker stops")
 
     def new_producer_name(self) -> str:
         """A name that no producer of this cluster ever had."""

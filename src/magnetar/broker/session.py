@@ -163,6 +163,10 @@ class Session:
         """Drops the connection."""
         self._transport.abort(reason)
 
+    def close(self, reason: str) -> None:
+        """Writes what waits for the client, then closes the connection."""
+        self._transport.close(reason)
+
     def pump(self) -> None:
         """The peer takes bytes again: dispatch goes on."""
         self.starved = False

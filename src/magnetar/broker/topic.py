@@ -7,6 +7,7 @@ receipts and pumps the subscriptions in the same tick.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -44,10 +45,22 @@ DEDUP_CURSOR: Final = "pulsar.dedup"
 """Cursor that holds the deduplication snapshot (Pulsar's name)."""
 
 
+_CHECKSUM_MISMATCH: Final = "the checksum does not match the message: it was damaged on its way"
+
+
 class _Waiting:
     """Rows of one producer that wait for the log, or duplicates that wait for their turn."""
 
-    __slots__ = ("count", "highest_ids", "mark", "position", "producer", "sequence_ids", "size_bytes")
+    __slots__ = (
+        "count",
+        "highest_ids",
+        "mark",
+        "position",
+        "producer",
+        "refused",
+        "sequence_ids",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -58,6 +71,8 @@ class _Waiting:
         count: int,
         size_bytes: int,
         mark: int,
+        *,
+        refused: bool = False,
     ) -> None:
         self.producer = producer
         self.sequence_ids = sequence_ids
@@ -66,6 +81,8 @@ class _Waiting:
         """Of the first entry; None for duplicates."""
         self.count = count
         self.size_bytes = size_bytes
+        self.refused = refused
+        """Whether the rows were damaged on their way; they are told so in their turn."""
         self.mark = mark
         """Highest sequence number that is known for good once this is durable; -1: none."""
 
@@ -147,9 +164,8 @@ class Topic:
             self._refuse_waiting(producer, run)
             return
         if run.bad is not None:
-            run = self._without_bad(producer, run)
-            if not run.entries:
-                return
+            self._publish_around_bad(producer, run)
+            return
         if self.dedup is None:
             marks = None
         else:
@@ -176,27 +192,18 @@ class Topic:
         )
         producer.connection.published(run.size_bytes)
 
-    def _without_bad(self, producer: Producer, run: SendRun) -> SendRun:
-        """Refuses the rows whose checksum does not match and keeps the others."""
-        assert run.bad is not None
-        bad = set(run.bad)
-        producer.connection.send_errors(
-            producer,
-            [run.sequence_ids[i] for i in run.bad],
-            ChecksumMismatchError.code,
-            "the checksum does not match the message: it was damaged on its way",
-        )
-        producer.connection.published(sum(len(run.entries[i]) for i in run.bad))
-        good = SendRun(run.producer_id)
-        for i, entry in enumerate(run.entries):
-            if i not in bad:
-                highest = None if run.highest_sequence_ids is None else run.highest_sequence_ids[i]
-                good.add(
-                    run.sequence_ids[i], 1 if run.counts is None else run.counts[i], highest, entry, good=True
-                )
-                good.size_bytes += len(entry)
-        good.chunked = run.chunked
-        return good
+    def _publish_around_bad(self, producer: Producer, run: SendRun) -> None:
+        """Refuses the rows whose checksum does not match, in their places among the receipts."""
+        bad = set(run.bad or ())
+        for damaged, rows in itertools.groupby(range(len(run.entries)), bad.__contains__):
+            part = run.select(rows)
+            if not damaged:
+                self.publish(producer, part)
+                continue
+            self._waiting.append(
+                _Waiting(producer, part.sequence_ids, None, None, 0, part.size_bytes, -1, refused=True)
+            )
+        self._release(EARLIEST)
 
     def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
         for start, stop, duplicate in spans:
@@ -260,7 +267,12 @@ class Topic:
             if position is not None and self.dedup is not None:
                 self.dedup.persisted(head.producer.name, head.mark, position, head.count)
             connection = head.producer.connection
-            connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
+            if head.refused:
+                connection.send_errors(
+                    head.producer, head.sequence_ids, ChecksumMismatchError.code, _CHECKSUM_MISMATCH
+                )
+            else:
+                connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
             connection.published(head.size_bytes)
 
     def failed(self, error: MagnetarError) -> None:

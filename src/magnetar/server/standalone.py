@@ -209,6 +209,8 @@ class Standalone:
     def _signalled(self, number: int) -> None:
         if self._stop.is_set():
             # Asked twice: whoever stops us has lost patience. What was acknowledged is durable already.
+            if self.config.ready_file is not None:
+                remove_ready_file(self.config.ready_file)
             os._exit(128 + number)
         _log.info("%s: stopping", signal.Signals(number).name)
         self._stop.set()

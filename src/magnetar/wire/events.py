@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from magnetar.base.ids import Position
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -72,6 +74,17 @@ class SendRun:
         self.entries.append(entry)
         if not good:
             self.note_bad(row)
+
+    def select(self, rows: Iterable[int]) -> SendRun:
+        """These rows as a run of their own, with their bytes shared; none of them counts as damaged."""
+        part = SendRun(self.producer_id)
+        for row in rows:
+            count = 1 if self.counts is None else self.counts[row]
+            highest = None if self.highest_sequence_ids is None else self.highest_sequence_ids[row]
+            part.add(self.sequence_ids[row], count, highest, self.entries[row], good=True)
+            part.size_bytes += len(self.entries[row])
+        part.chunked = self.chunked
+        return part
 
     def note_bad(self, row: int) -> None:
         """Marks `row`, the last one, as damaged."""

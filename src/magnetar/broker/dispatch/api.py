@@ -47,6 +47,16 @@ class AckView(Protocol):
 
     def ack_set(self, position: Position) -> tuple[int, ...] | None: ...
 
+    @property
+    def has_redeliveries(self) -> bool:
+        """Whether any entry has a redelivery count."""
+
+    def redelivery_count(self, position: Position) -> int:
+        """How often the entry was given back."""
+
+    def redelivered(self, positions: Sequence[Position]) -> None:
+        """Counts that these entries were given back; acknowledging them forgets it."""
+
 
 class Delays(Protocol):
     """What a dispatcher needs to know of delivery times."""

@@ -122,8 +122,7 @@ class KeySharedDispatcher(SharedDispatcher):
         position = heapq.heappop(line)
         self._waiting_count -= 1
         if not runs or (runs[0].ledger_id, runs[0].first_entry) != position:
-            self.redeliveries.pop(position, None)  # trimmed meanwhile
-            return assignments
+            return assignments  # trimmed meanwhile
         taker = self._taker(key_hash)
         if taker is None:
             self._wait(position, key_hash)
@@ -183,7 +182,7 @@ class KeySharedDispatcher(SharedDispatcher):
         consumer.pending[position] = Pending(cost, key_hash)
         held = self._in_flight.get(key_hash)
         self._in_flight[key_hash] = (consumer, 1 if held is None else held[1] + 1)
-        redeliveries = self.redeliveries.get(position, 0)
+        redeliveries = self._cursor.redelivery_count(position)
         last = assignments[-1] if assignments else None
         if (
             last is not None

@@ -74,8 +74,6 @@ class SharedDispatcher:
         self._consumers: list[Consumer] = []
         self._turn = 0
         self._replay = ReplayQueue()
-        self.redeliveries: dict[Position, int] = {}
-        """How often an entry was given back; entries that never were are absent."""
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -90,7 +88,7 @@ class SharedDispatcher:
             return
         self._consumers.remove(consumer)
         for position in list(consumer.pending):
-            self._give_back(consumer, position, count=False)
+            self._give_back(consumer, position)
 
     def want(self) -> Want | None:
         if not any(consumer.ready for consumer in self._consumers):
@@ -133,7 +131,6 @@ class SharedDispatcher:
                 position not in readable and position < (runs[-1].ledger_id, runs[-1].last_entry)
             ):
                 queue.discard(position)
-                self.redeliveries.pop(position, None)
 
     def _next_consumer(self) -> Consumer | None:
         """The next ready consumer of the best priority that has one, in turn."""
@@ -157,7 +154,7 @@ class SharedDispatcher:
         if delays is not None and not delays.screen(run.entries[offset:stop_max]):
             delays = None
         plain = run.counts is None and delays is None and not want.replay
-        if plain and not self.redeliveries and not self._cursor.has_holes:
+        if plain and not self._cursor.has_redeliveries and not self._cursor.has_holes:
             return self._serve_plain(consumer, run, offset, stop_max, assignments)
         start = offset
         counts: list[int] = []
@@ -196,7 +193,7 @@ class SharedDispatcher:
             consumer.permits -= cost
             consumer.unacked += cost
             consumer.pending[position] = _ONE_MESSAGE if cost == 1 else Pending(cost)
-            counts.append(self.redeliveries.get(position, 0))
+            counts.append(self._cursor.redelivery_count(position))
             sets.append(words)
             self._passed(position, want)
             offset += 1
@@ -232,7 +229,6 @@ class SharedDispatcher:
                 owner.unacked -= pending.messages
                 self._released(owner, pending)
             self._replay.discard(position)
-            self.redeliveries.pop(position, None)
 
     def _owner_of(self, consumer: Consumer, position: Position) -> tuple[Consumer | None, Pending | None]:
         """The consumer that holds the position: almost always the one that acknowledges it."""
@@ -252,20 +248,18 @@ class SharedDispatcher:
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
         wanted = list(consumer.pending) if positions is None else positions
-        for position in wanted:
-            if position in consumer.pending:
-                self._give_back(consumer, position, count=True)
+        held = [position for position in dict.fromkeys(wanted) if position in consumer.pending]
+        for position in held:
+            consumer.redelivered += consumer.pending[position].messages
+            self._give_back(consumer, position)
+        self._cursor.redelivered(held)
 
-    def _give_back(self, consumer: Consumer, position: Position, *, count: bool) -> None:
+    def _give_back(self, consumer: Consumer, position: Position) -> None:
         pending = consumer.pending.pop(position)
         consumer.unacked -= pending.messages
         self._released(consumer, pending)
-        if self._cursor.is_acked(position):
-            return
-        if count:
-            self.redeliveries[position] = self.redeliveries.get(position, 0) + 1
-            consumer.redelivered += pending.messages
-        self._requeue(position, pending)
+        if not self._cursor.is_acked(position):
+            self._requeue(position, pending)
 
     def _released(self, consumer: Consumer, pending: Pending) -> None:
         """The entry is no longer in flight at the consumer."""
@@ -276,7 +270,6 @@ class SharedDispatcher:
     def rewind(self, position: Position) -> None:
         self.read_position = position
         self._replay.clear()
-        self.redeliveries.clear()
         for consumer in self._consumers:
             consumer.pending.clear()
             consumer.unacked = 0
