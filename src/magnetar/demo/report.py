@@ -76,15 +76,15 @@ def by_hour(results: pd.DataFrame) -> pd.DataFrame:
 
 def worst_hours(results: pd.DataFrame, count: int = 8) -> Table:
     """The `count` hours with the most minutes of delay, in New York time."""
-    table = Table(title="The worst hours", title_justify="left")
-    table.add_column("New York time", no_wrap=True)
-    for name in ("Flights", "Not flown", "Mean delay", "Longest", "Seat-hours"):
-        table.add_column(name, justify="right", min_width=max(len(word) for word in name.split()))
+    table = Table(title="The worst hours: delays on departure", title_justify="left")
+    table.add_column("New York", no_wrap=True)
+    for name in ("Flights", "Not flown", "Mean", "Longest", "Seat-hours"):
+        table.add_column(name, justify="right")
     table.add_column("Weather")
     for row in by_hour(results).head(count).itertuples():
         stamp = pd.Timestamp(row.hour_ms, unit="ms", tz="UTC").tz_convert(NEW_YORK)
         table.add_row(
-            stamp.strftime("%a %d %b %H:00"),
+            stamp.strftime("%d %b %H:00"),
             str(row.flights),
             str(row.cancelled),
             f"{row.delay_sum_min / row.departed:.0f} min" if row.departed else "-",

@@ -18,7 +18,7 @@ RESULTS = "delays-by-hour"
 ALERTS = "alerts"
 DEAD_LETTERS = "dead-letters"
 
-PARTITIONS = {DEPARTURES: 4, WEATHER: 2, RESULTS: 2, ALERTS: 2, DEAD_LETTERS: 1}
+PARTITIONS = {DEPARTURES: 2, WEATHER: 2, RESULTS: 2, ALERTS: 2, DEAD_LETTERS: 1}
 """Partitions per topic. Few, because the tour is sized for two cores."""
 
 

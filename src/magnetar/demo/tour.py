@@ -139,7 +139,6 @@ class Tour:
             retried=state.retried,
             refused=state.refused,
             too_late=expected.too_late,
-            dead_letters=engine.dead_letters_stored(),
             dropped_by_watermark=engine.dropped_by_watermark(),
         )
         comparisons = evidence.comparisons()
@@ -169,7 +168,7 @@ class Tour:
             duplicates_sent=state.retried,
             duplicates_removed=evidence.duplicates_removed,
             late_rows=script.late,
-            dead_letters=evidence.dead_letters,
+            dead_letters=batch.dead_letters_stored,
             dropped_by_watermark=evidence.dropped_by_watermark,
             lost=evidence.lost,
             alerts={

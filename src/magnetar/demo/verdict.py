@@ -32,8 +32,6 @@ class Evidence:
     """Retries that the broker answered without storing them."""
     too_late: int
     """Events beyond the allowed lateness, by the independent computation."""
-    dead_letters: int
-    """Messages in the dead-letter topic."""
     dropped_by_watermark: int
 
     @property
@@ -86,8 +84,8 @@ def failures(evidence: Evidence, comparisons: list[Comparison]) -> list[str]:
             f"the watermark dropped {evidence.dropped_by_watermark:,} rows that the lateness rule keeps",
         ),
         (
-            evidence.dead_letters == evidence.too_late,
-            f"{evidence.dead_letters:,} dead letters are stored, {evidence.too_late:,} events are too late",
+            evidence.batch.dead_letters_stored == evidence.too_late,
+            f"{evidence.batch.dead_letters_stored:,} dead letters are stored of {evidence.too_late:,}",
         ),
         (
             evidence.batch.dead_letters == evidence.too_late,

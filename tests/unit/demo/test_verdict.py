@@ -35,6 +35,7 @@ BATCH = BatchOutcome(
     weather_distinct=3,
     alerts={42},
     dead_letters=1,
+    dead_letters_stored=1,
 )
 SOUND = Evidence(
     independent=TABLE,
@@ -48,7 +49,6 @@ SOUND = Evidence(
     retried=2,
     refused=2,
     too_late=1,
-    dead_letters=1,
     dropped_by_watermark=0,
 )
 
@@ -68,7 +68,7 @@ def test_sound_evidence_passes() -> None:
         ({"batch": replace(BATCH, departures_stored=8)}, "stored a second time"),
         ({"refused": 1}, "recognised"),
         ({"dropped_by_watermark": 1}, "watermark"),
-        ({"dead_letters": 0}, "dead letters are stored"),
+        ({"batch": replace(BATCH, dead_letters_stored=0)}, "dead letters are stored"),
         ({"batch": replace(BATCH, dead_letters=0)}, "finds 0 dead letters"),
         ({"batch": replace(BATCH, alerts=set())}, "raises 0 alerts"),
         ({"alerts": replace(ALERTS, missing={1})}, "never reached"),
