@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 from pathlib import Path
 
 from cryptography import x509
@@ -42,7 +43,9 @@ class Authority:
     def _signed(
         self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool
     ) -> x509.Certificate:
-        names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+        names = x509.SubjectAlternativeName(
+            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        )
         return (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -53,8 +56,27 @@ class Authority:
             .not_valid_after(_UNTIL)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
             .add_extension(names, critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
+            .add_extension(_usage(authority=authority), critical=True)
             .sign(self._key, hashes.SHA256())
         )
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _named(common_name: str) -> x509.Name:

@@ -1,0 +1,161 @@
+"""The official client against a standalone with TLS, tokens, passwords and grants."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from joserfc import jwt
+from joserfc.jwk import OctKey
+from passlib.hash import apr_md5_crypt
+
+from support.certificates import Authority
+from support.standalone import StandaloneProcess
+
+pytestmark = pytest.mark.process
+
+SECRET = b"0123456789abcdef0123456789abcdef"
+TIMEOUT_MS = 10_000
+
+
+def token(role: str) -> str:
+    return jwt.encode({"alg": "HS256"}, {"sub": role}, OctKey.import_key(SECRET))
+
+
+@dataclass
+class Secured:
+    """A running standalone and what its clients need."""
+
+    process: StandaloneProcess
+    authority: Authority
+    broker_tls_url: str
+    https_url: str
+
+    def call(self, method: str, path: str, body: object = None, role: str = "root") -> int:
+        """Status of a call of the admin API over TLS."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.https_url}/admin/v2/{path}", data, method=method)
+        if role:
+            request.add_header("Authorization", f"Bearer {token(role)}")
+        context = ssl.create_default_context(cafile=str(self.authority.file))
+        try:
+            with urllib.request.urlopen(request, context=context) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    def client(
+        self, authentication: pulsar.Authentication | None = None, *, tls: bool = True, **more: Any
+    ) -> pulsar.Client:
+        """A client of the TLS or the plain port."""
+        if not tls:
+            return pulsar.Client(self.process.broker_url, authentication=authentication, **more)
+        return pulsar.Client(
+            self.broker_tls_url,
+            authentication=authentication,
+            tls_trust_certs_file_path=str(self.authority.file),
+            tls_validate_hostname=True,
+            **more,
+        )
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    authority = Authority(folder)
+    certificate, key = authority.issue("broker")
+    (folder / "secret").write_bytes(SECRET)
+    (folder / "users").write_text(f"writer:{apr_md5_crypt.hash('secret')}\n")
+    settings = {
+        "host": "localhost",
+        "tls_certificate": str(certificate),
+        "tls_key": str(key),
+        "tls_ca": str(authority.file),
+        "broker_tls_port": 0,
+        "https_port": 0,
+        "authentication": "tls,token,basic",
+        "superuser_roles": "root",
+        "token_secret_key": str(folder / "secret"),
+        "basic_users": str(folder / "users"),
+    }
+    file = folder / "secure.toml"
+    file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+    with StandaloneProcess(folder / "process", ephemeral=True, options=("--config", str(file))) as process:
+        ready = json.loads((process.folder / "ready.json").read_text())
+        world = Secured(process, authority, ready["broker_tls_url"], ready["https_url"])
+        for role, actions in (("writer", ["produce"]), ("reader", ["consume"])):
+            assert world.call("POST", f"namespaces/public/default/permissions/{role}", actions) == 204
+        yield world
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain"])
+def test_roles_do_what_they_may(secured: Secured, tls: bool) -> None:
+    topic = f"roles-{tls}"
+    writer = secured.client(pulsar.AuthenticationBasic("writer", "secret"), tls=tls)
+    reader = secured.client(pulsar.AuthenticationToken(token("reader")), tls=tls)
+    consumer = reader.subscribe(topic, "s")
+    producer = writer.create_producer(topic)
+    producer.send(b"hello")
+    message = consumer.receive(TIMEOUT_MS)
+    assert message.data() == b"hello"
+    consumer.acknowledge(message)
+    with pytest.raises(pulsar.AuthorizationError):
+        reader.create_producer(topic)
+    with pytest.raises(pulsar.AuthorizationError):
+        writer.subscribe(topic, "s2")
+    for client in (writer, reader):
+        client.close()
+
+
+def test_the_role_of_a_certificate(secured: Secured) -> None:
+    certificate, key = secured.authority.issue("root")
+    client = secured.client(pulsar.AuthenticationTLS(str(certificate), str(key)))
+    client.create_producer("certificate").send(b"x")
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "authentication",
+    [
+        None,
+        pulsar.AuthenticationBasic("writer", "wrong"),
+        pulsar.AuthenticationToken("a.b.c"),
+        pulsar.AuthenticationToken(token("writer")[:-4] + "AAAA"),
+    ],
+    ids=["none", "password", "no token", "signature"],
+)
+def test_others_are_refused(secured: Secured, authentication: pulsar.Authentication | None) -> None:
+    before = secured.process.log_text().count("refused: credentials")
+    client = secured.client(authentication, operation_timeout_seconds=1)
+    # This client takes the refusal of a CONNECT for a lost connection and tries again until its time is up.
+    with pytest.raises(pulsar.Timeout):
+        client.create_producer("refused")
+    client.close()
+    assert secured.process.log_text().count("refused: credentials") > before
+
+
+def test_the_admin_api(secured: Secured) -> None:
+    assert secured.call("GET", "tenants") == 200
+    assert secured.call("GET", "tenants", role="writer") == 403
+    assert secured.call("GET", "tenants", role="") == 401
+    log = secured.process.log_text()
+    assert "refused: role 'writer'" in log
+    assert token("writer") not in log
+
+
+def test_no_start_for_everybody_without_intent(tmp_path: Path) -> None:
+    process = StandaloneProcess(tmp_path, ephemeral=True, options=("--host", "0.0.0.0"))
+    with pytest.raises(AssertionError, match="everybody could do everything"):
+        process.start()
+    process.kill()
+    with StandaloneProcess(tmp_path, ephemeral=True, options=("--host", "0.0.0.0", "--insecure")) as running:
+        assert running.broker_url
