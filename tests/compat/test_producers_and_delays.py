@@ -176,3 +176,21 @@ def test_redelivery_counts_lead_to_the_dead_letter_topic(client: pulsar.Client, 
     assert counts == [0, 1, 2]
     dead = client.create_reader(f"{topic}-dead", pulsar.MessageId.earliest)
     assert dead.read_next(TIMEOUT_MS).data() == b"x"
+
+
+def test_redelivery_counts_survive_a_restart(standalone_folder: StandaloneProcess, topic: str) -> None:
+    standalone_folder.start()
+    for expected in range(3):
+        client = connect(standalone_folder)
+        consumer = client.subscribe(
+            topic, "s", consumer_type=ConsumerType.Shared, negative_ack_redelivery_delay_ms=50
+        )
+        if not expected:
+            client.create_producer(topic).send(b"x")
+        message = consumer.receive(TIMEOUT_MS)
+        assert message.redelivery_count() == expected
+        consumer.negative_acknowledge(message)
+        assert consumer.receive(TIMEOUT_MS).redelivery_count() == expected + 1
+        client.close()
+        standalone_folder.stop()
+        standalone_folder.start()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
 from magnetar.managedlog import entry_set_codec
+from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.cursor_codec import (
     IN_STORE,
     CursorInfo,
@@ -20,6 +22,7 @@ from magnetar.managedlog.cursor_codec import (
 from magnetar.managedlog.cursor_state import CursorDelta
 from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.entry_set_codec import MalformedAckedError
+from magnetar.managedlog.errors import InvalidLogDataError
 
 ranges = st.lists(st.tuples(st.integers(0, 8000), st.integers(0, 3000)), max_size=8)
 
@@ -121,3 +124,26 @@ def test_values_of_cursors_round_trip(delta: CursorDelta, properties: dict[str, 
     assert decoded.state.properties == (delta.properties or {})
     assert decoded.cursor_properties == properties
     assert (decoded.last_active_ms, decoded.deleted_ledgers) == (17, (3, 4))
+
+
+@given(
+    st.dictionaries(
+        st.builds(Position, st.integers(0, 1 << 62), st.integers(0, 1 << 62)),
+        st.integers(1, (1 << 32) - 1),
+        max_size=10,
+    )
+)
+def test_redelivery_counts_round_trip(counts: dict[Position, int]) -> None:
+    delta = CursorDelta(Position(1, 2), True, redeliveries=counts)
+    assert decode_entry(encode_entry(delta), "test").redeliveries == counts
+    assert decode_info(encode_info(CursorInfo(IN_STORE, delta)), "test").state.redeliveries == counts
+
+
+@given(st.binary(max_size=70))
+def test_no_redelivery_counts_crash_the_decoder(data: bytes) -> None:
+    info = pb.PositionInfo(ledgerId=1, entryId=2, redeliveries=data)
+    if len(data) % 20:
+        with pytest.raises(InvalidLogDataError):
+            decode_entry(info.SerializeToString(), "test")
+    else:
+        decode_entry(info.SerializeToString(), "test")

@@ -34,7 +34,8 @@ class CursorMachine(RuleBasedStateMachine):
         self.partial: dict[Position, int] = {}
         # What was written since the last snapshot, and the model as of each write.
         self.written: list[bytes] = []
-        self.durable: tuple[set[Position], dict[Position, int]] = (set(), {})
+        self.durable: tuple[set[Position], dict[Position, int], dict[Position, int]] = (set(), {}, {})
+        self.given_back: dict[Position, int] = {}
 
     def existing(self) -> list[Position]:
         return [
@@ -83,21 +84,29 @@ class CursorMachine(RuleBasedStateMachine):
                 self.acked.add(known)
                 self.partial.pop(known, None)
 
+    @rule(vector=st.lists(positions, max_size=8))
+    def give_back(self, vector: list[Position]) -> None:
+        known = [each for each in vector if each in self.existing() and each not in self.acked]
+        assert self.state.redelivered(vector) == bool(known)
+        for position in known:
+            self.given_back[position] = self.given_back.get(position, 0) + 1
+
     @rule(position=positions)
     def reset(self, position: Position) -> None:
         self.state.reset(position)
         self.acked = {known for known in self.existing() if known < position}
         self.partial = {}
+        self.given_back = {}
 
     @rule()
     def write_delta(self) -> None:
         self.written.append(encode_entry(self.state.take_delta()))
-        self.durable = (set(self.acked), dict(self.partial))
+        self.durable = (set(self.acked), dict(self.partial), dict(self.given_back))
 
     @rule()
     def write_snapshot(self) -> None:
         self.written = [encode_entry(self.state.snapshot())]
-        self.durable = (set(self.acked), dict(self.partial))
+        self.durable = (set(self.acked), dict(self.partial), dict(self.given_back))
 
     @rule()
     def crash(self) -> None:
@@ -106,8 +115,8 @@ class CursorMachine(RuleBasedStateMachine):
         for entry in self.written:
             self.state.apply(decode_entry(entry, "test"))
         self.state.settle()
-        acked, partial = self.durable
-        self.acked, self.partial = set(acked), dict(partial)
+        acked, partial, given_back = self.durable
+        self.acked, self.partial, self.given_back = set(acked), dict(partial), dict(given_back)
 
     @invariant()
     def agrees(self) -> None:
@@ -120,6 +129,10 @@ class CursorMachine(RuleBasedStateMachine):
             words = state.ack_set(position)
             bits = None if words is None else sum(word << 64 * i for i, word in enumerate(words))
             assert bits == self.partial.get(position)
+        self.given_back = {
+            position: count for position, count in self.given_back.items() if not state.is_acked(position)
+        }
+        assert dict(state.redeliveries.counts) == self.given_back
         end = existing[-1]
         follow = self.ledgers.next_position(end)
         expected = missing[0] if missing else follow

@@ -19,6 +19,7 @@ class Acks:
 
     def __init__(self) -> None:
         self.done: set[Position] = set()
+        self.given_back: dict[Position, int] = {}
 
     @property
     def mark_delete(self) -> Position:
@@ -36,6 +37,17 @@ class Acks:
 
     def ack_set(self, position: Position) -> tuple[int, ...] | None:
         return None
+
+    @property
+    def has_redeliveries(self) -> bool:
+        return bool(self.given_back)
+
+    def redelivery_count(self, position: Position) -> int:
+        return 0 if position in self.done else self.given_back.get(position, 0)
+
+    def redelivered(self, positions: Sequence[Position]) -> None:
+        for position in positions:
+            self.given_back[position] = self.given_back.get(position, 0) + 1
 
 
 class Pipe:

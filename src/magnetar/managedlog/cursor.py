@@ -107,6 +107,15 @@ class Cursor:
         """The first entry >= `position` that is not acknowledged and exists or may come to exist."""
         return self._state.next_unacked(position)
 
+    @property
+    def has_redeliveries(self) -> bool:
+        """Whether any unacknowledged entry was ever given back."""
+        return len(self._state.redeliveries) > 0
+
+    def redelivery_count(self, position: Position) -> int:
+        """How often the entry was given back; 0 also when it is acknowledged. Forgotten by a seek."""
+        return self._state.redeliveries.count(position)
+
     # What changes it
 
     def ack(self, positions: Sequence[Position]) -> None:
@@ -138,6 +147,11 @@ class Cursor:
         """Acknowledges every entry before `position`, and of that entry what `ack_batch` says."""
         self.ack_cumulative(self._ledgers.previous_position(position))
         return self.ack_batch(position, ack_set, batch_size)
+
+    def redelivered(self, positions: Sequence[Position]) -> None:
+        """These entries were given back by a consumer and will be delivered again: counts it."""
+        if self._state.redelivered(positions) and self._store is not None:
+            self._store.changed()
 
     def reset(self, position: Position) -> None:
         """The next entry to deliver is `position` or the first readable one after it; everything

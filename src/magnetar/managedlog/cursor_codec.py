@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from google.protobuf.message import DecodeError
 
 from magnetar.base.ids import Position
-from magnetar.managedlog import entry_set_codec
+from magnetar.managedlog import entry_set_codec, redeliveries
 from magnetar.managedlog import managedlog_pb2 as pb
-from magnetar.managedlog.cursor_state import CursorDelta, bits_of_words, words_of_bits
+from magnetar.managedlog.ack_words import bits_of_words, words_of_bits
+from magnetar.managedlog.cursor_state import CursorDelta
 from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 
@@ -102,6 +103,8 @@ def encode_entry(delta: CursorDelta) -> bytes:
         info.batchedEntryDeletionIndexInfo.extend(_batches(delta.partial))
     if delta.properties:
         info.properties.extend(_numbers(delta.properties))
+    if delta.redeliveries:
+        info.redeliveries = redeliveries.encode(delta.redeliveries)
     if not delta.replaces:
         info.delta = True
         if delta.properties is not None:
@@ -115,7 +118,8 @@ def decode_entry(data: bytes, where: str) -> CursorDelta:
     try:
         info.ParseFromString(data)
         acked = entry_set_codec.decode(info.acked) if info.acked else _acked(info.individualDeletedMessages)
-    except (DecodeError, entry_set_codec.MalformedAckedError) as error:
+        given_back = redeliveries.decode(info.redeliveries)
+    except (DecodeError, ValueError, entry_set_codec.MalformedAckedError) as error:
         raise InvalidLogDataError(where, f"not a PositionInfo: {error}") from error
     if not info.IsInitialized():
         raise InvalidLogDataError(where, "a PositionInfo lacks fields")
@@ -126,6 +130,7 @@ def decode_entry(data: bytes, where: str) -> CursorDelta:
         acked,
         _partial(info.batchedEntryDeletionIndexInfo),
         properties if not info.delta or info.propertiesChanged else None,
+        given_back,
     )
 
 
@@ -146,6 +151,8 @@ def encode_info(info: CursorInfo) -> bytes:
     if info.ledger_id == IN_STORE:
         value.individualDeletedMessages.extend(_ranges(state.acked))
         value.batchedEntryDeletionIndexInfo.extend(_batches(state.partial))
+        if state.redeliveries:
+            value.redeliveries = redeliveries.encode(state.redeliveries)
     return bytes(value.SerializeToString())
 
 
@@ -154,7 +161,8 @@ def decode_info(data: bytes, where: str) -> CursorInfo:
     value = pb.ManagedCursorInfo()
     try:
         value.ParseFromString(data)
-    except DecodeError as error:
+        given_back = redeliveries.decode(value.redeliveries)
+    except (DecodeError, ValueError) as error:
         raise InvalidLogDataError(where, f"not a ManagedCursorInfo: {error}") from error
     if not value.IsInitialized():
         raise InvalidLogDataError(where, "a ManagedCursorInfo lacks fields")
@@ -166,6 +174,7 @@ def decode_info(data: bytes, where: str) -> CursorInfo:
         _acked(value.individualDeletedMessages),
         _partial(value.batchedEntryDeletionIndexInfo),
         {item.name: item.value for item in value.properties},
+        given_back,
     )
     return CursorInfo(
         value.cursorsLedgerId,

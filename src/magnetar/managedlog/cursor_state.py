@@ -1,10 +1,9 @@
 """What a cursor knows: which entries are acknowledged. Pure.
 
-Three parts, from coarse to fine:
+From coarse to fine:
 - `mark_delete`: every entry up to and including it is acknowledged;
-- acknowledged entries after it, per ledger, without any limit (dropping some because there are too
-  many would deliver acknowledged messages again after a restart);
-- half-acknowledged batches: which messages of an entry are left.
+- acknowledged entries after it, per ledger, without any limit (a dropped one would be delivered again);
+- half-acknowledged batches: which messages of an entry are left. And how often entries were given back.
 
 Positions that do not exist (trimmed, not appended yet, of another topic) are ignored: a client may
 send anything, and remembering such would let it fill memory.
@@ -17,31 +16,14 @@ state older, so that messages are delivered again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from magnetar.base.ids import Position
+from magnetar.managedlog.ack_words import ACK_SET_WORDS_MAX, bits_of_words, words_of_bits
 from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.ledger_list import LedgerList
-
-WORD_BITS = 64
-WORD_MASK = (1 << WORD_BITS) - 1
-ACK_SET_WORDS_MAX = 16_384
-"""Words of a batch's bits that are looked at: a million messages, more than fit a batch. What a client claims
-beyond must not fill memory."""
-
-
-def bits_of_words(words: Sequence[int]) -> int:
-    """One integer from 64-bit words, lowest first. Signed words, as protobuf carries them, are taken too."""
-    data = b"".join((word & WORD_MASK).to_bytes(8, "little") for word in words)
-    return int.from_bytes(data, "little")
-
-
-def words_of_bits(bits: int) -> tuple[int, ...]:
-    """The inverse of `bits_of_words`, unsigned, without zero words at the end (as a Java BitSet)."""
-    count = -(-bits.bit_length() // WORD_BITS)
-    data = bits.to_bytes(8 * count, "little")
-    return tuple(int.from_bytes(data[at : at + 8], "little") for at in range(0, 8 * count, 8))
+from magnetar.managedlog.redeliveries import Redeliveries
 
 
 @dataclass(slots=True)
@@ -57,6 +39,8 @@ class CursorDelta:
     """What is left of half-acknowledged batches, as bits; replaces what was known of the entry."""
     properties: Mapping[str, int] | None = None
     """The cursor's numbers, when they changed."""
+    redeliveries: Mapping[Position, int] = field(default_factory=dict)
+    """How often entries were given back; replaces what was known of them."""
 
 
 class CursorState:
@@ -73,6 +57,7 @@ class CursorState:
         "_replaced",
         "mark_delete",
         "properties",
+        "redeliveries",
         "version",
     )
 
@@ -82,6 +67,8 @@ class CursorState:
     """Numbers that are kept with the position; not to be changed in place."""
     version: int
     """One more at each change."""
+    redeliveries: Redeliveries
+    """Changed by `redelivered` and by acknowledgements."""
 
     def __init__(
         self, ledgers: LedgerList, mark_delete: Position, properties: Mapping[str, int] | None = None
@@ -90,6 +77,7 @@ class CursorState:
         self.mark_delete = mark_delete
         self.properties = dict(properties or {})
         self.version = 0
+        self.redeliveries = Redeliveries()
         # Entries after mark_delete, by ledger; no empty sets.
         self._acked: dict[int, EntrySet] = {}
         self._acked_count = 0
@@ -199,6 +187,8 @@ class CursorState:
                     partial.pop(position, None)
         if count == before and not moved:
             return False
+        if self.redeliveries:
+            self.redeliveries.discard(positions)
         self._acked_count = count
         if moved:
             self.mark_delete = Position(mark_ledger, mark_entry)
@@ -240,6 +230,8 @@ class CursorState:
         self._advance()
         # Entries that were acknowledged one by one have left `_partial` by then: only here are any covered.
         self._drop_covered_partial()
+        if self.redeliveries:
+            self.redeliveries.keep(lambda held: held > position)
         self.version += 1
         return True
 
@@ -256,6 +248,17 @@ class CursorState:
         self.properties = dict(properties)
         self._properties_changed = True
         self.version += 1
+
+    def redelivered(self, positions: Iterable[Position]) -> bool:
+        """Counts unacknowledged entries as given back once more; whether there were any."""
+        before = self.version
+        for position in positions:
+            ledger = self._ledgers.find(position.ledger_id)
+            exists = ledger is not None and 0 <= position.entry_id < ledger.entries
+            if exists and not self.is_acked(position):
+                self.redeliveries.add(position)
+                self.version += 1
+        return self.version != before
 
     def _clamp(self, position: Position) -> Position:
         """A position that may be mark-delete: of a ledger that exists, at most the last durable entry."""
@@ -309,6 +312,7 @@ class CursorState:
         self._partial.clear()
         self._fresh.clear()
         self._fresh_partial.clear()
+        self.redeliveries.clear()
 
     # Persistence
 
@@ -328,6 +332,7 @@ class CursorState:
             acked,
             {key: bits for key in self._fresh_partial if (bits := self._partial.get(key)) is not None},
             self.properties if self._properties_changed or self._replaced else None,
+            self.redeliveries.take_changed(),
         )
         self._forget_delta()
         return delta
@@ -335,13 +340,14 @@ class CursorState:
     def snapshot(self) -> CursorDelta:
         """All of it, sharing the sets: to be encoded before the next change. Starts a new delta."""
         self._forget_delta()
-        return CursorDelta(self.mark_delete, True, self._acked, self._partial, self.properties)
+        counts = self.redeliveries.counts
+        return CursorDelta(self.mark_delete, True, self._acked, self._partial, self.properties, counts)
 
     def _forget_delta(self) -> None:
         self._fresh = []
         self._fresh_partial = set()
-        self._replaced = False
-        self._properties_changed = False
+        self.redeliveries.take_changed()
+        self._replaced = self._properties_changed = False
 
     def apply(self, delta: CursorDelta) -> None:
         """What `take_delta` or `snapshot` gave before a restart. `settle` must follow the last one."""
@@ -356,6 +362,7 @@ class CursorState:
             if not entries.count:
                 del self._acked[ledger_id]
         self._partial.update(delta.partial)
+        self.redeliveries.update(delta.redeliveries)
         if delta.properties is not None:
             self.properties = dict(delta.properties)
         self._move_mark(delta.mark_delete)
@@ -376,6 +383,7 @@ class CursorState:
             del self._partial[position]
         self._advance()
         self._drop_covered_partial()
+        self.redeliveries.keep(lambda held: not self.is_acked(held))
 
     def check(self) -> None:
         """Asserts what must always hold."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.ids import Position
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Peer, Type, World, command, in_world, send
 
@@ -111,5 +112,41 @@ def test_a_send_to_a_terminated_topic_says_so() -> None:
         peer.send(send(1, 0))
         errors: list[Any] = await world.until(lambda: peer.commands(Type.SEND_ERROR), "error")
         assert errors[0].error == pb.TopicTerminatedError
+
+    in_world(story)
+
+
+def redeliver(peer: Peer, *positions: Position) -> None:
+    ids = [pb.MessageIdData(ledgerId=each.ledger_id, entryId=each.entry_id) for each in positions]
+    peer.send(command(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=1, message_ids=ids))
+
+
+@pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
+def test_redelivery_counts_survive_an_unload(kind: str) -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        await peer.consumer(kind=kind, permits=100)
+        peer.send(send(1, 0, b"a"), send(1, 1, b"b"), send(1, 2, b"c"))
+        await world.until(lambda: len(peer.messages) == 3, "messages")
+        first, second, _ = (message.position for message in peer.messages)
+        redeliver(peer, first, first, second)
+        await world.until(lambda: len(peer.messages) == 5, "again")
+        redeliver(peer, first)
+        await world.until(lambda: len(peer.messages) == 6, "and again")
+        assert [message.redelivery_count for message in peer.messages] == [0, 0, 0, 1, 1, 2]
+        peer.ack(1, second)
+        await world.broker.unload((await world.topic()).name)
+        await peer.consumer(2, request_id=9, kind=kind, permits=100)
+        await world.until(lambda: len(peer.messages) == 8, "after the unload")
+        after = {message.position: message.redelivery_count for message in peer.messages[6:]}
+        assert after[first] == 2
+        assert sorted(after.values()) == [0, 2]
+        # A seek begins anew.
+        topic = await world.topic()
+        await topic.subscriptions["s"].seek(first)
+        await peer.consumer(3, request_id=10, kind=kind, permits=100)
+        await world.until(lambda: len(peer.messages) == 11, "after the seek")
+        assert [message.redelivery_count for message in peer.messages[8:]] == [0, 0, 0]
 
     in_world(story)

@@ -1,0 +1,81 @@
+"""How often entries were given back, for those that were at least once and are not acknowledged.
+
+Stored form, one record per entry, little-endian:
+
+    ledger i64 | entry i64 | count u32
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from magnetar.base.ids import Position
+
+_RECORD: Final = struct.Struct("<qqI")
+_COUNT_MAX: Final = (1 << 32) - 1
+
+
+class Redeliveries:
+    """Counts by position, and which of them changed since they were last taken."""
+
+    __slots__ = ("_counts", "_fresh")
+
+    def __init__(self) -> None:
+        self._counts: dict[Position, int] = {}
+        self._fresh: set[Position] = set()
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def counts(self) -> Mapping[Position, int]:
+        """All of them; 0 for none that is in here."""
+        return self._counts
+
+    def count(self, position: Position) -> int:
+        """How often the entry was given back."""
+        return self._counts.get(position, 0)
+
+    def add(self, position: Position) -> None:
+        """The entry was given back once more."""
+        self._counts[position] = min(self._counts.get(position, 0) + 1, _COUNT_MAX)
+        self._fresh.add(position)
+
+    def discard(self, positions: Iterable[Position]) -> None:
+        """Forgets entries that are acknowledged."""
+        for position in positions:
+            self._counts.pop(position, None)
+
+    def keep(self, wanted: Callable[[Position], bool]) -> None:
+        """Forgets all entries that are not wanted."""
+        self.discard([position for position in self._counts if not wanted(position)])
+
+    def update(self, counts: Mapping[Position, int]) -> None:
+        """Takes over what was stored."""
+        self._counts.update(counts)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._counts.clear()
+        self._fresh.clear()
+
+    def take_changed(self) -> dict[Position, int]:
+        """Counts that changed since the last call, of entries that are still here."""
+        fresh, self._fresh = self._fresh, set()
+        return {position: count for position in fresh if (count := self._counts.get(position))}
+
+
+def encode(counts: Mapping[Position, int]) -> bytes:
+    """The stored form; b"" when there are none."""
+    return b"".join(
+        _RECORD.pack(ledger_id, entry_id, count) for (ledger_id, entry_id), count in counts.items()
+    )
+
+
+def decode(data: bytes) -> dict[Position, int]:
+    """The inverse of `encode`. Raises ValueError when the length is none of a number of records."""
+    if len(data) % _RECORD.size:
+        raise ValueError(f"{len(data)} bytes are no number of redelivery counts")
+    return {Position(ledger_id, entry_id): count for ledger_id, entry_id, count in _RECORD.iter_unpack(data)}
