@@ -148,6 +148,10 @@ class Connection(asyncio.BufferedProtocol):
         if needed <= _SHARED_BYTES // 2:
             self._tail = bytes(memoryview(buffer)[start:end])
             return
+        if not self._session.connected:
+            # Who has not said who it is does not get memory by announcing a size.
+            self.close(f"a frame of {needed} bytes before CONNECT was answered")
+            return
         self._large = bytearray(needed)
         self._filled = end - start
         self._large[: self._filled] = memoryview(buffer)[start:end]
