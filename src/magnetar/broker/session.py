@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from magnetar.auth.identity import Identity
 from magnetar.base.errors import MagnetarError
@@ -27,6 +27,7 @@ from magnetar.broker.openings import Openings
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
+from magnetar.broker.transport import Transport
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun
@@ -45,23 +46,6 @@ Type = pb.BaseCommand.Type
 
 
 Handler = Callable[["Session", Command], None]
-
-
-class Transport(Protocol):
-    """What a session may ask of its driver."""
-
-    def flush_soon(self) -> None:
-        """Writes `out` at the end of this tick."""
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def close(self, reason: str) -> None:
-        """Writes what waits, then closes. The reason is logged."""
-
-    def abort(self, reason: str) -> None:
-        """Closes at once."""
 
 
 class Session:

@@ -1,0 +1,22 @@
+"""What a session needs of the driver of its connection."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Transport(Protocol):
+    """What a session may ask of its driver."""
+
+    def flush_soon(self) -> None:
+        """Writes `out` at the end of this tick."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self, reason: str) -> None:
+        """Writes what waits, then closes. The reason is logged."""
+
+    def abort(self, reason: str) -> None:
+        """Closes at once."""
