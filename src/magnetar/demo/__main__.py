@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, on_signal)
     from rich.console import Console
 
-    console = Console()
+    console = Console(highlight=False)
     try:
         from magnetar.demo.tour import Tour
     except ModuleNotFoundError as missing:

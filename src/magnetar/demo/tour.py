@@ -289,7 +289,8 @@ class Tour:
         self._rows_read = engine.rows_read("delays")
         note = f"{self._rows_read:,} rows"
         watermark = engine.watermark()
-        if watermark > "2000":
+        # Before the first event it only says that the windows are still all open.
+        if watermark > pd.Timestamp(script.first_ms, unit="ms").isoformat():
             note += f"  windows closed until {watermark[:10]}"
         written = engine.rows_read("table")
         if written:
