@@ -5,7 +5,6 @@ Every refusal, and every change through the admin API, leaves one line in the lo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from magnetar.auth.authentication import Authentication
@@ -16,6 +15,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
 from magnetar.broker.policies import PolicyStore
+from magnetar.runtime.threads import in_thread
 
 _audit = logging.getLogger("magnetar.audit")
 
@@ -42,7 +42,7 @@ class Guard:
         now_ms = self._clock.now_ms()
         try:
             if provider is not None and provider.slow:
-                return await asyncio.to_thread(self.authentication.identify, credentials, now_ms)
+                return await in_thread(lambda: self.authentication.identify(credentials, now_ms))
             return self.authentication.identify(credentials, now_ms)
         except AuthenticationError as error:
             _audit.warning("refused: credentials of %s, method %r: %s", peer, credentials.method[:40], error)

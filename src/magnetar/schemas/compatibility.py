@@ -13,7 +13,7 @@ import enum
 import json
 from collections.abc import Sequence
 
-from magnetar.schemas import avro_compatibility, avro_definition, key_value, protobuf_compatibility
+from magnetar.schemas import avro_compatibility, avro_definition, key_value
 from magnetar.schemas.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.schemas.types import (
     AVRO_TYPES,
@@ -114,9 +114,9 @@ def unreadable(reader: pb.Schema, writer: pb.Schema) -> str | None:
                 return f"{part}: {reason}"
         return None
     if reader.type == PROTOBUF_NATIVE:
-        return protobuf_compatibility.unreadable(
-            protobuf_compatibility.parse(reader.schema_data), protobuf_compatibility.parse(writer.schema_data)
-        )
+        from magnetar.schemas import protobuf_compatibility as protobuf
+
+        return protobuf.unreadable(protobuf.parse(reader.schema_data), protobuf.parse(writer.schema_data))
     if reader.type in AVRO_TYPES:
         types = _avro(reader), _avro(writer)
         if types[0] is None or types[1] is None:
@@ -132,7 +132,10 @@ def check_definition(schema: pb.Schema) -> None:
             if part.type not in BYTES_TYPES:
                 check_definition(part)
     elif schema.type == PROTOBUF_NATIVE:
-        protobuf_compatibility.parse(schema.schema_data)
+        # Loads the descriptors of descriptors, which costs tens of milliseconds and few need.
+        from magnetar.schemas import protobuf_compatibility as protobuf
+
+        protobuf.parse(schema.schema_data)
     elif schema.type in AVRO_TYPES:
         _avro(schema)
 
