@@ -157,7 +157,7 @@ async def _change_properties(call: Call, change: Callable[[Mapping[str, str]], d
         )
         return
     log = (await loaded(call.broker, name)).log
-    await log.set_properties(change(log.properties))
+    await log.update_properties(change)
 
 
 async def _is_partitioned(broker: Broker, name: TopicName) -> bool:

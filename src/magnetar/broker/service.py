@@ -200,7 +200,7 @@ class Broker:
         old = self.topics.pop(str(name), None)
         if old is not None:
             await self._guard(old.close(), f"{name}: closing after a failure")
-        if not await self.logs.exists(name.log_name) and not (create and await self._may_create(name)):
+        if not await self.exists(name) and not (create and await self._may_create(name)):
             raise TopicNotFoundError(f"topic {name} does not exist")
         log = await self.logs.open(name.log_name)
         topic = Topic(name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn)
@@ -226,8 +226,10 @@ class Broker:
         return self.config.auto_create_topics
 
     async def exists(self, name: TopicName) -> bool:
-        """Whether the topic was created."""
-        return str(name) in self.topics or await self.logs.exists(name.log_name)
+        """Whether the topic was created. A partition exists from the day its topic has so many."""
+        if str(name) in self.topics or await self.logs.exists(name.log_name):
+            return True
+        return 0 <= name.partition < await self.policies.partitions(name)
 
     async def topics_of(self, namespace: NamespaceName) -> list[TopicName]:
         """Persistent topics and partitions of a namespace, sorted by name."""
