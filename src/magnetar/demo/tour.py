@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -124,10 +124,37 @@ class Tour:
         chart = options.out / "delays.png"
         drawn = self._pool.submit(draw_chart, expected.results, dispatchers.seen, chart)
         batch, batch_s = self._run_batch(engine)
+        self._line("Compare", "row by row")
+        evidence = self._evidence(engine, script, dispatchers, expected, batch)
+        comparisons = evidence.comparisons()
+        failed = failures(evidence, comparisons)
+        self._finish("Compare", f"[red]{len(failed)} checks failed[/]" if failed else _equal(evidence))
+        engine.write_progress(options.out / "progress.jsonl")
+        drawn.result()
+        self._check()
+        summary = self._summary(script, evidence, batch, failed)
+        summary = replace(
+            summary,
+            stream_rows_per_s=round(script.unique / stream_s, 1),
+            batch_s=round(batch_s, 2),
+            duration_s=round(time.perf_counter() - began, 2),
+            parquet=str(engine.parquet),
+            chart=str(chart),
+        )
+        return Outcome(summary, comparisons, expected.results)
+
+    def _evidence(
+        self,
+        engine: Engine,
+        script: Script,
+        dispatchers: Dispatchers,
+        expected: _Expected,
+        batch: BatchOutcome,
+    ) -> Evidence:
+        """Everything that the three computations and the alerts' consumers brought to light."""
         assert self._replay is not None
         state = self._replay.state
-        self._line("Compare", "row by row")
-        evidence = Evidence(
+        return Evidence(
             independent=expected.results,
             batch=batch,
             stream=engine.stream_results(),
@@ -141,25 +168,16 @@ class Tour:
             too_late=expected.too_late,
             dropped_by_watermark=engine.dropped_by_watermark(),
         )
-        comparisons = evidence.comparisons()
-        failed = failures(evidence, comparisons)
-        counts = " = ".join(
-            f"{name} {len(table):,}"
-            for name, table in (
-                ("stream", evidence.stream),
-                ("batch", batch.results),
-                ("independent", expected.results),
-            )
-        )
-        self._finish("Compare", f"[red]{len(failed)} checks failed[/]" if failed else f"{counts}: equal")
-        engine.write_progress(options.out / "progress.jsonl")
-        drawn.result()
-        self._check()
-        summary = Summary(
+
+    def _summary(self, script: Script, evidence: Evidence, batch: BatchOutcome, failed: list[str]) -> Summary:
+        """What was counted; times and places are the caller's."""
+        assert self._replay is not None
+        state = self._replay.state
+        return Summary(
             rows={
                 "stream": len(evidence.stream),
                 "batch": len(batch.results),
-                "independent": len(expected.results),
+                "independent": len(evidence.independent),
                 "parquet": len(evidence.parquet),
             },
             agree=not failed,
@@ -172,22 +190,21 @@ class Tour:
             dropped_by_watermark=evidence.dropped_by_watermark,
             lost=evidence.lost,
             alerts={
-                "expected": len(expected.alerts),
+                "expected": len(evidence.alerts_expected),
                 "received": evidence.alerts.received,
                 "in_order": not evidence.alerts.disordered,
                 "per_consumer": evidence.alerts.per_consumer,
             },
             publish_msgs_per_s=round(state.rate, 1),
-            stream_rows_per_s=round(script.unique / stream_s, 1),
-            batch_s=round(batch_s, 2),
+            stream_rows_per_s=0.0,
+            batch_s=0.0,
             broker_cpu_s=self._broker.cpu_s() if self._broker else None,
-            duration_s=round(time.perf_counter() - began, 2),
-            quick=options.quick,
-            out=str(options.out),
-            parquet=str(engine.parquet),
-            chart=str(chart),
+            duration_s=0.0,
+            quick=self._options.quick,
+            out=str(self._options.out),
+            parquet="",
+            chart="",
         )
-        return Outcome(summary, comparisons, expected.results)
 
     def _read_data(self) -> tuple[Dataset, Script]:
         self._line("Events", "reading the flights of 2013")
@@ -329,6 +346,15 @@ class Tour:
         self._pool.shutdown()
         if self._broker is not None:
             self._broker.stop()
+
+
+def _equal(evidence: Evidence) -> str:
+    tables = (
+        ("stream", evidence.stream),
+        ("batch", evidence.batch.results),
+        ("independent", evidence.independent),
+    )
+    return " = ".join(f"{name} {len(table):,}" for name, table in tables) + ": equal"
 
 
 def _expect(data: Dataset, scenario: Scenario) -> _Expected:
