@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support.standalone import StandaloneProcess  # noqa: E402  # needs the path above
+from support.standalone import StandaloneProcess  # needs the path above
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneP
         yield process
 
 
-@pytest.fixture()
+@pytest.fixture
 def standalone_folder(tmp_path: Path) -> Iterator[StandaloneProcess]:
     """A standalone of the test's own, not started yet; killed at the end."""
     process = StandaloneProcess(tmp_path / "standalone")
