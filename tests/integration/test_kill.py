@@ -53,7 +53,7 @@ def connect(process: StandaloneProcess) -> pulsar.Client:
 
 
 def publish_until_killed(process: StandaloneProcess, number: int, delay_s: float, history: History) -> int:
-    """Publishes and consumes until the kill after `delay_s` seconds; returns this round's acknowledgements."""
+    """Publishes and consumes until the kill after `delay_s` seconds; returns the acknowledgements."""
     client = connect(process)
     consumer = client.subscribe(
         TOPIC, "worker", pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest

@@ -1,7 +1,7 @@
 """The newest entries of all logs, kept in memory for readers that are near the end.
 
-One budget in bytes serves every log; whatever was appended first leaves first, of whichever log. Runs
-are kept as they were appended and are shared, not copied, by everyone who reads them.
+One budget in bytes of memory serves every log; whatever was appended first leaves first, of whichever
+log. Runs are kept as they were appended and are shared, not copied, by everyone who reads them.
 
 Pure: no input or output, no time.
 """
@@ -11,12 +11,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 
 _COMPACT_AT = 64
 """Evicted slots at the front of a list that are tolerated before it is cut; keeps eviction O(1)."""
+
+ENTRY_OVERHEAD_BYTES: Final = 48
+"""Memory of an entry beyond its bytes: the object's head (33 bytes, rounded up) and its place in the
+run's list. Small messages would else fill twice the budget."""
 
 
 class CacheBudget:
