@@ -148,6 +148,7 @@ def device_tables(device: Mapping[str, Mapping[str, Mapping[str, float]]]) -> di
         "max_ms": "max",
         "syncs_per_s": "syncs/s",
         "megabytes_per_s": "MB/s",
+        "cpu_s_per_gb": "CPU s/GB",
     }
     loop_columns = {
         "gigabytes_per_s": "GB/s",
