@@ -365,3 +365,16 @@ def test_a_restart_keeps_everything(standalone_folder: StandaloneProcess, topic:
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     assert reader.has_message_available()
     client.close()
+
+
+def test_a_table_view_follows_a_topic(client: pulsar.Client, topic: str) -> None:
+    producer = client.create_producer(topic)
+    for i in range(10):
+        producer.send(str(i).encode(), partition_key=f"k{i % 3}")
+    view = client.create_table_view(topic)
+    assert {key: view.get(key) for key in ("k0", "k1", "k2")} == {"k0": b"9", "k1": b"7", "k2": b"8"}
+
+
+def test_the_compacted_view_is_for_one_consumer_at_a_time(client: pulsar.Client, topic: str) -> None:
+    with pytest.raises(pulsar.PulsarException):
+        client.subscribe(topic, "s", pulsar.ConsumerType.Shared, is_read_compacted=True)

@@ -13,7 +13,6 @@ from magnetar.broker.errors import (
     NotAllowedError,
     RefusedError,
     SubscriptionNotFoundError,
-    UnsupportedError,
 )
 from magnetar.broker.handlers import permission
 from magnetar.broker.handlers.consumer_stats import describe
@@ -49,9 +48,20 @@ async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
         session.opening_consumers.ended(request.consumer_id, request.request_id)
 
 
+def _check_compacted(request: pb.CommandSubscribe) -> None:
+    """Reading the compacted view is for one consumer at a time, as in Pulsar.
+
+    No topic is compacted yet, and the view of a topic that never was is the whole topic.
+    """
+    if request.read_compacted and request.subType not in (
+        pb.CommandSubscribe.Exclusive,
+        pb.CommandSubscribe.Failover,
+    ):
+        raise NotAllowedError("read_compacted is allowed on Exclusive and Failover subscriptions only")
+
+
 async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None:
-    if request.read_compacted:
-        raise UnsupportedError("reading the compacted topic is not offered yet")
+    _check_compacted(request)
     if not request.subscription:
         raise NotAllowedError("a subscription needs a name")
     topic_name = TopicName.parse(request.topic)
