@@ -36,8 +36,8 @@ with socket.create_connection(("127.0.0.1", port)) as out:
 def sync_histogram(folder: Path, size_bytes: int, seconds: float) -> dict[str, float]:
     """Append `size_bytes` and fdatasync, one after the other, to a new file in `folder`.
 
-    `cpu_s_per_gb` is what the kernel takes to copy into fresh pages of its cache and to sync them: no
-    program that writes a log through the page cache can take less.
+    `cpu_s_per_gb` is what the kernel takes to copy into its cache and to sync: the cost of the same
+    pattern without a broker.
     """
     payload = os.urandom(size_bytes)
     times: list[int] = []
