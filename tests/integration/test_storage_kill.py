@@ -61,6 +61,28 @@ def test_the_helper_that_syncs_is_killed(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_the_helper_is_killed_while_nothing_is_written(tmp_path: Path) -> None:
+    """It used to be noticed at the next publish only, minutes later on a quiet night."""
+
+    async def story() -> None:
+        syncer = HelperSyncer()
+        fatal = asyncio.Event()
+        async with store_in(
+            tmp_path, durability=Durability.FSYNC, syncer=syncer, on_fatal=lambda _: fatal.set()
+        ) as store:
+            sink = Sink()
+            appender = store.appender(1, sink)
+            appender.append([b"kept"], None, 0, 1)
+            await sink.reached(0)
+            os.kill(syncer.pid, signal.SIGKILL)
+            await asyncio.wait_for(fatal.wait(), 10)
+            assert isinstance(store.failure, StorageFailedError)
+        async with store_in(tmp_path) as store:
+            assert await entries_of(store, 1) == [b"kept"]
+
+    asyncio.run(story())
+
+
 def test_the_helper_ends_with_its_parent(tmp_path: Path) -> None:
     async def story() -> int:
         async with store_in(tmp_path, durability=Durability.FSYNC, syncer=(syncer := HelperSyncer())):

@@ -56,7 +56,6 @@ DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 
 DRIVERS = {
     "bookie/appender.py",
-    "bookie/lock.py",
     "bookie/reader.py",
     "bookie/store.py",
     "broker/connection.py",

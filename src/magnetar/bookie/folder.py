@@ -2,7 +2,7 @@
 
 FORMAT                     version of this layout: decimal, LF
 INSTANCEID                 random UUID text: the store's identity, also in every segment's header
-LOCK                       see lock.py
+LOCK                       held by the process that uses the folder (runtime/file_lock.py)
 segments/<16 hex>.seg      segments, ascending ids
 segments/<16 hex>.new      a segment in preparation: holds nothing yet
 """
@@ -21,6 +21,7 @@ from magnetar.bookie.files import Disk
 FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
 INSTANCE_FILE: Final = "INSTANCEID"
+LOCK_FILE: Final = "LOCK"
 _SEGMENTS: Final = "segments"
 _SEALED_SUFFIX: Final = ".seg"
 _NEW_SUFFIX: Final = ".new"

@@ -23,8 +23,7 @@ from magnetar.bookie.appender import AppendSink, LedgerAppender
 from magnetar.bookie.blocks import Block, Kind, mark_block, start_block, tombstone_block
 from magnetar.bookie.commit import CommitQueue, Tail
 from magnetar.bookie.files import Disk, VolatileDisk, storage_error
-from magnetar.bookie.folder import StoreFolder
-from magnetar.bookie.lock import FolderLock
+from magnetar.bookie.folder import LOCK_FILE, StoreFolder
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
@@ -36,6 +35,7 @@ from magnetar.bookie.segment_file import (
     sealed_index,
 )
 from magnetar.bookie.segment_set import SegmentSet
+from magnetar.runtime.file_lock import FileLock
 from magnetar.runtime.syncer import HelperSyncer, NoSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup
 
@@ -93,6 +93,7 @@ class SegmentStore:
         self._spare: tuple[SegmentFile, int] | None = None
         self._preparing = False
         self._must_roll = False
+        syncer.watch(self._syncer_broken)
 
     # -- opening and closing ------------------------------------------------------------------
 
@@ -120,12 +121,12 @@ class SegmentStore:
             root = Path(tempfile.mkdtemp(prefix="magnetar-"))
         safe = durability is Durability.FSYNC
         disk = disk or (Disk() if safe else VolatileDisk())
-        lock: FolderLock | None = None
+        lock: FileLock | None = None
         try:
             # First, because it starts meanwhile.
             syncer = syncer or (HelperSyncer() if safe else NoSyncer())
             folder = StoreFolder.open(root, disk, sync=safe)
-            lock = FolderLock(root)
+            lock = FileLock(root / LOCK_FILE, f"the data folder {root}")
             store = cls(folder, disk, syncer, options or StoreOptions(), durability, on_fatal)
             store._recover()
         except (OSError, StartupError) as error:
@@ -137,7 +138,7 @@ class SegmentStore:
                 raise StartupError(str(storage_error(error, root, "open the segments"))) from error
             raise
 
-        def release(lock: FolderLock = lock) -> None:
+        def release(lock: FileLock = lock) -> None:
             lock.release()
             if temporary:
                 shutil.rmtree(root, ignore_errors=True)
@@ -368,6 +369,11 @@ class SegmentStore:
             appender.fail(failure)
         if self._on_fatal is not None:
             self._loop.call_soon(self._on_fatal, failure)
+
+    def _syncer_broken(self, error: OSError) -> None:
+        """Nothing can be made durable any more. An idle store does not wait for the next entry to say so."""
+        if self._failure is None and not self._closed:
+            self._fail(storage_error(error, self.directory, "sync entries"))
 
     def _drop_pending(self, failure: StorageError) -> None:
         for block in self._queue.fail():

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from magnetar.base.ids import Position
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.ledger_list import Ledger
+
+RANGES_SHOWN_MAX: Final = 1000
+"""Acknowledged runs that are printed: with 100,000 of them the text would be megabytes for each cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class CursorInfo:
     """The first entry that is not acknowledged, or where it will be."""
     acked_ranges: str
     """Acknowledged runs after mark-delete, as Pulsar prints them: `[(3:0..3:2],(3:4..3:5]]`, each after
-    its first and up to its second position."""
+    its first and up to its second position. Of many the first RANGES_SHOWN_MAX, then how many follow."""
     acked_range_count: int
     partial_batch_count: int
     backlog_entries: int
@@ -75,7 +79,13 @@ def describe_ledger(ledger: Ledger) -> LedgerInfo:
 def describe_cursor(cursor: Cursor) -> CursorInfo:
     """The countable of one cursor."""
     ranges = cursor.acked_ranges()
-    text = ",".join(f"({Position(first.ledger_id, first.entry_id - 1)}..{last}]" for first, last in ranges)
+    shown = [
+        f"({Position(first.ledger_id, first.entry_id - 1)}..{last}]"
+        for first, last in ranges[:RANGES_SHOWN_MAX]
+    ]
+    if len(ranges) > RANGES_SHOWN_MAX:
+        shown.append(f"... {len(ranges) - RANGES_SHOWN_MAX} more")
+    text = ",".join(shown)
     return CursorInfo(
         mark_delete=cursor.mark_delete,
         next_unacked=cursor.next_unacked(cursor.mark_delete),

@@ -15,7 +15,6 @@ interpreter with a busy loop; with every statement on the thread that is one fig
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError, StorageFailedError
 from magnetar.metadata import paths
 from magnetar.metadata.memory import report_watcher_error
-from magnetar.metadata.sqlite_file import check_format, connect, lock, sync_folder, translated
+from magnetar.metadata.sqlite_file import check_format, connect, sync_folder, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
 from magnetar.metadata.store import (
     ANY_VERSION,
@@ -42,6 +41,7 @@ from magnetar.metadata.store import (
 )
 from magnetar.metadata.tree import Tree
 from magnetar.metadata.watches import Watches
+from magnetar.runtime.file_lock import FileLock
 
 _T = TypeVar("_T")
 
@@ -64,11 +64,11 @@ class EmbeddedMetadataStore:
     """A `MetadataStore` in one file, for one process at a time. Made by `open`."""
 
     def __init__(
-        self, file: Path, lock_fd: int, reader: sqlite3.Connection, writer: sqlite3.Connection, clock: Clock
+        self, file: Path, lock: FileLock, reader: sqlite3.Connection, writer: sqlite3.Connection, clock: Clock
     ) -> None:
         """Use `open`."""
         self._file = file
-        self._lock_fd = lock_fd
+        self._lock = lock
         self._reader = reader
         self._writer = writer
         self._read_nodes = SqliteNodes(reader, str(file))
@@ -95,21 +95,21 @@ class EmbeddedMetadataStore:
         """
         file = Path(path)
         connections: list[sqlite3.Connection] = []
-        lock_fd = -1
+        lock: FileLock | None = None
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            lock_fd = lock(file)
+            lock = FileLock(file.with_name(f"{file.name}.lock"), f"the metadata in {file.parent}")
             connections.append(connect(file, durable=durable))
             check_format(connections[0], file)
             connections.append(connect(file, durable=durable))
             if durable:
                 sync_folder(file.parent)
-            return cls(file, lock_fd, connections[1], connections[0], clock)
+            return cls(file, lock, connections[1], connections[0], clock)
         except BaseException as error:
             for connection in connections:
                 connection.close()
-            if lock_fd >= 0:
-                os.close(lock_fd)
+            if lock is not None:
+                lock.release()
             if isinstance(error, sqlite3.Error | OSError):
                 raise translated(error, file) from error
             raise
@@ -303,4 +303,4 @@ class EmbeddedMetadataStore:
             self._reader.close()
             self._writer.close()
         finally:
-            os.close(self._lock_fd)
+            self._lock.release()

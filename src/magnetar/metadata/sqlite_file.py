@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sqlite3
 from pathlib import Path
@@ -26,19 +25,6 @@ _ROOM_CODES: Final = frozenset(
     {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMOPEN}
 )
 _CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-
-def lock(file: Path) -> int:
-    """A descriptor that holds the lock of `file` until it is closed. Raises StartupError, OSError."""
-    fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise StartupError(
-            f"the metadata in {file.parent} is in use by another process; stop it or use another folder"
-        ) from None
-    return fd
 
 
 def connect(file: Path, *, durable: bool) -> sqlite3.Connection:

@@ -48,8 +48,12 @@ class Syncer(Protocol):
     def sync(self, slot: int, done: Done) -> None:
         """Starts fdatasync; `done` is called later, never from inside this call."""
 
+    def watch(self, broken: Callable[[OSError], None]) -> None:
+        """`broken` is called once, on the event loop, when nothing can be synced any more: also while
+        no sync is under way."""
+
     async def close(self) -> None:
-        """Stops. Syncs under way fail."""
+        """Stops. Syncs under way fail; `watch` hears nothing of it."""
 
 
 class HelperSyncer:
@@ -76,6 +80,7 @@ class HelperSyncer:
         self._slots = 0
         self._waiting: dict[int, deque[Done]] = {}
         self._broken: OSError | None = None
+        self._watcher: Callable[[OSError], None] | None = None
         self._loop.add_reader(self._socket.fileno(), self._readable)
 
     @property
@@ -109,6 +114,11 @@ class HelperSyncer:
             return
         self._waiting.setdefault(slot, deque()).append(done)
 
+    def watch(self, broken: Callable[[OSError], None]) -> None:
+        self._watcher = broken
+        if self._broken is not None:
+            self._loop.call_soon(broken, self._broken)
+
     def _readable(self) -> None:
         while self._broken is None:
             try:
@@ -136,8 +146,12 @@ class HelperSyncer:
         self._waiting.clear()
         for done in waiting:
             self._loop.call_soon(done, self._broken)
+        if self._watcher is not None:
+            # After those who wait: they know what they lost.
+            self._loop.call_soon(self._watcher, self._broken)
 
     async def close(self) -> None:
+        self._watcher = None
         if self._broken is None:
             self._break("the syncer is closed")
         try:
@@ -171,6 +185,9 @@ class InlineSyncer:
             error = failure
         asyncio.get_running_loop().call_soon(done, error)
 
+    def watch(self, broken: Callable[[OSError], None]) -> None:
+        pass
+
     def _sync_file(self, fd: int) -> None:
         os.fdatasync(fd)
 
@@ -196,6 +213,9 @@ class NoSyncer:
 
     def sync(self, slot: int, done: Done) -> None:
         asyncio.get_running_loop().call_soon(done, None)
+
+    def watch(self, broken: Callable[[OSError], None]) -> None:
+        pass
 
     async def close(self) -> None:
         pass

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import StartupError
-from magnetar.bookie.lock import FolderLock
+from magnetar.runtime.file_lock import FileLock
 
 FORMAT_VERSION: Final = 1
 """A release reads every format up to its own, and refuses newer ones before it touches anything."""
@@ -34,7 +34,7 @@ class DataFolder:
         self.root = root
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = FolderLock(root)
+            self._lock = FileLock(root / "LOCK", f"the data folder {root}")
         except OSError as error:
             raise _unusable(root, error) from error
         try:

@@ -127,6 +127,9 @@ def test_tens_of_thousands_of_holes_are_all_kept() -> None:
         cursor = log.cursors["s"]
         assert cursor.backlog_entries == 30_000
         assert len(cursor.acked_ranges()) == 30_000
+        info = log.info().cursors["s"]
+        assert info.acked_range_count == 30_000
+        assert info.acked_ranges.endswith(",... 29000 more]")
         process = await process.restart()
         log, _ = await process.open()
         assert log.cursors["s"].backlog_entries == 30_000
