@@ -24,7 +24,6 @@ from magnetar.admin.topics import loaded, refuse_partitioned
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker import lookup
 from magnetar.broker.topic import Topic
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
@@ -46,7 +45,7 @@ async def _one(call: Call, what: str) -> Topic:
 
 async def last_message_id(call: Call) -> object:
     topic = await _one(call, "the last message")
-    position, batch_index = await lookup.last_message(topic)
+    position, batch_index = await topic.last_message()
     document = position_document(position, topic.name)
     return document if batch_index < 0 else {**document, "batchIndex": batch_index}
 

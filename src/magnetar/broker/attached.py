@@ -9,7 +9,7 @@ from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.wire.messages import MessageEncoder
 
 if TYPE_CHECKING:
-    from magnetar.broker.subscription import Subscription
+    from magnetar.broker.any_subscription import AnySubscription
 
 
 class ConsumerConnection(Protocol):
@@ -44,7 +44,7 @@ class AttachedConsumer(Consumer):
 
     connection: ConsumerConnection
     encoder: MessageEncoder
-    subscription: Subscription
+    subscription: AnySubscription
     broker_metadata: bool = False
     """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""
     client_address: str = ""

@@ -12,6 +12,7 @@ from magnetar.auth.authentication import Authentication
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.errors import (
     ConflictError,
@@ -182,8 +183,16 @@ class Broker:
 
     # -- topics ------------------------------------------------------------------------------------
 
+    async def any_topic(self, name: TopicName, *, create: bool = True) -> AnyTopic:
+        """The loaded topic of either domain; raises what `topic` does."""
+        return await self.topic(name, create=create)
+
+    def loaded(self, name: TopicName) -> AnyTopic | None:
+        """The topic of either domain if it is loaded."""
+        return self.topics.get(str(name))
+
     async def topic(self, name: TopicName, *, create: bool = True) -> Topic:
-        """The loaded topic; loads it, and creates it when `create` and the policies allow.
+        """The loaded persistent topic; loads it, and creates it when `create` and the policies allow.
 
         Raises TopicNotFoundError, NamespaceNotFoundError, ServiceNotReadyError, UnsupportedError.
         """

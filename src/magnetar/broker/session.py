@@ -16,6 +16,7 @@ from typing import Any, Final
 from magnetar.auth.identity import Identity
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
@@ -26,7 +27,6 @@ from magnetar.broker.handlers import consumers, handshake, permission, producers
 from magnetar.broker.openings import Openings
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
-from magnetar.broker.topic import Topic
 from magnetar.broker.transport import Transport
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
@@ -81,7 +81,7 @@ class Session:
         """Who it is; None without authentication."""
         self._greeted = self.connected = False
         self.broker_metadata = self.takes_end_of_topic = False
-        self.producers: dict[int, tuple[Topic, Producer]] = {}
+        self.producers: dict[int, tuple[AnyTopic, Producer]] = {}
         self.closed_producers: dict[int, None] = {}
         self.consumers: dict[int, AttachedConsumer] = {}
         self._between: dict[int, AttachedConsumer] = {}
@@ -353,7 +353,7 @@ class Session:
     def leave(self, consumer: AttachedConsumer) -> None:
         subscription = consumer.subscription
         subscription.detach(consumer)
-        topic = self.broker.topics.get(str(subscription.topic))
+        topic = self.broker.loaded(subscription.topic)
         if topic is not None:
             topic.leave_reader(subscription)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
@@ -14,14 +12,15 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.broker import places
+from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
-from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
-from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, PreconditionFailedError
+from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
@@ -39,24 +38,7 @@ PUMP_HELD_MAX: Final = 4_096
 """Delayed entries noted in one go: some milliseconds of work."""
 
 
-class SubscriptionType(IntEnum):
-    """As numbered on the wire (`CommandSubscribe.SubType`)."""
-
-    EXCLUSIVE = 0
-    SHARED = 1
-    FAILOVER = 2
-    KEY_SHARED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class KeySharedPolicy:
-    """How a Key_Shared consumer wants hashes to be divided."""
-
-    sticky: bool = False
-    allow_out_of_order: bool = False
-
-
-class Subscription:
+class Subscription(AnySubscription):
     """Consumers of one topic that share a cursor."""
 
     def __init__(
@@ -73,10 +55,8 @@ class Subscription:
     ) -> None:
         """`hash_of` gives the sticky hash of an entry; `spawn` runs background reads; `alarms` tell when
         delayed entries are due."""
-        self.topic = topic
-        self.name = name
+        super().__init__(topic, name)
         self.cursor = cursor
-        self.type = SubscriptionType.EXCLUSIVE
         self._log = log
         self._spawn = spawn
         self._hash_of = hash_of
@@ -86,8 +66,6 @@ class Subscription:
         self._pumping = False
         self._obstacle = ""
         """Why the last read failed; empty when it did not."""
-        self.messages_out = 0
-        self.bytes_out = 0
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -104,6 +82,14 @@ class Subscription:
         if self._dispatcher is None:
             return []
         return [consumer for consumer in self._dispatcher.consumers if isinstance(consumer, AttachedConsumer)]
+
+    @property
+    def backlog_entries(self) -> int:
+        return self.cursor.backlog_entries
+
+    @property
+    def mark_delete(self) -> Position:
+        return self.cursor.mark_delete
 
     @property
     def delayed_entries(self) -> int:
@@ -201,10 +187,6 @@ class Subscription:
             active_changed=self._tell_active,
         )
 
-    def _tell_active(self, consumer: Consumer, is_active: bool) -> None:
-        if isinstance(consumer, AttachedConsumer) and self.type is SubscriptionType.FAILOVER:
-            consumer.connection.active_changed(consumer, active=is_active)
-
     def detach(self, consumer: AttachedConsumer) -> None:
         """Removes a consumer; others get what it had not acknowledged."""
         if self._dispatcher is not None:
@@ -276,6 +258,12 @@ class Subscription:
         self.cursor.reset(position)
         await self.cursor.flush()
 
+    async def seek_message(self, position: Position) -> None:
+        await self.seek(places.seek_position(self._log, position))
+
+    async def seek_time(self, publish_ms: int) -> None:
+        await self.seek(await self._log.position_of_time(publish_ms))
+
     async def skip_all(self) -> None:
         """Acknowledges the whole backlog."""
         await self.skip_to(self._log.last_position)
@@ -291,12 +279,6 @@ class Subscription:
                 self._delays.clear()
             self.pump()
         await self.cursor.flush()
-
-    def check_deletable(self, asking: AttachedConsumer | None, *, force: bool) -> None:
-        """Raises PreconditionFailedError while other consumers are connected."""
-        others = [consumer for consumer in self.consumers if consumer is not asking]
-        if others and not force:
-            raise PreconditionFailedError(f"subscription {self.name} has other active consumers connected")
 
     # -- the pump ----------------------------------------------------------------------------------
 

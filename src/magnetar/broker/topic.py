@@ -7,7 +7,6 @@ receipts and pumps the subscriptions in the same tick.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -18,17 +17,16 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LogError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
+from magnetar.broker import places
 from magnetar.broker.access.room import ProducerAccess
 from magnetar.broker.access.state import Admission
+from magnetar.broker.any_subscription import AnySubscription
+from magnetar.broker.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
     ChecksumMismatchError,
-    ConflictError,
-    NotAllowedError,
-    ServiceNotReadyError,
-    SubscriptionNotFoundError,
     TopicTerminatedError,
     wire_code,
 )
@@ -87,8 +85,8 @@ class _Waiting:
         """Highest sequence number that is known for good once this is durable; -1: none."""
 
 
-class Topic:
-    """One persistent, non-partitioned topic or one partition."""
+class Topic(AnyTopic):
+    """One persistent topic or partition."""
 
     def __init__(
         self,
@@ -99,39 +97,24 @@ class Topic:
         alarms: Alarms,
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
     ) -> None:
-        self.name = name
+        super().__init__(name, ProducerAccess(log, spawn), clock)
         self.log = log
-        self.access: ProducerAccess[Producer] = ProducerAccess(log, spawn)
         self.subscriptions: dict[str, Subscription] = {}
         self.dedup: DedupRoom | None = None
         """Set while deduplication is on."""
-        self.created_ms = clock.now_ms()
-        self.last_publish_ms = 0
-        self.messages_in = 0
-        self.bytes_in = 0
         self._clock = clock
         self._alarms = alarms
         self._spawn = spawn
         self._waiting: deque[_Waiting] = deque()
-        self.closed = False
         log.listener = self
 
     # -- producers ---------------------------------------------------------------------------------
 
-    @property
-    def producers(self) -> dict[str, Producer]:
-        """Attached producers by name."""
-        return self.access.producers
-
     def attach_producer(self, producer: Producer) -> Admission:
-        """Adds a producer. Unless it JOINED, its connection hears later whether it may publish.
-
-        Raises ProducerBusyError, ProducerFencedError when its name or the topic is taken.
-        """
-        self._check_open()
+        """Adds a producer, as every topic does. Raises TopicTerminatedError too."""
         if self.log.terminated is not None:
             raise TopicTerminatedError(f"{self.name} is terminated and takes no more messages")
-        return self.access.attach(producer)
+        return super().attach_producer(producer)
 
     async def terminate(self) -> Position:
         """Ends the topic for good, once everything published is durable; its last position.
@@ -144,28 +127,12 @@ class Topic:
             subscription.pump()
         return last
 
-    def detach_producer(self, producer: Producer) -> None:
-        """Removes a producer; what it sent and is not durable yet still becomes so."""
-        self.access.detach(producer)
-
     def last_sequence(self, producer_name: str) -> int:
-        """Highest durable sequence number of a named producer; -1 without deduplication."""
         return -1 if self.dedup is None else self.dedup.state.last_sequence(producer_name)
 
     # -- publish path ------------------------------------------------------------------------------
 
-    def publish(self, producer: Producer, run: SendRun) -> None:
-        """Takes a vector of entries of one producer; answers follow through its connection, in order."""
-        if self.closed:
-            # Not answered: the producer is sent away as soon as what came before is, and sends this again.
-            producer.connection.published(run.size_bytes)
-            return
-        if not producer.ready:
-            self._refuse_waiting(producer, run)
-            return
-        if run.bad is not None:
-            self._publish_around_bad(producer, run)
-            return
+    def _take(self, producer: Producer, run: SendRun) -> None:
         if self.dedup is None:
             marks = None
         else:
@@ -185,24 +152,10 @@ class Topic:
             -1 if marks is None else max(marks),
         )
 
-    def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
-        """No client sends before it heard that its producer is ready."""
-        producer.connection.send_errors(
-            producer, run.sequence_ids, NotAllowedError.code, "the producer waits for access to the topic"
+    def _refuse_damaged(self, producer: Producer, run: SendRun) -> None:
+        self._waiting.append(
+            _Waiting(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refused=True)
         )
-        producer.connection.published(run.size_bytes)
-
-    def _publish_around_bad(self, producer: Producer, run: SendRun) -> None:
-        """Refuses the rows whose checksum does not match, in their places among the receipts."""
-        bad = set(run.bad or ())
-        for damaged, rows in itertools.groupby(range(len(run.entries)), bad.__contains__):
-            part = run.select(rows)
-            if not damaged:
-                self.publish(producer, part)
-                continue
-            self._waiting.append(
-                _Waiting(producer, part.sequence_ids, None, None, 0, part.size_bytes, -1, refused=True)
-            )
         self._release(EARLIEST)
 
     def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
@@ -241,11 +194,7 @@ class Topic:
             producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
             return
         count = len(entries)
-        messages = count if counts is None else sum(counts)
-        producer.messages_in += messages
-        producer.bytes_in += size_bytes
-        self.messages_in += messages
-        self.bytes_in += size_bytes
+        self._counted(producer, count if counts is None else sum(counts), size_bytes)
         self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, position, count, size_bytes, mark))
 
     def appended(self, run: EntryRun) -> None:
@@ -312,10 +261,6 @@ class Topic:
     async def subscription(
         self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None
     ) -> Subscription:
-        """The durable subscription, created when missing.
-
-        `start` (exclusive) or `initial_earliest` say where a new one begins.
-        """
         self._check_open()
         existing = self.subscriptions.get(name)
         if existing is not None:
@@ -326,53 +271,30 @@ class Topic:
         self._check_open()
         return self.subscriptions.get(name) or self._add_subscription(name, cursor)
 
-    def reader(self, name: str, start_after: Position) -> Subscription:
-        """A subscription that lives as long as its consumers (Reader)."""
+    async def reader(self, name: str, start: ReaderStart) -> Subscription:
+        start_after = await places.reader_start(self.log, start)
         self._check_open()
         existing = self.subscriptions.get(name)
         if existing is not None:
             return existing
         return self._add_subscription(name, self.log.new_reader_cursor(start_after))
 
-    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
-        """Removes a subscription. Raises SubscriptionNotFoundError, PreconditionFailedError."""
-        subscription = self.subscriptions.get(name)
-        if subscription is None:
-            raise SubscriptionNotFoundError(f"{self.name} has no subscription {name}")
-        subscription.check_deletable(None, force=force)
-        await self.drop_subscription(subscription)
+    async def last_message(self) -> tuple[Position, int]:
+        return await places.last_message(self.log)
 
-    async def drop_subscription(self, subscription: Subscription) -> None:
-        """Removes a subscription whose consumers may still be attached; they are sent away."""
+    async def drop_subscription(self, subscription: AnySubscription) -> None:
         self.subscriptions.pop(subscription.name, None)
         subscription.detach_all()
         if subscription.durable:
             await self.log.delete_cursor(subscription.name)
 
-    def leave_reader(self, subscription: Subscription) -> None:
-        """Forgets a non-durable subscription without consumers."""
+    def leave_reader(self, subscription: AnySubscription) -> None:
         current = self.subscriptions.get(subscription.name) is subscription
         if current and not subscription.durable and not subscription.consumers:
             del self.subscriptions[subscription.name]
             subscription.detach_all()
 
     # -- life cycle --------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ServiceNotReadyError(f"{self.name} is being unloaded; look it up again")
-
-    def disconnect_clients(self) -> None:
-        """Sends every producer and consumer away: they look the topic up again."""
-        self.closed = True
-        self.access.clear(ServiceNotReadyError(f"{self.name} is being unloaded; look it up again"))
-        for subscription in self.subscriptions.values():
-            subscription.detach_all()
-
-    def check_deletable(self) -> None:
-        """Raises ConflictError while producers, consumers or durable subscriptions are there."""
-        if self.producers or any(sub.consumers or sub.durable for sub in self.subscriptions.values()):
-            raise ConflictError(f"{self.name} has active producers or subscriptions")
 
     async def close(self) -> None:
         """Sends clients away, makes deduplication and cursors durable, closes the log.

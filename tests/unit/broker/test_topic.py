@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.ids import EARLIEST
+from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.errors import (
     ConflictError,
     PreconditionFailedError,
@@ -83,7 +84,7 @@ def test_a_subscription_is_not_made_on_a_topic_that_is_unloaded_meanwhile() -> N
         with pytest.raises(ServiceNotReadyError):
             await topic.subscription("t", initial_earliest=True, start=None, properties=None)
         with pytest.raises(ServiceNotReadyError):
-            topic.reader("r", EARLIEST)
+            await topic.reader("r", ReaderStart(EARLIEST))
 
     in_world(story)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from magnetar.broker.any_subscription import SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
-from magnetar.broker.subscription import SubscriptionType
 from magnetar.wire import pulsar_pb2 as pb
 
 _TYPE_NAMES: Final = {
@@ -35,6 +35,6 @@ def describe(consumer: AttachedConsumer, now_ms: int) -> pb.CommandConsumerStats
         connectedSince=connected.isoformat(timespec="milliseconds"),
         type=_TYPE_NAMES[subscription.type],
         msgRateExpired=0.0,
-        msgBacklog=subscription.cursor.backlog_entries,
+        msgBacklog=subscription.backlog_entries,
         messageAckRate=consumer.acks / seconds,
     )

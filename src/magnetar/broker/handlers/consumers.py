@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.auth.permissions import Action
+from magnetar.base.ids import EARLIEST, LATEST
 from magnetar.base.names import TopicName
-from magnetar.broker import lookup
+from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
@@ -17,7 +19,6 @@ from magnetar.broker.errors import (
 from magnetar.broker.handlers import permission
 from magnetar.broker.handlers.consumer_stats import describe
 from magnetar.broker.schema_rules import admit_consumer
-from magnetar.broker.subscription import KeySharedPolicy, SubscriptionType
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import position_of
@@ -66,9 +67,9 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
         raise NotAllowedError("a subscription needs a name")
     topic_name = TopicName.parse(request.topic)
     await permission.allow(session, Action.CONSUME, topic_name, request.subscription)
-    topic = await session.broker.topic(topic_name, create=request.force_topic_creation)
+    topic = await session.broker.any_topic(topic_name, create=request.force_topic_creation)
     await admit_consumer(session.broker, topic.name, request.schema if request.HasField("schema") else None)
-    start = position_of(request.start_message_id) if request.HasField("start_message_id") else None
+    subscription: AnySubscription
     if request.durable:
         subscription = await topic.subscription(
             request.subscription,
@@ -77,11 +78,10 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
             properties={pair.key: pair.value for pair in request.subscription_properties},
         )
     else:
-        after = await lookup.reader_start(topic, start, request, session.broker.clock.now_ms())
-        if session.closed:
-            return
-        subscription = topic.reader(request.subscription, after)
+        start = _reader_start(request, session.broker.clock.now_ms())
+        subscription = await topic.reader(request.subscription, start)
     if session.closed:
+        topic.leave_reader(subscription)
         return
     meta = request.keySharedMeta
     consumer = AttachedConsumer(
@@ -111,6 +111,16 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
     session.reply(commands.success(request.request_id))
 
 
+def _reader_start(request: pb.CommandSubscribe, now_ms: int) -> ReaderStart:
+    """Where the reader of this request begins."""
+    earliest = request.initialPosition == pb.CommandSubscribe.InitialPosition.Earliest
+    position = EARLIEST if earliest else LATEST
+    if request.HasField("start_message_id"):
+        position = position_of(request.start_message_id)
+    back_s = request.start_message_rollback_duration_sec
+    return ReaderStart(position, now_ms - back_s * 1000 if back_s else None)
+
+
 def close_consumer(session: Session, command: Command) -> None:
     request = command.close_consumer
     session.opening_consumers.closed(request.consumer_id)
@@ -135,7 +145,7 @@ def unsubscribe(session: Session, command: Command) -> None:
         consumer = _consumer_of(session, request.consumer_id)
         subscription = consumer.subscription
         subscription.check_deletable(consumer, force=request.force)
-        topic = await session.broker.topic(subscription.topic, create=False)
+        topic = await session.broker.any_topic(subscription.topic, create=False)
         if topic.subscriptions.get(subscription.name) is not subscription:
             raise SubscriptionNotFoundError(f"{topic.name} has no subscription {subscription.name}")
         session.consumers.pop(request.consumer_id, None)
@@ -160,12 +170,10 @@ def seek(session: Session, command: Command) -> None:
 
     async def work() -> None:
         subscription = _consumer_of(session, request.consumer_id).subscription
-        topic = await session.broker.topic(subscription.topic, create=False)
         if request.HasField("message_id"):
-            position = lookup.seek_position(topic, request.message_id)
+            await subscription.seek_message(position_of(request.message_id))
         else:
-            position = await topic.log.position_of_time(request.message_publish_time)
-        await subscription.seek(position)
+            await subscription.seek_time(request.message_publish_time)
         session.reply(commands.success(request.request_id))
 
     session.run_simple(request.request_id, work())
@@ -176,15 +184,15 @@ def last_message_id(session: Session, command: Command) -> None:
 
     async def work() -> None:
         subscription = _consumer_of(session, request.consumer_id).subscription
-        topic = await session.broker.topic(subscription.topic, create=False)
-        last, batch_index = await lookup.last_message(topic)
+        topic = await session.broker.any_topic(subscription.topic, create=False)
+        last, batch_index = await topic.last_message()
         session.reply(
             commands.last_message_id(
                 request.request_id,
                 last,
                 partition=topic.name.partition,
                 batch_index=batch_index,
-                mark_delete=subscription.cursor.mark_delete,
+                mark_delete=subscription.mark_delete,
             )
         )
 

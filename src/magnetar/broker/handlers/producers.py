@@ -44,7 +44,7 @@ async def _opening(session: Session, request: pb.CommandProducer) -> None:
 async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     topic_name = TopicName.parse(request.topic)
     await permission.allow(session, Action.PRODUCE, topic_name)
-    topic = await session.broker.topic(topic_name)
+    topic = await session.broker.any_topic(topic_name)
     schema = request.schema if request.HasField("schema") else None
     schema_version = await admit_producer(session.broker, topic.name, schema)
     if session.closed:

@@ -1,0 +1,131 @@
+"""What every subscription is, whether its topic stores messages or not: consumers, a type, counters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.wire.events import AckEvent
+
+
+class SubscriptionType(IntEnum):
+    """As numbered on the wire (`CommandSubscribe.SubType`)."""
+
+    EXCLUSIVE = 0
+    SHARED = 1
+    FAILOVER = 2
+    KEY_SHARED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KeySharedPolicy:
+    """How a Key_Shared consumer wants hashes to be divided."""
+
+    sticky: bool = False
+    allow_out_of_order: bool = False
+
+
+class AnySubscription(ABC):
+    """Consumers of one topic that share its messages; what sessions and the admin service see of it."""
+
+    def __init__(self, topic: TopicName, name: str) -> None:
+        self.topic = topic
+        self.name = name
+        self.type = SubscriptionType.EXCLUSIVE
+        self.messages_out = 0
+        self.bytes_out = 0
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def durable(self) -> bool:
+        """Whether it outlives its consumers."""
+
+    @property
+    @abstractmethod
+    def properties(self) -> Mapping[str, str]:
+        """What the subscription was given by the client that created it."""
+
+    @property
+    @abstractmethod
+    def consumers(self) -> list[AttachedConsumer]:
+        """Attached consumers, in dispatch order."""
+
+    @property
+    @abstractmethod
+    def active_consumer(self) -> str | None:
+        """Name of the active consumer of an Exclusive or Failover subscription."""
+
+    @property
+    @abstractmethod
+    def backlog_entries(self) -> int:
+        """Stored entries that are not acknowledged."""
+
+    @property
+    @abstractmethod
+    def mark_delete(self) -> Position | None:
+        """Up to where everything is acknowledged; None where nothing is stored."""
+
+    @abstractmethod
+    def why_idle(self) -> str:
+        """In words, why nothing is dispatched at this moment; for operators."""
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
+        """Adds a consumer. Raises ConsumerBusyError, ConsumerAssignmentError."""
+
+    @abstractmethod
+    def detach(self, consumer: AttachedConsumer) -> None:
+        """Removes a consumer; others get what it had not acknowledged."""
+
+    @abstractmethod
+    def detach_all(self) -> None:
+        """Takes every consumer off and tells its client to subscribe again."""
+
+    def check_deletable(self, asking: AttachedConsumer | None, *, force: bool) -> None:
+        """Raises PreconditionFailedError while other consumers are connected."""
+        others = [consumer for consumer in self.consumers if consumer is not asking]
+        if others and not force:
+            raise PreconditionFailedError(f"subscription {self.name} has other active consumers connected")
+
+    def _tell_active(self, consumer: Consumer, is_active: bool) -> None:
+        if isinstance(consumer, AttachedConsumer) and self.type is SubscriptionType.FAILOVER:
+            consumer.connection.active_changed(consumer, active=is_active)
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def flow(self, consumer: AttachedConsumer, permits: int) -> None:
+        """The consumer can take `permits` more messages."""
+
+    @abstractmethod
+    def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
+        """Applies acknowledgements; the client hears of it once they are durable, if it asked."""
+
+    @abstractmethod
+    def redeliver(
+        self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
+    ) -> None:
+        """Sends these entries (None: everything unacknowledged) again."""
+
+    @abstractmethod
+    async def seek_message(self, position: Position) -> None:
+        """The next entry to deliver is the one of a client's message id, or an end of the topic."""
+
+    @abstractmethod
+    async def seek_time(self, publish_ms: int) -> None:
+        """The next entry to deliver is the first that was published at this Unix time (ms) or later."""
+
+    @abstractmethod
+    def pump(self) -> None:
+        """Sends what can be sent now; called whenever permits, entries or acknowledgements arrive."""

@@ -1,0 +1,177 @@
+"""What every topic is, whether it stores its messages or not: producers, subscriptions, a life.
+
+Sessions and the admin service know topics as `AnyTopic`; what needs a log asks for a `Topic`, the
+persistent kind. The domain of a name decides which class serves it, at one place: `Broker.any_topic`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from magnetar.base.clock import Clock
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.access.room import ProducerAccess
+from magnetar.broker.access.state import Admission
+from magnetar.broker.any_subscription import AnySubscription
+from magnetar.broker.errors import (
+    ConflictError,
+    NotAllowedError,
+    ServiceNotReadyError,
+    SubscriptionNotFoundError,
+)
+from magnetar.broker.producer import Producer
+from magnetar.wire.events import SendRun
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStart:
+    """Where a reader wants to begin."""
+
+    position: Position
+    """The entry of its start message id, or EARLIEST or LATEST."""
+    since_ms: int | None = None
+    """With this, the first entry that was published at this Unix time or later instead."""
+
+
+class AnyTopic(ABC):
+    """One topic that is not partitioned, or one partition."""
+
+    subscriptions: Mapping[str, AnySubscription]
+    """By name."""
+
+    def __init__(self, name: TopicName, access: ProducerAccess[Producer], clock: Clock) -> None:
+        self.name = name
+        self.access = access
+        self.created_ms = clock.now_ms()
+        self.last_publish_ms = 0
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.closed = False
+
+    # -- producers ---------------------------------------------------------------------------------
+
+    @property
+    def producers(self) -> dict[str, Producer]:
+        """Attached producers by name."""
+        return self.access.producers
+
+    def attach_producer(self, producer: Producer) -> Admission:
+        """Adds a producer. Unless it JOINED, its connection hears later whether it may publish.
+
+        Raises ProducerBusyError, ProducerFencedError when its name or the topic is taken.
+        """
+        self._check_open()
+        return self.access.attach(producer)
+
+    def detach_producer(self, producer: Producer) -> None:
+        """Removes a producer; what it sent and is not durable yet still becomes so."""
+        self.access.detach(producer)
+
+    def last_sequence(self, producer_name: str) -> int:
+        """Highest durable sequence number of a named producer; -1 without deduplication."""
+        return -1
+
+    # -- publish path ------------------------------------------------------------------------------
+
+    def publish(self, producer: Producer, run: SendRun) -> None:
+        """Takes a vector of entries of one producer; answers follow through its connection, in order."""
+        if self.closed:
+            # Not answered: the producer is sent away as soon as what came before is, and sends this again.
+            producer.connection.published(run.size_bytes)
+        elif not producer.ready:
+            self._refuse_waiting(producer, run)
+        elif run.bad is not None:
+            bad = set(run.bad)
+            for damaged, rows in itertools.groupby(range(len(run.entries)), bad.__contains__):
+                part = run.select(rows)
+                if damaged:
+                    self._refuse_damaged(producer, part)
+                else:
+                    self._take(producer, part)
+        else:
+            self._take(producer, run)
+
+    def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
+        """No client sends before it heard that its producer is ready."""
+        producer.connection.send_errors(
+            producer, run.sequence_ids, NotAllowedError.code, "the producer waits for access to the topic"
+        )
+        producer.connection.published(run.size_bytes)
+
+    @abstractmethod
+    def _take(self, producer: Producer, run: SendRun) -> None:
+        """Publishes rows that arrived whole, of a producer that may publish."""
+
+    @abstractmethod
+    def _refuse_damaged(self, producer: Producer, run: SendRun) -> None:
+        """Refuses rows whose checksum does not match, in their places among the receipts."""
+
+    def _counted(self, producer: Producer, messages: int, size_bytes: int) -> None:
+        producer.messages_in += messages
+        producer.bytes_in += size_bytes
+        self.messages_in += messages
+        self.bytes_in += size_bytes
+
+    # -- subscriptions -----------------------------------------------------------------------------
+
+    @abstractmethod
+    async def subscription(
+        self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None
+    ) -> AnySubscription:
+        """The durable subscription, created when missing.
+
+        `start` (exclusive) or `initial_earliest` say where a new one begins.
+        """
+
+    @abstractmethod
+    async def reader(self, name: str, start: ReaderStart) -> AnySubscription:
+        """A subscription that lives as long as its consumers (Reader)."""
+
+    @abstractmethod
+    async def last_message(self) -> tuple[Position, int]:
+        """Position of the last message, and its index in its batch (-1: not a batch).
+
+        (-1:-1, -1) when the topic holds no message. Raises NotAllowedError when it never holds any.
+        """
+
+    async def delete_subscription(self, name: str, *, force: bool = False) -> None:
+        """Removes a subscription. Raises SubscriptionNotFoundError, PreconditionFailedError."""
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            raise SubscriptionNotFoundError(f"{self.name} has no subscription {name}")
+        subscription.check_deletable(None, force=force)
+        await self.drop_subscription(subscription)
+
+    @abstractmethod
+    async def drop_subscription(self, subscription: AnySubscription) -> None:
+        """Removes a subscription whose consumers may still be attached; they are sent away."""
+
+    @abstractmethod
+    def leave_reader(self, subscription: AnySubscription) -> None:
+        """Forgets a non-durable subscription without consumers."""
+
+    # -- life cycle --------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ServiceNotReadyError(f"{self.name} is being unloaded; look it up again")
+
+    def disconnect_clients(self) -> None:
+        """Sends every producer and consumer away: they look the topic up again."""
+        self.closed = True
+        self.access.clear(ServiceNotReadyError(f"{self.name} is being unloaded; look it up again"))
+        for subscription in self.subscriptions.values():
+            subscription.detach_all()
+
+    def check_deletable(self) -> None:
+        """Raises ConflictError while producers, consumers or durable subscriptions are there."""
+        if self.producers or any(sub.consumers or sub.durable for sub in self.subscriptions.values()):
+            raise ConflictError(f"{self.name} has active producers or subscriptions")
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Sends clients away and makes durable what is to be kept. Raises MagnetarError."""

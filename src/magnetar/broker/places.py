@@ -1,0 +1,50 @@
+"""Places in a topic's log that clients name: the last message, the start of a reader, the aim of a seek."""
+
+from __future__ import annotations
+
+from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.broker.any_topic import ReaderStart
+from magnetar.broker.entry import metadata_of
+from magnetar.managedlog.log import ManagedLog
+
+
+async def last_message(log: ManagedLog) -> tuple[Position, int]:
+    """Position of the last message, and its index in its batch (-1: not a batch).
+
+    (-1:-1, -1) when the topic holds no message.
+    """
+    last = log.last_position
+    if last.entry_id < 0:
+        last = log.previous_position(last)
+    if last.entry_id < 0:
+        return EARLIEST, -1
+    runs = await log.read(last, 1 << 20, 1)
+    if not runs:
+        return EARLIEST, -1
+    metadata = metadata_of(runs[0].entries[0])
+    batch_index = metadata.num_messages_in_batch - 1 if metadata.HasField("num_messages_in_batch") else -1
+    return Position(runs[0].ledger_id, runs[0].first_entry), batch_index
+
+
+async def reader_start(log: ManagedLog, start: ReaderStart) -> Position:
+    """Where a reader begins: the position before the first entry that it gets.
+
+    The entry of the start id is delivered; the client drops it, or its messages up to the start, unless
+    it wants the start itself.
+    """
+    if start.since_ms is not None:
+        return log.previous_position(await log.position_of_time(start.since_ms))
+    if start.position >= LATEST:
+        return log.last_position
+    if start.position <= EARLIEST:
+        return log.previous_position(log.first_position)
+    return log.previous_position(start.position)
+
+
+def seek_position(log: ManagedLog, position: Position) -> Position:
+    """The entry that a SEEK by id asks for; the ends of the log for the reserved ids."""
+    if position >= LATEST:
+        return log.next_position(log.last_position)
+    if position <= EARLIEST:
+        return log.first_position
+    return position
