@@ -7,11 +7,13 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 from bench import device, machine, report
 from bench.broker import Broker, Cpus
 from bench.connection import Connection
+from bench.memory import PageCache, write_cpu_s_per_gb
 from bench.run import Options, run_all
 from bench.scan import BrokerAnswerError
 from bench.scenario import BadScenarioError, Scenario, choose, load_all
@@ -37,6 +39,11 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--no-device", action="store_true", help="leave out the device and loopback measurements"
+    )
+    parser.add_argument(
+        "--free-memory",
+        action="store_true",
+        help="do not fill the page cache first: a virtual machine then pays for fresh memory (memory.py)",
     )
     external = parser.add_argument_group("measure a broker that already runs")
     external.add_argument("--service-url", help="pulsar://HOST:PORT")
@@ -78,6 +85,16 @@ def measure_device(folder: Path, cpus: Cpus) -> dict[str, dict[str, dict[str, fl
     }
 
 
+def measure_memory(folder: Path, page_cache: PageCache | None) -> dict[str, float]:
+    """What copying a GB into the page cache takes, before and after it was filled."""
+    print("memory", file=sys.stderr, flush=True)
+    found = {"as found": write_cpu_s_per_gb(folder)}
+    if page_cache:
+        page_cache.fill()
+        found["page cache filled"] = write_cpu_s_per_gb(folder)
+    return found
+
+
 def show_list(scenarios: list[Scenario]) -> None:
     """Names, questions, cases."""
     for scenario in scenarios:
@@ -108,30 +125,33 @@ def main() -> int:
         except (OSError, ValueError, BrokerAnswerError) as error:
             parser.error(f"{options.service_url}: {error}")
     folder = options.data_dir or Path(tempfile.gettempdir())
-    head: dict[str, object] = {
-        "machine": machine.describe(folder),
-        "broker": name,
-        "cpus": "nothing pinned"
-        if cpus.broker is None
-        else f"broker on core {cpus.broker}, generator on {cpus.generator}",
-        "runs": options.runs,
-        "seconds": options.seconds,
-        "warm_up_s": options.warm_up,
-        "device": {} if options.no_device else measure_device(folder, cpus),
-    }
-    if cpus.generator is not None:
-        os.sched_setaffinity(0, {cpus.generator})
-    results = run_all(
-        scenarios,
-        Options(
-            seconds=options.seconds,
-            warm_up_s=options.warm_up,
-            cpus=cpus,
-            data_folder=folder,
-            external=external,
-        ),
-        options.runs,
-    )
+    with nullcontext() if options.free_memory else PageCache(folder) as page_cache:
+        head: dict[str, object] = {
+            "machine": machine.describe(folder),
+            "broker": name,
+            "cpus": "nothing pinned"
+            if cpus.broker is None
+            else f"broker on core {cpus.broker}, generator on {cpus.generator}",
+            "runs": options.runs,
+            "seconds": options.seconds,
+            "warm_up_s": options.warm_up,
+            "device": {} if options.no_device else measure_device(folder, cpus),
+            "memory": {} if options.no_device else measure_memory(folder, page_cache),
+        }
+        if cpus.generator is not None:
+            os.sched_setaffinity(0, {cpus.generator})
+        results = run_all(
+            scenarios,
+            Options(
+                seconds=options.seconds,
+                warm_up_s=options.warm_up,
+                cpus=cpus,
+                data_folder=folder,
+                external=external,
+                page_cache=page_cache,
+            ),
+            options.runs,
+        )
     content = report.document(results, **head)
     if options.json:
         options.json.write_text(json.dumps(content, indent=1) + "\n")

@@ -207,6 +207,9 @@ def render(content: Mapping[str, Any], results: Sequence[ScenarioResult], *, mar
     parts += [
         f"{heading}{title}\n\n{table(rows)}" for title, rows in device_tables(content["device"]).items()
     ]
+    if memory := content.get("memory"):
+        rows = [["memory", "CPU s/GB"], *([name, figure(value)] for name, value in memory.items())]
+        parts.append(f"{heading}Memory: copying into the page cache of a new file\n\n{table(rows)}")
     for kind in dict.fromkeys(result.scenario.kind for result in results):
         of_kind = [result for result in results if result.scenario.kind == kind]
         parts.append(f"{heading}{KIND_TITLES[kind]}\n\n{table(kind_table(kind, of_kind))}")

@@ -15,6 +15,7 @@ from typing import Final
 from bench import catchup, latency, modules, start
 from bench.broker import Broker, BrokerFailedError, Cpus, discard_command, magnetar_command, started
 from bench.histogram import median_metrics
+from bench.memory import PageCache
 from bench.meter import Meter
 from bench.publisher import Publisher
 from bench.scan import BrokerAnswerError
@@ -48,6 +49,8 @@ class Options:
     data_folder: Path
     external: Broker | None
     """A broker that already runs, instead of one started for each case."""
+    page_cache: PageCache | None = None
+    """Filled before each case; None leaves the memory as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ def run_all(scenarios: Sequence[Scenario], options: Options, runs: int) -> list[
                     file=sys.stderr,
                     flush=True,
                 )
+                if options.page_cache:
+                    options.page_cache.fill()
                 try:
                     case.runs.append(_run_case(case.case.load, options))
                 except BROKEN as error:
