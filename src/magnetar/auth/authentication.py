@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
+
+
+class Errand(Protocol):
+    """What must be fetched from elsewhere before a question can be answered."""
+
+    @property
+    def target(self) -> str:
+        """Errands of the same target need to be run once only."""
+        ...
+
+    def run(self) -> None:
+        """Blocks for seconds at most. Never raises: a failure is noted, and the question asked again."""
+        ...
 
 
 class Provider(Protocol):
@@ -16,8 +29,8 @@ class Provider(Protocol):
     slow: bool
     """Whether `identify` takes milliseconds of computing and belongs into a thread."""
 
-    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
-        """Raises AuthenticationError."""
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
+        """Who it is, or what to do before asking again. Raises AuthenticationError."""
         ...
 
 
@@ -33,6 +46,27 @@ class TlsProvider:
         return Identity(credentials.certificate_role)
 
 
+class ProviderChain:
+    """Several providers of one method: the first that accepts a credential says who it is.
+
+    Source: Pulsar's AuthenticationProviderList.
+    """
+
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        self.providers = tuple(providers)
+        self.slow = any(provider.slow for provider in providers)
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
+        """Raises AuthenticationError with what each of them said."""
+        refusals = []
+        for provider in self.providers:
+            try:
+                return provider.identify(credentials, now_ms)
+            except AuthenticationError as error:
+                refusals.append(str(error))
+        raise AuthenticationError("; ".join(refusals))
+
+
 @dataclass(frozen=True, slots=True)
 class Authentication:
     """All that is configured."""
@@ -41,13 +75,19 @@ class Authentication:
     """By method."""
     anonymous_role: str = ""
     """Role of clients that show nothing, or credentials of a method that is not configured; "": refused."""
+    proxy_roles: frozenset[str] = frozenset()
+    """Roles that speak for others, and never for themselves."""
+    verify_original: bool = True
+    """Whether a proxy must forward its client's credentials; else its word is taken."""
+    renewal_check_s: float = 60.0
+    """Time between two looks for credentials that have ended."""
 
     def provider(self, credentials: Credentials) -> Provider | None:
         """Who proves these credentials; None: nobody, see `identify`."""
         return self.providers.get(credentials.method)
 
-    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
-        """Who it is. Raises AuthenticationError.
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
+        """Who it is, or what to do before asking again. Raises AuthenticationError.
 
         As in Pulsar, an unknown method is anonymous: what it may do is then up to the grants.
         """

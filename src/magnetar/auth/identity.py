@@ -9,6 +9,8 @@ from typing import Any
 METHOD_TOKEN = "token"
 METHOD_BASIC = "basic"
 METHOD_TLS = "tls"
+PROVIDER_OPENID = "openid"
+"""Tokens of issuers; its clients say METHOD_TOKEN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,16 @@ class Identity:
     role: str
     expires_ms: int | None = None
     """Unix time in ms from which it counts no more; None: never."""
+    via: str = ""
+    """Role of the proxy that speaks for it; "": it speaks for itself."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Every role that must have a right for this identity to have it."""
+        return (self.role, self.via) if self.via else (self.role,)
+
+    def __str__(self) -> str:
+        return f"{self.role!r} via {self.via!r}" if self.via else repr(self.role)
 
 
 def certificate_role(certificate: Mapping[str, Any] | None) -> str | None:

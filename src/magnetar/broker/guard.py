@@ -6,18 +6,46 @@ Every refusal, and every change through the admin API, leaves one line in the lo
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 
-from magnetar.auth.authentication import Authentication
+from magnetar.auth.authentication import Authentication, Errand
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.auth.permissions import Action, Document, may
+from magnetar.auth.proxies import check_original
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
 from magnetar.broker.policies import PolicyStore
+from magnetar.runtime.tasks import SingleFlight
 from magnetar.runtime.threads import in_thread
 
 _audit = logging.getLogger("magnetar.audit")
+
+_ERRANDS_MAX = 8
+"""Of one identification; each teaches its provider something, so that a few are enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """How somebody introduces himself."""
+
+    own: Credentials
+    original_role: str = ""
+    """Role of the client that a proxy speaks for; "" when nobody is in between."""
+    original: Credentials = field(default=Credentials(""))
+    """What that client showed to the proxy, if the proxy forwards it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Somebody whose identity is known."""
+
+    identity: Identity
+    renewable: Credentials | None
+    """Which of its credentials the client itself can show anew; None: it has shown none."""
+    others_end_ms: int | None = None
+    """Unix ms when the credential of the proxy in between ends; None: never, or there is no proxy."""
 
 
 class Guard:
@@ -35,79 +63,144 @@ class Guard:
         self._superuser_roles = superuser_roles
         self._policies = policies
         self._clock = clock
+        self._errands: SingleFlight[None] = SingleFlight()
+
+    # -- who is it? --------------------------------------------------------------------------------
+
+    async def admit(self, introduction: Introduction, peer: str) -> Admitted:
+        """Who it is, and for whom it speaks. Raises AuthenticationError, AuthorizationError."""
+        own = await self.identify(introduction.own, peer)
+        original = introduction.original_role
+        self.check_original(own, original, peer)
+        if own.role not in self.authentication.proxy_roles:
+            return Admitted(own, introduction.own)
+        if not self.authentication.verify_original:
+            return Admitted(Identity(original, via=own.role), None, own.expires_ms)
+        proven = await self.identify(introduction.original, peer)
+        self.check_original(own, proven.role, peer)
+        identity = Identity(proven.role, proven.expires_ms, via=own.role)
+        return Admitted(identity, introduction.original, own.expires_ms)
+
+    def check_original(self, identity: Identity, original: str, peer: str) -> None:
+        """Raises AuthorizationError unless the identity may speak for the role `original` ("": nobody)."""
+        try:
+            check_original(identity.role, original, self.authentication.proxy_roles)
+        except AuthorizationError as error:
+            _audit.warning("refused: %s, for role %r: %s", peer, original[:100], error)
+            raise
 
     async def identify(self, credentials: Credentials, peer: str) -> Identity:
         """Raises AuthenticationError."""
-        provider = self.authentication.provider(credentials)
-        now_ms = self._clock.now_ms()
         try:
-            if provider is not None and provider.slow:
-                return await in_thread(lambda: self.authentication.identify(credentials, now_ms))
-            return self.authentication.identify(credentials, now_ms)
+            for _ in range(_ERRANDS_MAX):
+                answer = await self._ask(credentials)
+                if isinstance(answer, Identity):
+                    return answer
+                await self._run(answer)
+            raise AuthenticationError("what is needed to verify the credentials cannot be fetched")
         except AuthenticationError as error:
-            _audit.warning("refused: credentials of %s, method %r: %s", peer, credentials.method[:40], error)
+            self.refused_credentials(credentials, peer, error)
             raise
 
-    def expired(self, identity: Identity) -> bool:
-        """Whether the credential that an identity came from counts no more."""
-        return identity.expires_ms is not None and self._clock.now_ms() >= identity.expires_ms
+    async def _ask(self, credentials: Credentials) -> Identity | Errand:
+        provider = self.authentication.provider(credentials)
+        now_ms = self._clock.now_ms()
+        if provider is not None and provider.slow:
+            return await in_thread(lambda: self.authentication.identify(credentials, now_ms))
+        return self.authentication.identify(credentials, now_ms)
+
+    async def _run(self, errand: Errand) -> None:
+        # Everybody who waits for the same keys shares one request for them, and one thread.
+        await self._errands.run(errand.target, lambda: in_thread(errand.run))
+
+    @staticmethod
+    def refused_credentials(credentials: Credentials, peer: str, error: AuthenticationError) -> None:
+        """Notes that credentials were refused."""
+        _audit.warning("refused: credentials of %s, method %r: %s", peer, credentials.method[:40], error)
+
+    def now_ms(self) -> int:
+        """Unix ms, as credentials count it."""
+        return self._clock.now_ms()
+
+    # -- may they? ---------------------------------------------------------------------------------
 
     async def require_topic(
         self, identity: Identity, peer: str, action: Action, topic: TopicName, subscription: str = ""
     ) -> None:
         """Raises AuthorizationError, also for what does not exist: a refusal tells nothing of that."""
-        await self._require(
-            identity, peer, action, topic.namespace_name, topic=str(topic.base), subscription=subscription
-        )
+        if not await self.may_topic(identity, action, topic, subscription):
+            what = f"{topic.base}" + (f", subscription {subscription}" if subscription else "")
+            raise self._refusal(identity, peer, action, what)
 
     async def require_namespace(
         self, identity: Identity, peer: str, action: Action, namespace: NamespaceName
     ) -> None:
         """Raises AuthorizationError."""
-        await self._require(identity, peer, action, namespace)
+        if not await self._may(identity, action, namespace):
+            raise self._refusal(identity, peer, action, str(namespace))
 
     async def require_tenant(self, identity: Identity, peer: str, tenant: str) -> None:
         """For administering a tenant. Raises AuthorizationError."""
         document = await self._policies.tenant(tenant) or {}
-        if identity.role not in self._superuser_roles and not may(
-            identity.role, Action.ADMINISTER_TENANT, tenant=document, namespace={}
-        ):
-            raise self._refusal(identity, peer, Action.ADMINISTER_TENANT, tenant)
+        for role in identity.roles:
+            if role not in self._superuser_roles and not may(
+                role, Action.ADMINISTER_TENANT, tenant=document, namespace={}
+            ):
+                raise self._refusal(identity, peer, Action.ADMINISTER_TENANT, tenant)
 
     def require_superuser(self, identity: Identity, peer: str) -> None:
         """For administering the cluster. Raises AuthorizationError."""
-        if identity.role not in self._superuser_roles:
+        if not self.is_superuser(identity):
             raise self._refusal(identity, peer, Action.ADMINISTER_CLUSTER, "cluster")
 
-    async def _require(
+    def is_superuser(self, identity: Identity) -> bool:
+        """Whether it may do everything."""
+        return self._superuser_roles.issuperset(identity.roles)
+
+    async def may_topic(
+        self, identity: Identity, action: Action, topic: TopicName, subscription: str = ""
+    ) -> bool:
+        """Whether it may, now."""
+        return await self._may(identity, action, topic.namespace_name, str(topic.base), subscription)
+
+    async def _may(
         self,
         identity: Identity,
-        peer: str,
         action: Action,
         namespace: NamespaceName,
         topic: str = "",
         subscription: str = "",
-    ) -> None:
-        role = identity.role
-        if role in self._superuser_roles:
-            return
+    ) -> bool:
+        if self.is_superuser(identity):
+            return True
         tenant = await self._policies.tenant(namespace.tenant) or {}
         policies: Document
         try:
             policies = await self._policies.namespace(namespace)
         except NamespaceNotFoundError:
             policies = {}
-        if may(role, action, tenant=tenant, namespace=policies, topic=topic, subscription=subscription):
-            return
-        what = f"{topic or namespace}" + (f", subscription {subscription}" if subscription else "")
-        raise self._refusal(identity, peer, action, what)
+        return all(
+            role in self._superuser_roles
+            or may(role, action, tenant=tenant, namespace=policies, topic=topic, subscription=subscription)
+            for role in identity.roles
+        )
 
     @staticmethod
     def _refusal(identity: Identity, peer: str, action: Action, what: str) -> AuthorizationError:
-        _audit.warning("refused: role %r of %s may not %s: %s", identity.role, peer, action.value, what)
+        _audit.warning("refused: role %s of %s may not %s: %s", identity, peer, action.value, what)
         return AuthorizationError(f"role {identity.role!r} may not {action.value}: {what}")
 
 
 def changed(identity: Identity, peer: str, what: str) -> None:
     """Notes that a change through the admin API was made."""
-    _audit.info("changed: role %r of %s: %s", identity.role, peer, what)
+    _audit.info("changed: role %s of %s: %s", identity, peer, what)
+
+
+def revoked(identity: Identity, peer: str, action: Action, what: str) -> None:
+    """Notes that somebody was sent away because a right was taken back."""
+    _audit.info("revoked: role %s of %s may no longer %s: %s", identity, peer, action.value, what)
+
+
+def ended(identity: Identity, peer: str, reason: str) -> None:
+    """Notes that a connection is closed because of its credentials."""
+    _audit.warning("closed: role %s of %s: %s", identity, peer, reason)

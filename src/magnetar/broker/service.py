@@ -23,6 +23,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.guard import Guard
 from magnetar.broker.listeners import Listeners
+from magnetar.broker.handlers import permission, renewals
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
 from magnetar.managedlog.config import UNLIMITED, Retention
@@ -121,6 +122,9 @@ class Broker:
 
     async def drain(self) -> None:
         """Takes no more work, sends clients away, makes everything durable that was taken."""
+        if self.guard is not None:
+            interval_s = self.guard.authentication.renewal_check_s
+            self.tasks.every(interval_s, lambda: renewals.check_all(self))
         self.draining = True
         for topic in list(self.topics.values()):
             await self._close_topic(topic)
@@ -304,6 +308,7 @@ class Broker:
         for topic in list(self.topics.values()):
             await self._guard(self._apply(topic), f"{topic.name}: applying policies")
 
+        await permission.recheck(self)
     async def _apply(self, topic: Topic) -> None:
         """Gives the loaded topic the policies that are in force now."""
         own = await self.policies.topic_policies(topic.name)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from magnetar.auth.identity import Identity
+from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.any_topic import AnyTopic
@@ -23,7 +24,7 @@ from magnetar.broker.errors import (
     UnsupportedError,
     wire_code,
 )
-from magnetar.broker.handlers import consumers, handshake, permission, producers, schemas, topics, unsupported
+from magnetar.broker.handlers import consumers, handshake, producers, renewals, schemas, topics, unsupported
 from magnetar.broker.openings import Openings
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
@@ -79,6 +80,8 @@ class Session:
         self.certificate_role = certificate_role
         self.identity: Identity | None = None
         """Who it is; None without authentication."""
+        self.renewal: Renewal | None = None
+        """Watches over credentials that end."""
         self._greeted = self.connected = False
         self.broker_metadata = self.takes_end_of_topic = False
         self.producers: dict[int, tuple[AnyTopic, Producer]] = {}
@@ -116,9 +119,7 @@ class Session:
 
     def keep_alive(self) -> None:
         """Called at the keep-alive interval: pings a silent peer, drops one that does not answer."""
-        if permission.expired(self):
-            self._transport.close("the client's credentials have expired")
-        elif self._heard or (self.transport_writable and not self._may_read):
+        if self._heard or (self.transport_writable and not self._may_read):
             # Not read because of our own budgets: then silence is no sign of death.
             self._heard = self._pinged = False
         elif self._pinged:
@@ -357,6 +358,12 @@ class Session:
         if topic is not None:
             topic.leave_reader(subscription)
 
+    def send_away(self, consumer: AttachedConsumer) -> None:
+        """Takes a consumer off and tells the client."""
+        del self.consumers[consumer.consumer_id]
+        self.leave(consumer)
+        self.reply(commands.close_consumer(consumer.consumer_id))
+
     def settle_reader(self, consumer_id: int) -> None:
         """A reader that a seek took off was opened again, or will not be."""
         consumer = self._between.pop(consumer_id, None)
@@ -385,4 +392,5 @@ _HANDLERS: Final[dict[int, Handler]] = {
     **producers.HANDLERS,
     **consumers.HANDLERS,
     **schemas.HANDLERS,
+    **renewals.HANDLERS,
 }

@@ -41,10 +41,10 @@ def broker_features() -> pb.FeatureFlags:
     """The flags that a broker of ours sends in CONNECTED.
 
     Topic watchers, deduplication of replicated positions, scalable topics and coordinator discovery are
-    not spoken; credentials are not refreshed on an open connection.
+    not spoken.
     """
     return pb.FeatureFlags(
-        supports_auth_refresh=False,
+        supports_auth_refresh=True,
         supports_broker_entry_metadata=True,
         supports_partial_producer=True,
         supports_get_partitioned_metadata_without_auto_creation=True,
@@ -57,6 +57,11 @@ def wants_broker_metadata(connect: pb.CommandConnect) -> bool:
         connect.protocol_version >= VERSION_BROKER_METADATA
         and connect.feature_flags.supports_broker_entry_metadata
     )
+
+
+def renews_credentials(connect: pb.CommandConnect) -> bool:
+    """Whether the client answers AUTH_CHALLENGE with a new credential."""
+    return connect.protocol_version >= VERSION_AUTH_CHALLENGE and connect.feature_flags.supports_auth_refresh
 
 
 def takes_end_of_topic(connect: pb.CommandConnect) -> bool:

@@ -13,6 +13,7 @@ from magnetar.auth.authentication import Authentication
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.names import NamespaceName
+from magnetar.broker.handlers import renewals
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, Type, World, command
 
@@ -35,23 +36,30 @@ class BySlowName(ByName):
     slow = True
 
 
-def guarded(story: Callable[[World], Awaitable[None]], *, anonymous: str = "") -> None:
-    """Runs a story on a broker whose superuser is "root"; "writer" and "reader" have their grants."""
+def guarded(story: Callable[[World], Awaitable[None]], **more: Any) -> None:
+    """Runs a story on a broker whose superuser is "root"; "writer" and "reader" have their grants, and
+    "proxy" has both. `more`: fields of the `Authentication`."""
 
     async def run() -> None:
-        chain = Authentication({"name": ByName(), "slow": BySlowName()}, anonymous)
+        providers = {"name": ByName(), "slow": BySlowName()}
+        chain = Authentication(providers, proxy_roles=frozenset(("proxy", "proxy-2")), **more)
         world = World(authentication=chain, superuser_roles=frozenset(("root",)))
         await world.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
-        grants = {"namespace_auth": {"writer": ["produce"], "reader": ["consume"]}}
-        await world.broker.policies.update_namespace(
-            NamespaceName.parse("public/default"), lambda document: document.update(auth_policies=grants)
-        )
+        await grant(world, writer=["produce"], reader=["consume"], proxy=["produce", "consume"])
         try:
             await story(world)
         finally:
             await world.close()
 
     asyncio.run(run())
+
+
+async def grant(world: World, **grants: list[str]) -> None:
+    """These are the grants of the namespace now."""
+    await world.broker.policies.update_namespace(
+        NamespaceName.parse("public/default"),
+        lambda document: document.update(auth_policies={"namespace_auth": grants}),
+    )
 
 
 def connect(role: str, method: str = "name", **more: Any) -> bytes:
@@ -136,7 +144,6 @@ def test_a_refusal_tells_nothing_of_what_exists(caplog: pytest.LogCaptureFixture
         (connect("liar"), "no such secret"),
         (connect("x", "unknown"), "'unknown' is not offered"),
         (connect("", ""), "credentials are needed"),
-        (connect("proxy", original_principal="root"), "may not speak for others"),
     ],
 )
 def test_refused_connections_are_told_and_closed(frame: bytes, said: str) -> None:
@@ -175,17 +182,241 @@ def test_unknown_methods_are_anonymous_where_there_is_such_a_role() -> None:
         peer.send(connect("liar"))
         await world.until(lambda: peer.closed, "wrong credentials are not anonymous")
 
-    guarded(story, anonymous="writer")
+    guarded(story, anonymous_role="writer")
 
 
-def test_connections_end_with_their_credentials() -> None:
+@pytest.mark.parametrize(
+    ("role", "more", "said"),
+    [
+        ("writer", {"original_principal": "reader"}, "may not speak for others"),
+        ("proxy", {}, "must name its client's role"),
+        ("proxy", {"original_principal": "proxy-2"}, "may not speak for another proxy"),
+        (
+            "proxy",
+            {"original_principal": "x", "original_auth_method": "name", "original_auth_data": "proxy-2"},
+            "may not speak for another proxy",
+        ),
+        ("proxy", {"original_principal": "reader"}, "credentials are needed"),
+        (
+            "proxy",
+            {"original_principal": "reader", "original_auth_method": "name", "original_auth_data": "liar"},
+            "no such secret",
+        ),
+    ],
+)
+def test_who_may_not_speak_for_others(
+    role: str, more: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(world: World) -> None:
-        peer = await connected(world, "late")
+        peer = world.peer(connected=False)
+        peer.send(connect(role, **more))
+        await world.until(lambda: peer.closed, "the connection is closed")
+        peer.flush()
+        (error,) = peer.commands(Type.ERROR)
+        assert said in error.message
+        wrong_credentials = "credentials" in said or "secret" in said
+        assert error.error == (pb.AuthenticationError if wrong_credentials else pb.AuthorizationError)
+        assert any(text.startswith("refused: ") and said in text for text in caplog.messages)
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
+
+
+async def proxied(world: World, role: str, speaker: str = "proxy") -> Peer:
+    """A connection through a proxy that forwards credentials."""
+    peer = world.peer(connected=False)
+    more = {"original_auth_method": "name", "original_auth_data": role}
+    peer.send(connect(speaker, original_principal="whoever", **more))
+    await world.until(lambda: peer.commands(Type.CONNECTED), "CONNECTED")
+    return peer
+
+
+@pytest.mark.parametrize(
+    ("speaker", "role", "allowed"),
+    [
+        ("proxy", "root", {*READ, "produce", "consume", "new schema"}),
+        ("proxy", "writer", {*READ, "produce", "new schema"}),
+        ("proxy", "stranger", set()),
+        ("proxy-2", "root", set()),
+    ],
+)
+def test_both_roles_need_the_right(speaker: str, role: str, allowed: set[str]) -> None:
+    async def story(world: World) -> None:
+        peer = await proxied(world, role, speaker)
+        assert peer.session.identity == Identity(role, via=speaker)
+        assert {what for what, may in (await codes(peer)).items() if may} == allowed
+
+    guarded(story)
+
+
+def test_the_word_of_a_proxy_is_taken_where_so_configured() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer(connected=False)
+        peer.send(connect("proxy", original_principal="reader"))
+        await world.until(lambda: peer.commands(Type.CONNECTED), "CONNECTED")
+        assert peer.session.identity == Identity("reader", via="proxy")
+        for i, (original, error) in enumerate((("writer", False), ("stranger", True), ("proxy-2", True))):
+            answer = await peer.ask(Type.LOOKUP, topic=TOPIC, request_id=i, original_principal=original)
+            assert (answer.error == pb.AuthorizationError) == error
+
+    guarded(story, verify_original=False)
+
+
+def test_a_command_for_another_role_needs_a_trusted_proxy() -> None:
+    async def story(world: World) -> None:
+        for peer in (await connected(world, "writer"), await proxied(world, "writer")):
+            for i, kind in enumerate((Type.LOOKUP, Type.PARTITIONED_METADATA)):
+                own = await peer.ask(kind, topic=TOPIC, request_id=2 * i, original_principal="writer")
+                assert not own.HasField("error")
+                other = await peer.ask(kind, topic=TOPIC, request_id=2 * i + 1, original_principal="root")
+                assert other.error == pb.AuthorizationError
+
+    guarded(story)
+
+
+REFRESH = pb.FeatureFlags(supports_auth_refresh=True)
+
+
+async def expiring(world: World, *, flags: pb.FeatureFlags = REFRESH, role: str = "late") -> Peer:
+    """A connection whose credential ends after EXPIRY_MS."""
+    peer = world.peer(connected=False)
+    peer.send(connect(role, feature_flags=flags))
+    await world.until(lambda: peer.commands(Type.CONNECTED), "CONNECTED")
+    return peer
+
+
+async def check(world: World, peer: Peer) -> int:
+    """One round of checks; how often the client was challenged so far."""
+    await renewals.check_all(world.broker)
+    peer.flush()
+    return len(peer.commands(Type.AUTH_CHALLENGE))
+
+
+def response(role: str, method: str = "name") -> bytes:
+    return command(Type.AUTH_RESPONSE, response=pb.AuthData(auth_method_name=method, auth_data=role.encode()))
+
+
+def test_clients_renew_what_has_expired() -> None:
+    async def story(world: World) -> None:
+        peer = await expiring(world)
         world.clock.advance(EXPIRY_MS - 1)
-        peer.session.keep_alive()
+        assert await check(world, peer) == 0
+        for count in (1, 2):
+            world.clock.advance(EXPIRY_MS)
+            assert await check(world, peer) == count
+            challenge = peer.commands(Type.AUTH_CHALLENGE)[-1].challenge
+            assert (challenge.auth_method_name, challenge.auth_data) == ("name", b"PulsarAuthRefresh")
+            # Work goes on meanwhile.
+            assert (await peer.ask(Type.GET_SCHEMA, topic=TOPIC, request_id=count)).request_id == count
+            peer.send(response("late"))
+            await world.settle()
+            assert await check(world, peer) == count
         assert peer.closed is None
-        world.clock.advance(1)
-        peer.session.keep_alive()
-        assert "expired" in (peer.closed or "")
+
+    guarded(story)
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (response("liar"), "no such secret"),
+        (response("root"), "must name the same role"),
+        (response("late", "slow"), "by the method that they were shown by"),
+    ],
+)
+def test_bad_renewals_close_the_connection(frame: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(world: World) -> None:
+        peer = await expiring(world)
+        world.clock.advance(EXPIRY_MS)
+        assert await check(world, peer) == 1
+        peer.send(frame)
+        await world.until(lambda: peer.closed, "the connection is closed")
+        peer.flush()
+        (error,) = peer.commands(Type.ERROR)
+        assert (error.error, said in error.message) == (pb.AuthenticationError, True)
+        assert any(
+            text.startswith("closed: role 'late' of peer") and said in text for text in caplog.messages
+        )
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
+
+
+def test_answers_that_nobody_asked_for_close_the_connection() -> None:
+    async def story(world: World) -> None:
+        for role in ("late", "root"):
+            peer = await expiring(world, role=role)
+            peer.send(response(role))
+            assert peer.closed == "AUTH_RESPONSE without a challenge"
+        peer = world.peer(connected=False)
+        peer.send(response("root"))
+        assert peer.closed == "the first command must be CONNECT"
+
+    guarded(story)
+
+
+def test_connections_end_with_credentials_that_are_not_renewed() -> None:
+    async def story(world: World) -> None:
+        silent = await expiring(world)
+        old = await expiring(world, flags=pb.FeatureFlags())
+        through = await proxied(world, "writer", "proxy")
+        world.clock.advance(EXPIRY_MS)
+        assert await check(world, old) == 0
+        assert "it cannot renew them" in (old.closed or "")
+        assert silent.closed is None
+        await check(world, silent)
+        assert "it did not renew them" in (silent.closed or "")
+        assert through.closed is None
+
+    guarded(story)
+
+
+def test_a_proxied_client_renews_its_own_credential() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer(connected=False)
+        more = {"original_auth_method": "name", "original_auth_data": "late", "feature_flags": REFRESH}
+        peer.send(connect("proxy", "name", original_principal="late", **more))
+        await world.until(lambda: peer.commands(Type.CONNECTED), "CONNECTED")
+        world.clock.advance(EXPIRY_MS)
+        assert await check(world, peer) == 1
+        peer.send(response("late"))
+        await world.settle()
+        assert peer.session.identity == Identity("late", world.clock.now_ms() + EXPIRY_MS, via="proxy")
+
+    guarded(story)
+
+
+def test_who_lost_a_right_is_sent_away_and_told_why_it_stays_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(world: World) -> None:
+        writer, reader, root = [await connected(world, role) for role in ("writer", "reader", "root")]
+        for peer in (writer, root):
+            await peer.producer(1, request_id=1)
+        for peer in (reader, root):
+            await peer.consumer(1, request_id=2, subscription=f"s-{peer is root}")
+        await grant(world, writer=["consume"], reader=["produce"])
+        await world.until(
+            lambda: writer.commands(Type.CLOSE_PRODUCER) and reader.commands(Type.CLOSE_CONSUMER), "sent away"
+        )
+        assert (await writer.producer(2, request_id=3)).error == pb.AuthorizationError
+        assert (await reader.consumer(2, request_id=4)).error == pb.AuthorizationError
+        assert not root.commands(Type.CLOSE_PRODUCER) + root.commands(Type.CLOSE_CONSUMER)
+        (topic,) = world.broker.topics.values()
+        assert not [consumer for each in topic.subscriptions.values() for consumer in each.consumers][1:]
+        revoked = [text for text in caplog.messages if text.startswith("revoked: ")]
+        assert len(revoked) == 2
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
+
+
+def test_a_policy_that_takes_nothing_away_disturbs_nobody() -> None:
+    async def story(world: World) -> None:
+        writer = await connected(world, "writer")
+        await writer.producer(1, request_id=1)
+        await grant(world, writer=["produce"], stranger=["consume"])
+        await world.settle()
+        assert not writer.commands(Type.CLOSE_PRODUCER)
 
     guarded(story)

@@ -251,6 +251,7 @@ class TestFeatures:
     def test_flags(self) -> None:
         flags = {field.name for field, value in features.broker_features().ListFields() if value}
         assert flags == {
+            "supports_auth_refresh",
             "supports_broker_entry_metadata",
             "supports_partial_producer",
             "supports_get_partitioned_metadata_without_auto_creation",

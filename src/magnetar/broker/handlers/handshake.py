@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import magnetar
-from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials
 from magnetar.broker.errors import wire_code
+from magnetar.broker.guard import Introduction
+from magnetar.broker.handlers import renewals
 from magnetar.wire import commands, features
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import NO_ID
@@ -27,17 +29,20 @@ def connect(session: Session, request: pb.CommandConnect) -> None:
 
 
 async def _authenticate(session: Session, guard: Guard, request: pb.CommandConnect) -> None:
-    credentials = Credentials(request.auth_method_name, request.auth_data, session.certificate_role)
+    introduction = Introduction(
+        Credentials(request.auth_method_name, request.auth_data, session.certificate_role),
+        request.original_principal,
+        Credentials(request.original_auth_method, request.original_auth_data.encode()),
+    )
     try:
-        identity = await guard.identify(credentials, session.peer)
-        if request.original_principal not in ("", identity.role):
-            raise AuthenticationError(f"role {identity.role!r} may not speak for others")
-    except AuthenticationError as error:
+        admitted = await guard.admit(introduction, session.peer)
+    except (AuthenticationError, AuthorizationError) as error:
         session.reply(commands.error(NO_ID, wire_code(error), str(error)))
         session.end(str(error))
         return
-    session.identity = identity
+    session.identity = admitted.identity
     if not session.closed:
+        session.renewal = renewals.begin(admitted, request)
         _welcome(session, request)
 
 

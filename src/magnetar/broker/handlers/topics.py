@@ -22,7 +22,8 @@ def partitions(session: Session, command: Command) -> None:
     request = command.partitionMetadata
 
     async def answer() -> None:
-        await permission.allow(session, Action.LOOKUP, TopicName.parse(request.topic))
+        topic = TopicName.parse(request.topic)
+        await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
         count = await lookup.partitions(session.broker, request.topic)
         session.reply(commands.partitions(request.request_id, count))
 
@@ -40,7 +41,7 @@ def look_up(session: Session, command: Command) -> None:
         if request.advertised_listener_name:
             raise NotAllowedError(f"there is no listener named {request.advertised_listener_name}")
         topic = TopicName.parse(request.topic)
-        await permission.allow(session, Action.LOOKUP, topic)
+        await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
         await session.broker.check_name(topic)
         listeners = session.broker.listeners
         url = listeners.plain_url(session.host, session.port)

@@ -1,0 +1,99 @@
+"""AUTH_CHALLENGE and AUTH_RESPONSE: credentials that end on an open connection are renewed, or it ends.
+
+When: see `auth/renewal.py`. Only connections whose credentials can end have a `Renewal`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import magnetar
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.renewal import Renewal, Verdict
+from magnetar.broker import guard as guards
+from magnetar.broker.errors import wire_code
+from magnetar.wire import commands, features
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.frames import NO_ID
+
+if TYPE_CHECKING:
+    from magnetar.auth.identity import Credentials
+    from magnetar.broker.guard import Admitted, Guard
+    from magnetar.broker.service import Broker
+    from magnetar.broker.session import Handler, Session
+
+Command = pb.BaseCommand
+
+_CHALLENGE: Final = b"PulsarAuthRefresh"
+"""What tells clients that they are to show their credential anew. Source: Pulsar's AuthData."""
+
+
+def begin(admitted: Admitted, request: pb.CommandConnect) -> Renewal | None:
+    """What watches over the credentials of a connection; None for those that never end."""
+    if admitted.identity.expires_ms is None and admitted.others_end_ms is None:
+        return None
+    return Renewal(
+        admitted.identity,
+        admitted.renewable,
+        client_renews=features.renews_credentials(request),
+        others_end_ms=admitted.others_end_ms,
+    )
+
+
+async def check_all(broker: Broker) -> None:
+    """Challenges clients whose credentials have ended, and sends those away who did not answer."""
+    assert broker.guard is not None
+    now_ms = broker.guard.now_ms()
+    for session in list(broker.sessions):
+        renewal = session.renewal
+        if renewal is not None and not session.closed:
+            _check(session, renewal, now_ms)
+
+
+def _check(session: Session, renewal: Renewal, now_ms: int) -> None:
+    verdict = renewal.check(now_ms)
+    if verdict is Verdict.CHALLENGE:
+        session.reply(
+            commands.auth_challenge(
+                f"Magnetar {magnetar.__version__}",
+                features.PROTOCOL_VERSION,
+                renewal.method,
+                _CHALLENGE,
+            )
+        )
+    elif verdict is Verdict.CLOSE:
+        guards.ended(renewal.identity, session.peer, renewal.reason)
+        session.end(renewal.reason)
+
+
+def answered(session: Session, command: Command) -> None:
+    """Takes an AUTH_RESPONSE."""
+    guard, renewal = session.broker.guard, session.renewal
+    response = command.authResponse.response
+    try:
+        if guard is None or renewal is None:
+            raise AuthenticationError("AUTH_RESPONSE without a challenge")
+        credentials = renewal.answered(response.auth_method_name, response.auth_data)
+    except AuthenticationError as error:
+        _refuse(session, error)
+        return
+    session.broker.tasks.spawn(_verify(session, guard, renewal, credentials))
+
+
+async def _verify(session: Session, guard: Guard, renewal: Renewal, credentials: Credentials) -> None:
+    try:
+        renewal.proven(await guard.identify(credentials, session.peer))
+    except AuthenticationError as error:
+        _refuse(session, error)
+        return
+    session.identity = renewal.identity
+
+
+def _refuse(session: Session, error: AuthenticationError) -> None:
+    if session.identity is not None:
+        guards.ended(session.identity, session.peer, str(error))
+    session.reply(commands.error(NO_ID, wire_code(error), str(error)))
+    session.end(str(error))
+
+
+HANDLERS: dict[int, Handler] = {pb.BaseCommand.AUTH_RESPONSE: answered}
