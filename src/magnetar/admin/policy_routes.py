@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from magnetar.admin.call import Call, Handler, Route
 from magnetar.admin.errors import BadRequestError, NotImplementedHereError
+from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies import Policies
 from magnetar.schemas.compatibility import Strategy
@@ -25,6 +26,12 @@ COMPATIBILITY_STRATEGIES: Final = tuple(strategy.value for strategy in Strategy)
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise BadRequestError("the body must be true or false")
+    return value
+
+
+def _seconds(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise BadRequestError("the body must be a number of seconds")
     return value
 
 
@@ -62,6 +69,7 @@ class _Policy:
 
 
 _DEDUPLICATION: Final = _Policy("deduplicationEnabled", _boolean)
+_DEDUPLICATION_INTERVAL: Final = _Policy(SNAPSHOT_INTERVAL_POLICY, _seconds)
 _RETENTION: Final = _Policy("retention_policies", _retention)
 _COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
 _AUTO_UPDATE: Final = _Policy("is_allow_auto_update_schema", _boolean, default=True)
@@ -182,7 +190,6 @@ _BOTH: Final = (
     "subscriptionDispatchRate",
     "subscribeRate",
     "replicatorDispatchRate",
-    "deduplicationSnapshotInterval",
     "compactionThreshold",
     "offloadPolicies",
 )
@@ -199,6 +206,8 @@ async def _empty_map(call: Call) -> object:
 
 ROUTES: list[Route] = [
     *_routes(f"{_N}/deduplication", _of_namespace(_DEDUPLICATION)),
+    *_routes(f"{_N}/deduplicationSnapshotInterval", _of_namespace(_DEDUPLICATION_INTERVAL)),
+    *_routes(f"{_T}/deduplicationSnapshotInterval", _of_topic(_DEDUPLICATION_INTERVAL)),
     *_routes(f"{_N}/retention", _of_namespace(_RETENTION)),
     *_routes(f"{_N}/schemaCompatibilityStrategy", _of_namespace(_COMPATIBILITY), "PUT"),
     *_routes(f"{_N}/isAllowAutoUpdateSchema", _of_namespace(_AUTO_UPDATE)),

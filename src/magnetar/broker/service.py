@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from magnetar.auth.authentication import Authentication
@@ -14,6 +14,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
@@ -57,6 +58,8 @@ class BrokerConfig:
     """Largest message; announced to clients, who cut larger ones into chunks."""
     deduplication: bool = False
     """Whether topics deduplicate when neither they nor their namespace say."""
+    deduplication_limits: DedupLimits = field(default_factory=DedupLimits)
+    """What is remembered of producers."""
     auto_create_topics: bool = True
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
@@ -150,7 +153,7 @@ class Broker:
         for topic in list(self.topics.values()):
             await self._guard(topic.log.trim(), f"{topic.name}: trimming")
             if topic.dedup is not None:
-                await self._guard(topic.dedup.snapshot(), f"{topic.name}: deduplication snapshot")
+                await self._guard(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
 
     @staticmethod
     async def _guard(work: Awaitable[object], what: str) -> None:
@@ -321,8 +324,13 @@ class Broker:
             size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
         )
         wanted = self._deduplicates(own, namespace)
+        limits = self.config.deduplication_limits.with_interval(own, namespace)
+        if topic.dedup is not None:
+            topic.dedup.limits = limits
         if wanted and topic.dedup is None:
-            topic.dedup = await DedupRoom.load(topic.log, DEDUP_CURSOR)
+            topic.dedup = await DedupRoom.load(
+                topic.log, DEDUP_CURSOR, attached=topic.producers, clock=self.clock, limits=limits
+            )
         elif not wanted and topic.dedup is not None:
             topic.dedup = None
             await topic.log.delete_cursor(DEDUP_CURSOR)

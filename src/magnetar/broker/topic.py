@@ -189,7 +189,9 @@ class Topic(AnyTopic):
             position = self.log.append(entries, counts)
         except LogError as error:
             if self.dedup is not None:
-                self.dedup.state.forget_pushed(producer.name)
+                # What was handed over before may still become durable: sent again, it stays a duplicate.
+                under_way = [item.mark for item in self._waiting if item.producer.name == producer.name]
+                self.dedup.state.forget_pushed(producer.name, max(under_way, default=-1))
             producer.connection.published(size_bytes)
             producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
             return

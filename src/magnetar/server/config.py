@@ -69,6 +69,12 @@ class StandaloneConfig:
     nothing; -1: for ever. As in Pulsar, both retention settings must allow it to keep a message."""
     retention_mib: int = 0
     """MiB of acknowledged messages that a topic keeps, where the namespace says nothing; -1: no limit."""
+    deduplication: bool = False
+    """Whether topics drop what a producer sends again, where neither they nor their namespace say."""
+    deduplication_producers_max: int = 10_000
+    """Producers of a topic whose numbers are remembered after they left. At least 1."""
+    deduplication_inactivity_minutes: int = 360
+    """How long they are remembered. At least 1."""
     auto_topic_creation: bool = True
     """Whether a producer or consumer makes a topic that does not exist."""
     insecure: bool = False
@@ -254,6 +260,8 @@ def _check(config: StandaloneConfig) -> None:
         _require(getattr(config, name) >= least, config, name, f"at least {least}")
     for name in ("retention_minutes", "retention_mib"):
         _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for no limit")
+    for name in ("deduplication_producers_max", "deduplication_inactivity_minutes"):
+        _require(getattr(config, name) >= 1, config, name, "at least 1")
     _require(config.log_level in LOG_LEVELS, config, "log_level", "one of " + ", ".join(LOG_LEVELS))
     _require(is_entity_name(config.cluster), config, "cluster", "letters, digits and -_=:.")
     _require(bool(config.host), config, "host", "an address or a host name")

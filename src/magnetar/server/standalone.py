@@ -26,6 +26,7 @@ from magnetar.base.errors import StartupError, StorageError
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.service import Broker, BrokerConfig
 from magnetar.ledger.embedded import EmbeddedLedgers
@@ -178,6 +179,11 @@ class Standalone:
                 cluster=config.cluster,
                 advertised_host=config.advertised_address or None,
                 message_bytes_max=config.max_message_bytes,
+                deduplication=config.deduplication,
+                deduplication_limits=DedupLimits(
+                    producers_max=config.deduplication_producers_max,
+                    inactivity_ms=config.deduplication_inactivity_minutes * 60_000,
+                ),
                 auto_create_topics=config.auto_topic_creation,
                 in_flight_bytes_max=config.publish_pending_bytes_max,
                 connection_output_bytes_max=config.connection_output_bytes_max,

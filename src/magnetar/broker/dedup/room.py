@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Container
 from typing import Final
 
+from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
-from magnetar.broker.dedup.state import DedupState
+from magnetar.broker.dedup.state import DedupLimits, DedupState
 from magnetar.broker.entry import metadata_of
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 
-SNAPSHOT_ENTRIES: Final = 20_000
-"""Entries after which the state is stored: replaying so many at loading takes about a tenth of a second."""
+_log = logging.getLogger("magnetar.broker.dedup")
+
 _REPLAY_BYTES: Final = 4 << 20
 _REPLAY_ENTRIES: Final = 10_000
 
@@ -19,23 +22,51 @@ _REPLAY_ENTRIES: Final = 10_000
 class DedupRoom:
     """Plugged into a topic while deduplication is on."""
 
-    def __init__(self, log: ManagedLog, cursor: Cursor, state: DedupState) -> None:
+    def __init__(
+        self,
+        log: ManagedLog,
+        cursor: Cursor,
+        state: DedupState,
+        *,
+        attached: Container[str],
+        clock: Clock,
+        limits: DedupLimits,
+    ) -> None:
+        """`attached` holds, at all times, the names of the producers that are attached."""
         self.state = state
+        self.limits = limits
+        """May be replaced at any time."""
         self.duplicates = 0
         """Entries dropped since the topic was loaded."""
         self._log = log
         self._cursor = cursor
+        self._attached = attached
+        self._clock = clock
         self._complete = cursor.mark_delete
         """Everything up to here is in `state`."""
         self._unstored = 0
+        self._stored_ms = clock.now_ms()
+        self._retire_above = limits.producers_max
 
     @classmethod
-    async def load(cls, log: ManagedLog, cursor_name: str) -> DedupRoom:
-        """The state as of the last durable entry: the stored snapshot and what came after it."""
+    async def load(
+        cls,
+        log: ManagedLog,
+        cursor_name: str,
+        *,
+        attached: Container[str],
+        clock: Clock,
+        limits: DedupLimits | None = None,
+    ) -> DedupRoom:
+        """The state as of the last durable entry: the stored snapshot and what came after it.
+
+        Raises StorageError, MetadataError, LogError.
+        """
         cursor = log.cursors.get(cursor_name)
         if cursor is None:
             cursor = await log.open_cursor(cursor_name, initial="latest")
-        room = cls(log, cursor, DedupState(dict(cursor.properties)))
+        state = DedupState(dict(cursor.properties))
+        room = cls(log, cursor, state, attached=attached, clock=clock, limits=limits or DedupLimits())
         await room._replay()
         return room
 
@@ -50,6 +81,7 @@ class DedupRoom:
                     last = metadata.sequence_id + metadata.num_messages_in_batch - 1
                     highest = max(last, metadata.highest_sequence_id)
                     self.state.persisted(metadata.producer_name, highest)
+                    self._bound()
                 self._complete = Position(run.ledger_id, run.last_entry)
                 self._unstored += len(run.entries)
             position = self._log.next_position(self._complete)
@@ -59,16 +91,43 @@ class DedupRoom:
         self.state.persisted(producer, highest)
         self._complete = Position(first.ledger_id, first.entry_id + count - 1)
         self._unstored += count
-        if self._unstored >= SNAPSHOT_ENTRIES:
+        self._bound()
+        if self._unstored >= self.limits.snapshot_entries:
             self._store()
+
+    def _bound(self) -> None:
+        if len(self.state) > self._retire_above:
+            self._retire()
+
+    def _retire(self) -> int:
+        gone = self.state.retire(self._attached, self._clock.now_ms(), self.limits)
+        if gone:
+            _log.info("%s: forgot %d producers that are away", self._log.name, gone)
+        # Some room before the next pass over all of them: each new producer would cause one.
+        self._retire_above = len(self.state) + max(self.limits.producers_max // 8, 1)
+        return gone
 
     def _store(self) -> None:
         self._cursor.set_properties(self.state.snapshot())
         self._cursor.ack_cumulative(self._complete)
         self._unstored = 0
+        self._stored_ms = self._clock.now_ms()
+
+    async def maintain(self) -> None:
+        """Called now and then: forgets who is away for long, stores what is due.
+
+        Raises what `snapshot` does.
+        """
+        due = self._clock.now_ms() - self._stored_ms >= self.limits.snapshot_ms
+        if self._retire() or (self._unstored and due):
+            self._store()
+            await self._cursor.flush()
 
     async def snapshot(self) -> None:
-        """Stores the state, so that loading need not replay what came before."""
+        """Stores the state, so that loading need not replay what came before.
+
+        Raises LedgerError, MetadataError, LogError.
+        """
         if self._unstored:
             self._store()
             await self._cursor.flush()

@@ -2,7 +2,33 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+SNAPSHOT_INTERVAL_POLICY: Final = "deduplicationSnapshotIntervalSeconds"
+"""Key of the policy of a namespace or topic (Pulsar's name)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupLimits:
+    """How much is remembered, and how often it is stored. Defaults are Pulsar's but for the entries."""
+
+    producers_max: int = 10_000
+    """Producers of one topic that are remembered, attached ones aside: those that left first go first."""
+    inactivity_ms: int = 360 * 60_000
+    """A producer that was not attached for so long is forgotten."""
+    snapshot_entries: int = 20_000
+    """Entries after which the state is stored: loading replays so many in about a tenth of a second."""
+    snapshot_ms: int = 120_000
+    """After so long it is stored when anything came since; looked at once in a maintenance round."""
+
+    def with_interval(self, *policies: Mapping[str, object]) -> DedupLimits:
+        """With the snapshot interval, in seconds, of the first of `policies` that has one."""
+        for document in policies:
+            if isinstance(seconds := document.get(SNAPSHOT_INTERVAL_POLICY), int):
+                return replace(self, snapshot_ms=seconds * 1000)
+        return self
 
 
 class Span(NamedTuple):
@@ -43,14 +69,21 @@ class DedupState:
         """Highest number that is durable."""
         self._pushed: dict[str, int] = dict(self._persisted)
         """Highest number handed to the log; >= the durable one."""
+        self._away_since: dict[str, int] = {}
+        """When a producer was first seen not to be attached, Unix ms; ascending."""
+
+    def __len__(self) -> int:
+        return len(self._persisted)
 
     def last_sequence(self, producer: str) -> int:
         """Highest durable sequence number; -1 when the producer is unknown."""
+        self._away_since.pop(producer, None)
         return self._persisted.get(producer, -1)
 
     def snapshot(self) -> dict[str, int]:
-        """Highest durable number of every known producer."""
-        return dict(self._persisted)
+        """Highest durable number of every known producer, those that left first in front."""
+        persisted = self._persisted
+        return {**{name: persisted[name] for name in self._away_since}, **persisted}
 
     def admit(self, producer: str, sequence_ids: list[int], marks: list[int]) -> list[Span] | None:
         """Decides for each row and notes what is new as pushed; None when everything is new.
@@ -80,15 +113,43 @@ class DedupState:
             self._persisted[producer] = highest
             if highest > self._pushed.get(producer, -1):
                 self._pushed[producer] = highest
+        if self._away_since:
+            self._away_since.pop(producer, None)
 
-    def forget_pushed(self, producer: str) -> None:
-        """An append failed: only what is durable counts."""
-        if producer in self._persisted:
-            self._pushed[producer] = self._persisted[producer]
+    def forget_pushed(self, producer: str, under_way: int = -1) -> None:
+        """An append failed: what is durable counts, and what is still `under_way` up to that number."""
+        pushed = max(self._persisted.get(producer, -1), under_way)
+        if pushed >= 0:
+            self._pushed[producer] = pushed
         else:
             self._pushed.pop(producer, None)
 
+    def retire(self, attached: Container[str], now_ms: int, limits: DedupLimits) -> int:
+        """Forgets producers that are not attached: those gone for long, and the first of too many.
+
+        One with numbers under way stays, or what it sends again would be taken for new. Returns how many
+        went. Costs a pass over all that are known.
+        """
+        away = self._away_since
+        for name in self._persisted:
+            if name in attached:
+                away.pop(name, None)
+            else:
+                away.setdefault(name, now_ms)
+        excess = len(away) - limits.producers_max
+        gone = 0
+        for name, since in list(away.items()):
+            if gone >= excess and now_ms - since < limits.inactivity_ms:
+                break
+            if self._pushed[name] == self._persisted[name]:
+                del away[name], self._pushed[name], self._persisted[name]
+                gone += 1
+        return gone
+
     def check(self) -> None:
-        """Walks the invariant: nothing is durable that was not pushed."""
+        """Walks the invariants: nothing is durable that was not pushed; who is away is known, in order."""
         for producer, persisted in self._persisted.items():
             assert persisted <= self._pushed[producer], producer
+        assert self._away_since.keys() <= self._persisted.keys()
+        times = list(self._away_since.values())
+        assert times == sorted(times)
