@@ -50,17 +50,34 @@ class Consumer:
     hash_ranges: tuple[tuple[int, int], ...] = ()
     """Sticky ranges, both ends inclusive (Key_Shared STICKY)."""
     unacked_max: int = UNACKED_MESSAGES_MAX
+    """Messages; 0: without limit. Shared and Key_Shared keep it."""
+    blocked: bool = False
+    """Whether too much is unacknowledged to send more: from the limit on, until half of it is free."""
     messages_out: int = 0
     bytes_out: int = 0
     redelivered: int = 0
     acks: int = 0
 
     @property
-    def blocked(self) -> bool:
-        """Whether too much is unacknowledged to send more."""
-        return self.unacked >= self.unacked_max
-
-    @property
     def ready(self) -> bool:
         """Whether an entry may be sent now."""
-        return self.permits > 0 and self.outlet.writable and self.unacked < self.unacked_max
+        return self.permits > 0 and not self.blocked and self.outlet.writable
+
+    def sent(self, messages: int) -> None:
+        """So many messages go to the consumer, which must acknowledge them."""
+        self.permits -= messages
+        self.unacked += messages
+        if 0 < self.unacked_max <= self.unacked:
+            self.blocked = True
+
+    def released(self, messages: int) -> None:
+        """So many messages are not the consumer's any more."""
+        self.unacked -= messages
+        if self.blocked and self.unacked <= self.unacked_max // 2:
+            self.blocked = False
+
+    def limit_unacked(self, messages_max: int) -> None:
+        """Sets the limit; blocks or frees at once what it must."""
+        self.unacked_max = messages_max
+        held = self.unacked > messages_max // 2 if self.blocked else self.unacked >= messages_max
+        self.blocked = messages_max > 0 and held

@@ -71,7 +71,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def _taker(self, key_hash: int) -> Consumer | None:
         """Who may get an entry of the hash now."""
         owner = self._owners.owner(key_hash)
-        if owner is None or not owner.ready:
+        if owner is None or self.unacked.blocked or not owner.ready:
             return None
         held = self._in_flight.get(key_hash)
         if held is not None and held[0] is not owner and not self.allow_out_of_order:
@@ -79,7 +79,7 @@ class KeySharedDispatcher(SharedDispatcher):
         return owner
 
     def want(self) -> Want | None:
-        if not any(consumer.ready for consumer in self._consumers):
+        if self.unacked.blocked or not any(consumer.ready for consumer in self._consumers):
             return None
         for _ in range(len(self._ready_hashes)):
             key_hash = self._ready_hashes[0]
@@ -177,8 +177,8 @@ class KeySharedDispatcher(SharedDispatcher):
     ) -> None:
         words = self._cursor.ack_set(position) if self._cursor.has_holes else None
         cost = message_cost(run, offset, words)
-        consumer.permits -= cost
-        consumer.unacked += cost
+        consumer.sent(cost)
+        self.unacked.sent(cost)
         consumer.pending[position] = Pending(cost, key_hash)
         held = self._in_flight.get(key_hash)
         self._in_flight[key_hash] = (consumer, 1 if held is None else held[1] + 1)

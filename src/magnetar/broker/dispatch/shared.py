@@ -9,6 +9,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.api import AckView, Assignment, Delays, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
+from magnetar.broker.dispatch.unacked import UnackedLimit
 
 _ENTRIES_PER_READ = 500
 """Entries read at a time (Pulsar's dispatcherMaxReadBatchSize)."""
@@ -69,6 +70,7 @@ class SharedDispatcher:
     def __init__(self, cursor: AckView, read_position: Position, delays: Delays | None = None) -> None:
         """`delays` holds back entries with a delivery time; None: every entry is sent at once."""
         self.read_position = read_position
+        self.unacked = UnackedLimit()
         self._cursor = cursor
         self._delays = delays
         self._consumers: list[Consumer] = []
@@ -91,7 +93,7 @@ class SharedDispatcher:
             self._give_back(consumer, position)
 
     def want(self) -> Want | None:
-        if not any(consumer.ready for consumer in self._consumers):
+        if self.unacked.blocked or not any(consumer.ready for consumer in self._consumers):
             return None
         self._fetch_due(self._replay)
         again = self._replay.first_range(_ENTRIES_PER_READ)
@@ -134,6 +136,8 @@ class SharedDispatcher:
 
     def _next_consumer(self) -> Consumer | None:
         """The next ready consumer of the best priority that has one, in turn."""
+        if self.unacked.blocked:
+            return None
         consumers = self._consumers
         count = len(consumers)
         best: Consumer | None = None
@@ -175,7 +179,8 @@ class SharedDispatcher:
                     )
                 )
 
-        while offset < stop_max and consumer.permits > 0 and consumer.unacked < consumer.unacked_max:
+        before = consumer.unacked
+        while offset < stop_max and consumer.permits > 0 and not consumer.blocked:
             position = Position(run.ledger_id, run.first_entry + offset)
             taken = want.replay and position not in self._replay
             if (
@@ -190,27 +195,29 @@ class SharedDispatcher:
                 continue
             words = self._cursor.ack_set(position) if holes else None
             cost = message_cost(run, offset, words)
-            consumer.permits -= cost
-            consumer.unacked += cost
+            consumer.sent(cost)
             consumer.pending[position] = _ONE_MESSAGE if cost == 1 else Pending(cost)
             counts.append(self._cursor.redelivery_count(position))
             sets.append(words)
             self._passed(position, want)
             offset += 1
         close()
+        self.unacked.sent(consumer.unacked - before)
         return offset
 
     def _serve_plain(
         self, consumer: Consumer, run: EntryRun, offset: int, stop_max: int, assignments: list[Assignment]
     ) -> int:
         """The usual turn: new entries of one message each, none acknowledged, given back or delayed."""
-        stop = min(stop_max, offset + consumer.permits, offset + consumer.unacked_max - consumer.unacked)
+        stop = min(stop_max, offset + consumer.permits)
+        if consumer.unacked_max:
+            stop = min(stop, offset + consumer.unacked_max - consumer.unacked)
         ledger_id, first = run.ledger_id, run.first_entry
         pending = consumer.pending
         for entry_id in range(first + offset, first + stop):
             pending[Position(ledger_id, entry_id)] = _ONE_MESSAGE
-        consumer.permits -= stop - offset
-        consumer.unacked += stop - offset
+        consumer.sent(stop - offset)
+        self.unacked.sent(stop - offset)
         assignments.append(Assignment(consumer, run, offset, stop, None, None))
         self.read_position = Position(ledger_id, first + stop)
         return stop
@@ -226,7 +233,8 @@ class SharedDispatcher:
             owner, pending = self._owner_of(consumer, position)
             if owner is not None and pending is not None:
                 del owner.pending[position]
-                owner.unacked -= pending.messages
+                owner.released(pending.messages)
+                self.unacked.released(pending.messages)
                 self._released(owner, pending)
             self._replay.discard(position)
 
@@ -256,7 +264,8 @@ class SharedDispatcher:
 
     def _give_back(self, consumer: Consumer, position: Position) -> None:
         pending = consumer.pending.pop(position)
-        consumer.unacked -= pending.messages
+        consumer.released(pending.messages)
+        self.unacked.released(pending.messages)
         self._released(consumer, pending)
         if not self._cursor.is_acked(position):
             self._requeue(position, pending)
@@ -270,9 +279,10 @@ class SharedDispatcher:
     def rewind(self, position: Position) -> None:
         self.read_position = position
         self._replay.clear()
+        self.unacked.clear()
         for consumer in self._consumers:
             consumer.pending.clear()
-            consumer.unacked = 0
+            consumer.released(consumer.unacked)
 
     def check(self) -> None:
         """Walks the invariants: a position is pending at one consumer at most and never queued then."""
@@ -281,4 +291,5 @@ class SharedDispatcher:
             assert not seen & consumer.pending.keys()
             seen |= consumer.pending.keys()
             assert consumer.unacked == sum(pending.messages for pending in consumer.pending.values())
+        assert self.unacked.total == sum(consumer.unacked for consumer in self._consumers)
         assert not any(position in self._replay for position in seen)
