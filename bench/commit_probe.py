@@ -64,6 +64,9 @@ class ThreadSyncer:
             os.fdatasync(self._fd)
             self._loop.call_soon_threadsafe(done, None)
 
+    def watch(self, broken: Callable[[OSError], None]) -> None:
+        pass
+
     async def close(self) -> None:
         self._requests.put(None)
 
@@ -85,6 +88,9 @@ class PoolSyncer:
     def sync(self, slot: int, done: Done) -> None:
         future = self._loop.run_in_executor(None, os.fdatasync, self._fd)
         future.add_done_callback(lambda _: done(None))
+
+    def watch(self, broken: Callable[[OSError], None]) -> None:
+        pass
 
     async def close(self) -> None:
         pass
