@@ -6,6 +6,7 @@ Beyond Pulsar's fields, `whyIdle` of a subscription says in words why nothing is
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from magnetar.admin import internals
@@ -83,7 +84,8 @@ def producer_stats(producer: Producer, now_ms: int) -> Document:
         "producerId": producer.producer_id,
         "producerName": producer.name,
         "address": producer.client_address,
-        "connectedSince": producer.connected_ms,
+        "connectedSince": _instant(producer.connected_ms),
+        "clientVersion": producer.client_version,
         "msgRateIn": producer.messages_in / seconds,
         "msgThroughputIn": producer.bytes_in / seconds,
         "averageMsgSize": producer.bytes_in / producer.messages_in if producer.messages_in else 0.0,
@@ -135,7 +137,8 @@ def consumer_stats(consumer: AttachedConsumer, now_ms: int) -> Document:
     return {
         "consumerName": consumer.name,
         "address": consumer.client_address,
-        "connectedSince": consumer.connected_ms,
+        "connectedSince": _instant(consumer.connected_ms),
+        "clientVersion": consumer.client_version,
         "msgRateOut": consumer.messages_out / seconds,
         "msgThroughputOut": consumer.bytes_out / seconds,
         "bytesOutCounter": consumer.bytes_out,
@@ -146,6 +149,11 @@ def consumer_stats(consumer: AttachedConsumer, now_ms: int) -> Document:
         "keyHashRanges": [f"[{first}, {last}]" for first, last in consumer.hash_ranges],
         "metadata": dict(consumer.properties),
     }
+
+
+def _instant(timestamp_ms: int) -> str:
+    """ISO 8601 with an offset: clients read the instants of connections as text, other times as numbers."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _total(documents: Iterable[Document], key: str) -> Any:
@@ -185,7 +193,6 @@ _LARGEST_WINS: Final = frozenset(
         "topicCreationTimeStamp",
         "lastPublishTimeStamp",
         "lastPublishTimestamp",
-        "connectedSince",
         "producerId",
     }
 )

@@ -48,6 +48,7 @@ class AttachedConsumer(Consumer):
     broker_metadata: bool = False
     """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""
     client_address: str = ""
+    client_version: str = ""
     connected_ms: int = 0
     properties: dict[str, str]
     told_end: bool = False

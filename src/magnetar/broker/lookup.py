@@ -33,10 +33,10 @@ def topics_digest(names: list[str]) -> str:
 
 
 async def topics_of_namespace(broker: Broker, request: pb.CommandGetTopicsOfNamespace) -> TopicList:
-    """The topics that a pattern consumer may be interested in."""
+    """The topics that a pattern consumer may be interested in; none when there is no such namespace, as
+    its topics may come with it."""
     mode = pb.CommandGetTopicsOfNamespace.Mode
     namespace = NamespaceName.parse(request.namespace)
-    await broker.policies.namespace(namespace)
     if request.mode == mode.NON_PERSISTENT:
         return TopicList([], topics_digest([]), filtered=False, changed=True)
     pattern = request.topics_pattern if request.HasField("topics_pattern") else None

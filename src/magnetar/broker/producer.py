@@ -60,6 +60,7 @@ class Producer:
     user_named: bool = False
     schema_version: bytes = b""
     client_address: str = ""
+    client_version: str = ""
     connected_ms: int = 0
     properties: dict[str, str] = field(default_factory=dict)
     messages_in: int = 0

@@ -141,6 +141,8 @@ def test_stats_have_the_fields_that_clients_read() -> None:
                 name="p",
                 connection=RecordingConnection(),
                 client_address="h:1",
+                client_version="Pulsar-Test",
+                connected_ms=1_700_000_000_000,
                 properties={"k": "v"},
             )
         )
@@ -155,6 +157,8 @@ def test_stats_have_the_fields_that_clients_read() -> None:
         (producer,) = stats["publishers"]
         assert (producer["producerName"], producer["producerId"], producer["address"]) == ("p", 7, "h:1")
         assert producer["metadata"] == {"k": "v"}
+        assert producer["clientVersion"] == "Pulsar-Test"
+        assert producer["connectedSince"] == "2023-11-14T22:13:20.000+00:00"
         subscription = stats["subscriptions"]["s"]
         assert subscription["msgBacklog"] == 3
         assert subscription["backlogSize"] == stats["backlogSize"] == stats["storageSize"]

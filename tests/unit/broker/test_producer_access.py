@@ -203,3 +203,15 @@ def test_a_terminated_topic_refuses_who_waits() -> None:
         assert await refusal(world, peer, 2) == pb.TopicTerminatedError
 
     in_world(story)
+
+
+def test_a_producer_begins_the_subscription_that_must_miss_nothing_of_it() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer(1, request_id=1, initial_subscription_name="later")
+        await peer.producer(2, request_id=2, initial_subscription_name="later")
+        peer.send(send(1, 0, b"first"))
+        await peer.consumer(3, request_id=3, subscription="later", permits=10)
+        await world.until(lambda: peer.bodies == [b"first"], "what was sent before the consumer came")
+
+    in_world(story)

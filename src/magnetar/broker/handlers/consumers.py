@@ -96,6 +96,7 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
         subscription=subscription,
         broker_metadata=session.broker_metadata,
         client_address=session.peer,
+        client_version=session.client_version,
         connected_ms=session.broker.clock.now_ms(),
         properties={pair.key: pair.value for pair in request.metadata},
     )

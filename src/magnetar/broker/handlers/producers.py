@@ -14,6 +14,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from magnetar.broker.any_topic import AnyTopic
     from magnetar.broker.session import Handler, Session
 
 Command = pb.BaseCommand
@@ -47,6 +48,7 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     topic = await session.broker.any_topic(topic_name)
     schema = request.schema if request.HasField("schema") else None
     schema_version = await admit_producer(session.broker, topic.name, schema)
+    await _begin_subscription(session, topic, request.initial_subscription_name)
     if session.closed:
         return
     session.opening_producers.check(request.producer_id, request.request_id)
@@ -62,6 +64,7 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
         user_named=request.user_provided_producer_name and bool(request.producer_name),
         schema_version=schema_version,
         client_address=session.peer,
+        client_version=session.client_version,
         connected_ms=session.broker.clock.now_ms(),
         properties={pair.key: pair.value for pair in request.metadata},
     )
@@ -70,6 +73,14 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     session.closed_producers.pop(request.producer_id, None)
     if admission is not Admission.GRANTED:
         answer(session, producer)
+
+
+async def _begin_subscription(session: Session, topic: AnyTopic, name: str) -> None:
+    """Makes the subscription that is to miss nothing of this producer, as for a dead letter topic: its
+    consumers may come much later. Source: PIP 106."""
+    if name and topic.name.persistent and name not in topic.subscriptions:
+        await permission.allow(session, Action.CONSUME, topic.name, name)
+        await topic.subscription(name, initial_earliest=True, start=None, properties=None)
 
 
 def answer(session: Session, producer: Producer) -> None:
