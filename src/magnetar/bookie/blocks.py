@@ -314,6 +314,50 @@ def decode_header(buffer: bytes, at: int, salt: int, offset: int) -> BlockHeader
     return header
 
 
+Found = tuple[int, int, int, int, int, int, int]
+"""Of a block: kind, ledger_id, first_entry, offset, size, entry_count, data_bytes."""
+
+
+def good_blocks(buffer: bytes, salt: int, offset: int, stop: int) -> tuple[list[Found], int]:
+    """The blocks that lie whole and good one behind the other in `buffer`, which begins at `offset`.
+
+    Ends before a block that is not, or that begins at `stop` or behind. Returns them and their bytes
+    together. The same checks as `decode_header` and `body_is_good`; everything is spelled out in one
+    loop because it runs over every block of a segment while a start waits.
+    """
+    found: list[Found] = []
+    unpack_sealed, unpack_checked, crc = _SEALED.unpack_from, _CHECKED.unpack, _crc
+    at, end = 0, len(buffer)
+    while at + HEADER_BYTES <= end and offset + at < stop:
+        magic, header_crc = unpack_sealed(buffer, at)
+        body_at = at + HEADER_BYTES
+        checked = buffer[at + 8 : body_at]
+        if magic != MAGIC or crc(checked) != header_crc:
+            break
+        fields = unpack_checked(checked)
+        its_salt, body_crc, length, ledger_id, first, _, _, count, kind, flags, its_offset = fields[:11]
+        body = buffer[body_at : body_at + length]
+        if its_salt != salt or its_offset != offset + at or len(body) != length or crc(body) != body_crc:
+            break
+        data_bytes = 0
+        if kind == _ENTRIES:
+            data_bytes = length - count * (8 if flags & _HAS_COUNTS else 4)
+            if count < 1 or data_bytes < 0:
+                break
+            # One entry, nearly always where there are very many blocks.
+            lengths = int.from_bytes(body[:4], "little") if count == 1 else sum(unpack_lengths(count, body))
+            if lengths != data_bytes:
+                break
+        found.append((kind, ledger_id, first, its_offset, length + HEADER_BYTES, count, data_bytes))
+        at = body_at + length
+    return found, at
+
+
+def unpack_lengths(count: int, body: bytes) -> tuple[int, ...]:
+    """The table of entry lengths in front of a body."""
+    return struct.unpack_from(f"<{count}I", body)
+
+
 def first_salt(buffer: bytes, offset: int) -> int | None:
     """The salt in the block header at the start of `buffer`, whatever it is; None without a whole header."""
     if len(buffer) < HEADER_BYTES:
@@ -331,15 +375,13 @@ def body_is_good(header: BlockHeader, body: bytes) -> bool:
     table = header.table_bytes
     if header.entry_count < 1 or table > len(body):
         return False
-    lengths = struct.unpack_from(f"<{header.entry_count}I", body)
-    described: int = table + sum(lengths)
-    return described == header.body_length
+    return table + sum(unpack_lengths(header.entry_count, body)) == header.body_length
 
 
 def decode_entries(header: BlockHeader, body: bytes) -> EntryRun:
     """The entries of a body for which `body_is_good` holds."""
     number = header.entry_count
-    ends = list(accumulate(struct.unpack_from(f"<{number}I", body), initial=header.table_bytes))
+    ends = list(accumulate(unpack_lengths(number, body), initial=header.table_bytes))
     counts = None
     if header.flags & _HAS_COUNTS:
         counts = list(struct.unpack_from(f"<{number}I", body, 4 * number))

@@ -26,6 +26,7 @@ from magnetar.bookie.blocks import (
     body_is_good,
     decode_header,
     decode_start,
+    good_blocks,
 )
 from magnetar.bookie.index import UNKNOWN_OWNER, Damage, SegmentIndex
 from magnetar.bookie.segment import DATA_OFFSET
@@ -37,6 +38,7 @@ _ZEROS: Final = bytes(WINDOW_BYTES)
 # Looking a member up in an Enum costs as much as checking a small block.
 _ENTRIES: Final = int(Kind.ENTRIES)
 _START: Final = int(Kind.START)
+_TOMBSTONE: Final = int(Kind.TOMBSTONE)
 
 Read = Callable[[int, int], bytes]
 """`read(offset, length)`: that many bytes, fewer only at the end of the file."""
@@ -90,18 +92,10 @@ def scan_segment(
     """
     window = _Window(read)
     index = SegmentIndex(segment_id)
-    walk = _Walk(window, salt, file_bytes, next_data)
-    end = DATA_OFFSET
     # Without a bad place, which is nearly always, nothing but the index is built.
-    for item in walk:
-        if not item.good or (synced_end and item.offset >= synced_end):
-            items = [item, *walk]
-            break
-        assert item.header is not None
-        _admit(index, item.header)
-        end = item.offset + item.size
-    else:
-        items = []
+    end, previous = _admit_good(window, index, salt, min(synced_end or file_bytes, file_bytes))
+    walk = _Walk(window, salt, file_bytes, next_data, end)
+    items = list(walk)
     synced_to = max((item.header.synced_to for item in items if item.header is not None), default=0)
     synced_to = max(synced_to, synced_end)
     torn_bytes = 0
@@ -125,17 +119,54 @@ def scan_segment(
     if end < synced_end:
         index.damages.append(Damage(end, synced_end - end, UNKNOWN_OWNER, -1, -1))
         end = synced_end
-    return Scan(index, end, torn_bytes, walk.previous)
+    return Scan(index, end, torn_bytes, previous or walk.previous)
+
+
+def _admit_good(
+    window: _Window, index: SegmentIndex, salt: int, stop: int
+) -> tuple[int, tuple[int, int] | None]:
+    """Admits blocks up to the first place that does not hold a good one, or to `stop`.
+
+    Returns that place, and what a START block said. The same as `_Walk` would give, in a fraction of
+    the time: this is what a start after a crash waits for.
+    """
+    previous: tuple[int, int] | None = None
+    offset = DATA_OFFSET
+    wanted = WINDOW_BYTES
+    while offset + HEADER_BYTES <= stop:
+        buffer = window.get(offset, wanted)
+        found, size = good_blocks(buffer, salt, offset, stop)
+        if not size:
+            header = decode_header(buffer, 0, salt, offset)
+            if header is None or header.size <= len(buffer) or len(buffer) < wanted:
+                break
+            wanted = header.size
+            continue
+        for kind, ledger_id, first, at, block_bytes, count, data_bytes in found:
+            if kind == _ENTRIES:
+                index.rows(ledger_id).append(first, at, block_bytes, count, data_bytes)
+            elif kind == _TOMBSTONE:
+                index.tombstones.append(ledger_id)
+            elif kind == _START:
+                body = at - offset + HEADER_BYTES
+                previous = decode_start(buffer[body : body + block_bytes - HEADER_BYTES])
+        index.block_count += len(found)
+        offset += size
+        wanted = WINDOW_BYTES
+    return offset, previous
 
 
 class _Walk:
     """Every block whose header is whole, and the gaps between them, in the order of the file."""
 
-    def __init__(self, window: _Window, salt: int, file_bytes: int, next_data: NextData) -> None:
+    def __init__(
+        self, window: _Window, salt: int, file_bytes: int, next_data: NextData, start: int = DATA_OFFSET
+    ) -> None:
         self._window = window
         self._salt = salt
         self._file_bytes = file_bytes
         self._next_data = next_data
+        self._start = start
         self._items = self._walk()
         self.previous: tuple[int, int] | None = None
         """What the START block says, once it was passed."""
@@ -145,7 +176,7 @@ class _Walk:
 
     def _walk(self) -> Iterator[_Item]:
         window, salt = self._window, self._salt
-        offset = DATA_OFFSET
+        offset = self._start
         while offset + HEADER_BYTES <= self._file_bytes:
             header = decode_header(window.get(offset, HEADER_BYTES), 0, salt, offset)
             if header is None:

@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.bookie.blocks import HEADER_BYTES, mark_block, start_block, tombstone_block
 from magnetar.bookie.index import UNKNOWN_OWNER, Damage
+from magnetar.bookie.recovery import WINDOW_BYTES
 from magnetar.bookie.segment import DATA_OFFSET
 from support.segment_images import SALT, Image, entries, found
 
@@ -175,3 +176,22 @@ def test_a_flipped_bit_is_either_found_or_outside_the_log(bit: int) -> None:
         assert damage.last_entry == block.last_entry, at
         assert scan.end == end, at
         assert sum(map(len, found(scan).values())) == 2, at
+
+
+def test_a_block_larger_than_what_is_read_at_once_is_found() -> None:
+    large = b"x" * (WINDOW_BYTES + 1)
+    image = Image(4 * WINDOW_BYTES)
+    image.write(entries(1, 0, b"before"), entries(1, 1, large), entries(1, 2, b"behind"))
+    scan = image.scan()
+    assert found(scan) == {1: [(0, 0), (1, 1), (2, 2)]}
+    assert (scan.end, scan.found.block_count, scan.found.damages) == (image.end, 3, [])
+
+
+def test_blocks_across_the_borders_of_what_is_read_at_once_are_found() -> None:
+    image = Image(4 * WINDOW_BYTES)
+    body = b"y" * (WINDOW_BYTES // 7)
+    for first in range(20):
+        image.write(entries(1, first, body))
+    scan = image.scan()
+    assert found(scan) == {1: [(first, first) for first in range(20)]}
+    assert scan.end == image.end
