@@ -9,11 +9,12 @@ from magnetar.base.names import TopicName
 from magnetar.broker.policies import Policies
 from magnetar.schemas.compatibility import Strategy
 from magnetar.schemas.errors import IncompatibleSchemaError
-from magnetar.schemas.types import BYTES_TYPES
+from magnetar.schemas.types import BYTES_TYPES, TYPES
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from magnetar.broker.service import Broker
+    from magnetar.schemas.registry import StoredSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,9 @@ async def admit_producer(broker: Broker, topic: TopicName, schema: pb.Schema | N
 
     Raises IncompatibleSchemaError, InvalidSchemaError.
     """
-    if schema is None or schema.type in BYTES_TYPES:
-        if await broker.schemas.latest(topic) is not None:
+    latest = await broker.schemas.latest(topic)
+    if schema is None or (schema.type in BYTES_TYPES and not _names_bytes(schema, latest)):
+        if latest is not None:
             rules = await rules_of(broker, topic)
             if rules.validation_enforced:
                 raise IncompatibleSchemaError(
@@ -68,6 +70,12 @@ async def admit_producer(broker: Broker, topic: TopicName, schema: pb.Schema | N
         topic, schema, strategy=rules.strategy, auto_update_allowed=rules.auto_update_allowed
     )
     return stored.version_bytes
+
+
+def _names_bytes(schema: pb.Schema, latest: StoredSchema | None) -> bool:
+    """Whether "bytes" is what the topic's schema is or is to be. Most clients send no schema for bytes;
+    those that do mark their messages with its version and ask for it when they read."""
+    return schema.type == TYPES["NONE"] and (latest is None or latest.schema.type == schema.type)
 
 
 async def admit_consumer(broker: Broker, topic: TopicName, schema: pb.Schema | None) -> None:

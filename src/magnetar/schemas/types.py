@@ -25,7 +25,7 @@ TYPES: Final[dict[str, int]] = {_name(name): number for name, number in pb.Schem
 NAMES: Final = {number: name for name, number in TYPES.items()}
 
 BYTES_TYPES: Final = frozenset((TYPES["NONE"], TYPES["AUTO_CONSUME"]))
-"""Types that stand for "no schema": nothing is stored for them."""
+"""Types that stand for "no schema": nothing is asked of them, and nothing stored but a producer's NONE."""
 AVRO_TYPES: Final = frozenset((TYPES["AVRO"], TYPES["JSON"], TYPES["PROTOBUF"]))
 """Types whose definition is an Avro schema, whatever the messages are encoded with."""
 KEY_VALUE: Final = TYPES["KEY_VALUE"]

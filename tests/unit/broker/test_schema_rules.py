@@ -92,6 +92,20 @@ def test_producers_without_a_schema_are_refused_when_validation_is_enforced() ->
     in_world(story)
 
 
+def test_a_producer_that_names_its_bytes_gets_a_version_where_there_is_no_other_schema() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        named = pb.Schema(name="Bytes", type="None", schema_data=b"")
+        assert (await peer.producer(1, request_id=1, schema=named)).schema_version == bytes(8)
+        assert (await peer.producer(2, request_id=2, schema=named)).schema_version == bytes(8)
+        assert (await peer.producer(3, request_id=3)).schema_version == b""
+        other = TOPIC + "-avro"
+        await peer.producer(4, topic=other, request_id=4, schema=avro("a"))
+        assert (await peer.producer(5, topic=other, request_id=5, schema=named)).schema_version == b""
+
+    in_world(story)
+
+
 def test_clients_add_no_schemas_when_auto_update_is_off() -> None:
     async def story(world: World) -> None:
         attempt = tried(world.peer())
