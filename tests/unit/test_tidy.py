@@ -55,6 +55,7 @@ DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 """Rooms that are drivers as a whole."""
 
 DRIVERS = {
+    "auth/https_fetch.py",
     "bookie/appender.py",
     "bookie/reader.py",
     "bookie/store.py",

@@ -52,7 +52,7 @@ def signed(key: Any, algorithm: str, **claims: Any) -> str:
     return jwt.encode({"alg": algorithm}, claims, key)
 
 
-def ask(chain: Authentication, method: str, data: str | bytes = b"", **more: Any) -> Identity:
+def ask(chain: Authentication, method: str, data: str | bytes = b"", **more: Any) -> Any:
     data = data.encode() if isinstance(data, str) else data
     return chain.identify(Credentials(method, data, **more), NOW_S * 1000)
 
@@ -105,6 +105,16 @@ def test_a_public_key_is_no_hmac_secret(tmp_path: Path) -> None:
         forged({"alg": "HS256"}, {"sub": "me", "exp": "never"}, SECRET),
         forged({"alg": "HS256"}, {"sub": "me", "nbf": NOW_S + 120}, SECRET),
         "x" * 20_000,
+        ".".join((base64.urlsafe_b64encode(b"[" * 9_000).decode(), "e30", "x")),
+        forged({"alg": "HS256"}, {"sub": "me", "exp": 1e308}, SECRET),
+        forged({"alg": "HS256"}, {"sub": "me", "exp": float("nan")}, SECRET),
+        forged({"alg": "HS512"}, {"sub": "me"}, SECRET),
+        forged({"alg": "RS256"}, {"sub": "me"}, SECRET),
+        forged({"alg": "ES256"}, {"sub": "me"}, SECRET),
+        forged({"alg": ["HS256"]}, {"sub": "me"}, SECRET),
+        forged({"alg": "HS256", "jwk": {"kty": "oct", "k": "eA"}}, {"sub": "me"}, b"x"),
+        forged({"alg": "HS256", "b64": False}, {"sub": "me"}, SECRET),
+        "a.b.c.d.e",
     ],
 )
 def test_tokens_that_are_refused(tmp_path: Path, token: str) -> None:
@@ -181,7 +191,7 @@ def test_a_client_without_known_credentials_is_anonymous_or_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"methods": ("magic",)}, "'magic' is unknown; known are tls, token, basic"),
+        ({"methods": ("magic",)}, "'magic' is unknown; known are tls, token, basic, openid"),
         ({"methods": ("token",)}, "needs either token_secret_key or token_public_key"),
         ({"methods": ("token",), "token_secret_key": Path("missing")}, "missing cannot be read"),
         ({"methods": ("token",), "token_secret_key": Path("short")}, "at least 32 bytes, not 5"),

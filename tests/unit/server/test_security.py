@@ -32,7 +32,7 @@ def test_others_are_let_in_by_intent_only(host: str) -> None:
     [
         ({"tls_key": Path("k")}, "TLS needs both tls_certificate and tls_key"),
         ({"tls_require_client_certificate": True}, "needs TLS and tls_ca"),
-        ({"authentication": "magic"}, "some of tls, token, basic"),
+        ({"authentication": "magic"}, "some of tls, token, basic, openid"),
         ({"authentication": "tls"}, "authentication by tls needs tls_ca"),
         (
             {"tls_key": Path("k"), "tls_certificate": Path("c"), "https_port": 6650},

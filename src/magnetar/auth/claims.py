@@ -1,0 +1,80 @@
+"""What a token says, once its signature is verified.
+
+Source: RFC 7519, 4.1 (registered claims); Pulsar's token provider (`sub` is the role; of a list, its first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, OctKey, RSAKey
+
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.identity import Identity
+
+TOKEN_BYTES_MAX: Final = 16 << 10
+"""Longer than any legal one; what is longer is not even parsed."""
+
+Key = OctKey | RSAKey | ECKey
+Claims = Mapping[str, Any]
+
+HMAC: Final = ("HS256", "HS384", "HS512")
+RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+CURVES: Final = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",)}
+
+
+def algorithms_of(key: Key) -> tuple[str, ...]:
+    """The algorithms that a key may be used with, whatever a token asks for."""
+    if isinstance(key, OctKey):
+        return HMAC
+    return RSA if isinstance(key, RSAKey) else CURVES[key.curve_name]
+
+
+def verified(token: bytes, key: Key, algorithms: Sequence[str], *, now_s: int, leeway_s: int) -> Claims:
+    """The claims of a token that `key` signed and that counts now. Raises AuthenticationError.
+
+    `leeway_s`: how far the clocks of issuer and broker may differ.
+    """
+    if len(token) > TOKEN_BYTES_MAX:
+        raise AuthenticationError("the token is longer than any legal one")
+    try:
+        claims = jwt.decode(token, key, algorithms=list(algorithms)).claims
+        jwt.JWTClaimsRegistry(now=now_s, leeway=leeway_s).validate(claims)
+    # Nested too deep for the parser is RecursionError.
+    except (JoseError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise AuthenticationError(f"the token is not valid: {_cause(error)}") from error
+    return claims
+
+
+def identity(claims: Claims, *, role_claim: str, leeway_s: int) -> Identity:
+    """Who the claims speak of, and until when. Raises AuthenticationError."""
+    role = claims.get(role_claim)
+    if isinstance(role, list) and role:
+        role = role[0]
+    if not isinstance(role, str) or not role:
+        raise AuthenticationError(f"the token has no text in its claim {role_claim!r}")
+    end_s = claims.get("exp")
+    if end_s is None:
+        return Identity(role)
+    try:
+        return Identity(role, int((end_s + leeway_s) * 1000))
+    # Verified to be a number, which may still be too large for one of milliseconds.
+    except OverflowError as error:
+        raise AuthenticationError("the token's end is not a time") from error
+
+
+def check_audience(claims: Claims, audiences: Sequence[str]) -> None:
+    """Raises AuthenticationError unless the token is meant for one of `audiences`."""
+    meant = claims.get("aud")
+    listed = meant if isinstance(meant, list) else [meant]
+    if not any(isinstance(each, str) and each in audiences for each in listed):
+        raise AuthenticationError("the token is meant for somebody else")
+
+
+def _cause(error: Exception) -> str:
+    """The kind of failure, without any of the token's text."""
+    code = getattr(error, "error", "")
+    return code if isinstance(code, str) and code else "it cannot be read"

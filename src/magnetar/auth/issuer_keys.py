@@ -1,0 +1,132 @@
+"""The public keys of one token issuer, and when to fetch them anew. Knows no network and no clock.
+
+    nothing fetched yet, or what was is past its end       fetch; wait RETRY_MS after a failure
+    older than `refresh_ms`                                 fetch; after a failure the old keys go on
+    a key that is not known: the issuer may have a new one  fetch, but not within `miss_ms` of the last
+
+The last rule is what strangers can trigger, so it is also what bounds the load on the issuer.
+
+Source: OpenID Connect Core, 10.1.1 (rotation of signing keys); Pulsar's JWKS cache, its settings and their
+defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, RSAKey
+
+from magnetar.auth.claims import CURVES, algorithms_of
+
+RETRY_MS: Final = 10_000
+"""Between two attempts while an issuer does not answer."""
+_RSA_BITS_MIN: Final = 2048
+"""Source: RFC 7518, 3.3."""
+_KEYS_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CacheTimes:
+    """How long fetched keys count, in ms."""
+
+    refresh_ms: int = 18 * 3_600_000
+    expiry_ms: int = 24 * 3_600_000
+    miss_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key of an issuer and what it may be used with."""
+
+    key: RSAKey | ECKey
+    algorithms: tuple[str, ...]
+
+
+class IssuerKeys:
+    """What is known of one issuer's keys."""
+
+    __slots__ = ("_fetched_ms", "_keys", "_times", "_tried_ms")
+
+    def __init__(self, times: CacheTimes) -> None:
+        self._times = times
+        self._keys: dict[str, SigningKey] = {}
+        self._fetched_ms: int | None = None
+        self._tried_ms: int | None = None
+
+    def find(self, key_id: str, now_ms: int) -> SigningKey | None:
+        """The key; None when it is not known, or what is known counts no more."""
+        if self._fetched_ms is None or now_ms - self._fetched_ms >= self._times.expiry_ms:
+            return None
+        return self._keys.get(key_id)
+
+    def must_fetch(self, key_id: str, now_ms: int) -> bool:
+        """Whether the keys are to be fetched before `find` is asked for this one."""
+        tried, fetched = self._tried_ms, self._fetched_ms
+        if tried is not None and now_ms - tried < RETRY_MS:
+            return False
+        if fetched is None or tried is None:
+            return True
+        if now_ms - fetched >= min(self._times.refresh_ms, self._times.expiry_ms):
+            return True
+        return key_id not in self._keys and now_ms - tried >= self._times.miss_ms
+
+    def learn(self, keys: Mapping[str, SigningKey], now_ms: int) -> None:
+        """These are the issuer's keys now; others count no more."""
+        self._keys = dict(keys)
+        self._fetched_ms = self._tried_ms = now_ms
+
+    def failed(self, now_ms: int) -> None:
+        """The issuer could not be asked."""
+        self._tried_ms = now_ms
+
+
+def parse_key_set(document: bytes) -> dict[str, SigningKey]:
+    """The signing keys in a JWK set, by id. Raises ValueError.
+
+    Left out are keys without an id, secret keys (a token signed with one proves nothing: it would have been
+    published), keys for encryption, weak ones, and kinds that are not known. Source: RFC 7517.
+    """
+    try:
+        keys = json.loads(document)["keys"]
+        found = [entry for entry in keys[:_KEYS_MAX] if isinstance(entry, dict)]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError("it is no JWK set") from error
+    result = {}
+    for entry in found:
+        key_id, key = entry.get("kid"), _signing_key(entry)
+        if isinstance(key_id, str) and key is not None:
+            result[key_id] = key
+    return result
+
+
+def _signing_key(entry: Mapping[str, Any]) -> SigningKey | None:
+    if entry.get("use", "sig") != "sig":
+        return None
+    try:
+        key = _imported(entry)
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
+    if key is None:
+        return None
+    algorithms = algorithms_of(key)
+    named = entry.get("alg")
+    if named is not None:
+        algorithms = (named,) if named in algorithms else ()
+    return SigningKey(key, algorithms) if algorithms else None
+
+
+def _imported(entry: Mapping[str, Any]) -> RSAKey | ECKey | None:
+    if entry.get("kty") == "RSA":
+        # Before the import: the library only warns of weak keys.
+        modulus = urlsafe_b64decode(str(entry["n"]) + "==")
+        if int.from_bytes(modulus, "big").bit_length() < _RSA_BITS_MIN:
+            return None
+        return RSAKey.import_key({name: str(entry[name]) for name in ("kty", "n", "e")})
+    if entry.get("kty") == "EC" and entry.get("crv") in CURVES:
+        return ECKey.import_key({name: str(entry[name]) for name in ("kty", "crv", "x", "y")})
+    return None

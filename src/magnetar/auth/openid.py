@@ -1,0 +1,168 @@
+"""Tokens of OpenID Connect issuers, verified with the keys that each issuer publishes.
+
+Only issuers that are listed are ever asked, and a token is looked at as little as possible before its
+signature is verified: its issuer and the id of its key.
+
+Source: OpenID Connect Discovery 1.0; RFC 7517 (JWK sets); Pulsar's OpenID provider and its settings.
+"""
+
+from __future__ import annotations
+
+import binascii
+import ipaddress
+import json
+import logging
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from magnetar.auth import claims
+from magnetar.auth.authentication import Errand
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.identity import Credentials, Identity
+from magnetar.auth.issuer_keys import CacheTimes, IssuerKeys, parse_key_set
+
+_log = logging.getLogger("magnetar.auth")
+
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+
+Fetch = Callable[[str], bytes]
+"""The body at a URL. Blocks for seconds at most. Raises OSError or ValueError."""
+
+
+class OpenIdProvider:
+    """Verifies tokens of several issuers."""
+
+    slow = False
+
+    def __init__(
+        self,
+        issuers: Sequence[str],
+        *,
+        audiences: Sequence[str],
+        fetch: Fetch,
+        role_claim: str = "sub",
+        leeway_s: int = 0,
+        require_https: bool = True,
+        times: CacheTimes | None = None,
+    ) -> None:
+        """`issuers`: URLs, as tokens name them in `iss`. `audiences`: one of them must stand in `aud`.
+
+        `require_https`: False allows plain HTTP to this machine. Raises ValueError for an issuer or an
+        audience that cannot be.
+        """
+        if not issuers or not audiences:
+            raise ValueError("at least one issuer and one audience are needed")
+        for issuer in issuers:
+            check_url(issuer, require_https=require_https)
+        self._keys = {issuer: IssuerKeys(times or CacheTimes()) for issuer in issuers}
+        self._audiences = tuple(audiences)
+        self._fetch = fetch
+        self._role_claim = role_claim
+        self._leeway_s = leeway_s
+        self._require_https = require_https
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
+        """The role that a token names, until it expires, or the fetch of its issuer's keys.
+
+        Raises AuthenticationError.
+        """
+        token = credentials.data
+        issuer, key_id = _unverified(token)
+        keys = self._keys.get(issuer)
+        if keys is None:
+            raise AuthenticationError("the token's issuer is not among those that are accepted")
+        if keys.must_fetch(key_id, now_ms):
+            return KeyFetch(issuer, keys, self._fetch, now_ms, require_https=self._require_https)
+        key = keys.find(key_id, now_ms)
+        if key is None:
+            raise AuthenticationError("the token's key is not among those that its issuer publishes")
+        found = claims.verified(token, key.key, key.algorithms, now_s=now_ms // 1000, leeway_s=self._leeway_s)
+        if found.get("iss") != issuer:
+            raise AuthenticationError("the token names two issuers")
+        if "exp" not in found:
+            raise AuthenticationError("the token never ends")
+        claims.check_audience(found, self._audiences)
+        return claims.identity(found, role_claim=self._role_claim, leeway_s=self._leeway_s)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFetch:
+    """Fetches the keys of one issuer."""
+
+    issuer: str
+    keys: IssuerKeys
+    fetch: Fetch
+    now_ms: int
+    require_https: bool
+
+    @property
+    def target(self) -> str:
+        """The issuer: one request answers everybody."""
+        return self.issuer
+
+    def run(self) -> None:
+        """Teaches `keys`; a failure is logged, and tried again later."""
+        try:
+            found = self._fetched()
+        # What an issuer or a proxy in between may answer has no end; none of it may stop the broker.
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            _log.warning("keys of the issuer %s cannot be fetched: %s", self.issuer, error)
+            self.keys.failed(self.now_ms)
+            return
+        self.keys.learn(found, self.now_ms)
+
+    def _fetched(self) -> Any:
+        document = json.loads(self.fetch(self.issuer.rstrip("/") + _DISCOVERY))
+        if document["issuer"] != self.issuer:
+            raise ValueError("its discovery document is another issuer's")
+        where = document["jwks_uri"]
+        if not isinstance(where, str):
+            raise ValueError("its discovery document says nowhere where its keys are")
+        check_url(where, require_https=self.require_https)
+        return parse_key_set(self.fetch(where))
+
+
+def check_url(url: str, *, require_https: bool) -> None:
+    """Raises ValueError for a URL that keys must not be fetched from."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and not require_https and _is_loopback(parts.hostname or ""):
+        return
+    raise ValueError(f"{url!r} must begin with https://; http:// is for issuers on this machine, if allowed")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _unverified(token: bytes) -> tuple[str, str]:
+    """Issuer and key id that a token claims. Raises AuthenticationError."""
+    if len(token) > claims.TOKEN_BYTES_MAX:
+        raise AuthenticationError("the token is longer than any legal one")
+    parts = token.split(b".")
+    if len(parts) != 3:
+        raise AuthenticationError("it is no signed token")
+    header, body = _object(parts[0]), _object(parts[1])
+    issuer, key_id = body.get("iss"), header.get("kid")
+    if not isinstance(issuer, str) or not isinstance(key_id, str):
+        raise AuthenticationError("the token names no issuer or no key")
+    return issuer, key_id
+
+
+def _object(part: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
+    except (ValueError, binascii.Error, RecursionError) as error:
+        raise AuthenticationError("the token cannot be read") from error
+    if not isinstance(found, dict):
+        raise AuthenticationError("the token cannot be read")
+    return found
