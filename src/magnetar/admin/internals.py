@@ -1,7 +1,7 @@
 """The insides of a topic's log as Pulsar's admin API shows them.
 
 Beyond Pulsar's fields, ledgers carry the index (PIP-70) of their first message, so that a reader of a range
-can plan by message numbers.
+can plan by message numbers, and a cursor that fell back because its ledger is damaged says why.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def _cursor(cursor: CursorInfo, subscription: Subscription | None) -> Document:
         "subscriptionHavePendingRead": False,
         "subscriptionHavePendingReplayRead": False,
         "properties": dict(cursor.properties),
+        **({"recoveredFromDamage": cursor.damage} if cursor.damage else {}),
     }
 
 

@@ -45,6 +45,8 @@ class CursorInfo:
     last_active_ms: int
     properties: Mapping[str, int]
     cursor_properties: Mapping[str, str]
+    damage: str
+    """Why the cursor fell back when the log was opened; "" when it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ def describe_ledger(ledger: Ledger) -> LedgerInfo:
     )
 
 
-def describe_cursor(cursor: Cursor) -> CursorInfo:
-    """The countable of one cursor."""
+def describe_cursor(cursor: Cursor, damage: str) -> CursorInfo:
+    """The countable of one cursor, and what `LogCursors.damaged` says of it."""
     ranges = cursor.acked_ranges()
     shown = [
         f"({Position(first.ledger_id, first.entry_id - 1)}..{last}]"
@@ -97,4 +99,5 @@ def describe_cursor(cursor: Cursor) -> CursorInfo:
         last_active_ms=cursor.last_active_ms,
         properties=cursor.properties,
         cursor_properties=cursor.cursor_properties,
+        damage=damage,
     )

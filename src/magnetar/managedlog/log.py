@@ -457,7 +457,10 @@ class ManagedLog:
             next_index=self.next_index,
             terminated=self.terminated,
             ledgers=tuple(describe_ledger(ledger) for ledger in ledgers),
-            cursors={name: describe_cursor(cursor) for name, cursor in self._cursors.by_name.items()},
+            cursors={
+                name: describe_cursor(cursor, self._cursors.damaged.get(name, ""))
+                for name, cursor in self._cursors.by_name.items()
+            },
             properties=self.properties,
         )
 

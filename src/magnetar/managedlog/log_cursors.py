@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from magnetar.base.clock import Clock
+from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import Position
 from magnetar.base.names import decode_local, encode_local
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError
@@ -18,7 +19,7 @@ from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_entry,
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.cursor_store import CursorStore
-from magnetar.managedlog.errors import CursorNotFoundError, LogFencedError
+from magnetar.managedlog.errors import CursorNotFoundError, InvalidLogDataError, LogFencedError
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
@@ -57,6 +58,8 @@ class LogCursors:
         self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
         """A live view."""
 
+        self.damaged: dict[str, str] = {}
+        """Cursors that stand further back than they did, because what was written of them is damaged: why."""
     def _path(self, name: str) -> str:
         return f"{log_path(self._log_name)}/{encode_local(name)}"
 
@@ -120,8 +123,9 @@ class LogCursors:
         """Reads every cursor of the log, as its last durable change left it; `settle` must follow.
 
         `advanced` is told each new mark-delete of a cursor, `fence` when another owner is found.
-        Raises LedgerError, MetadataError, StorageError, InvalidLogDataError: a cursor that cannot be
-        read is not skipped, as that would deliver or lose messages silently.
+        A cursor whose ledger is damaged falls back to its last readable state, see `damaged`. Raises
+        LedgerError, MetadataError, StorageError when something cannot be read now, InvalidLogDataError
+        for a damaged value in the metadata store: there is nothing to fall back to.
         """
         self._advanced, self._fence = advanced, fence
         for child in await self._store.children(log_path(self._log_name)):
@@ -132,7 +136,7 @@ class LogCursors:
                 continue
             info = decode_info(value.data, path)
             state = CursorState(self._ledger_list, info.state.mark_delete)
-            if info.ledger_id == IN_STORE or not await self._replay(state, info.ledger_id):
+            if info.ledger_id == IN_STORE or not await self._replay(name, state, info.ledger_id):
                 state.apply(info.state)
             self._add(name, state, info, value.stat.version)
             await self._stores[name].sweep()
@@ -142,24 +146,40 @@ class LogCursors:
         for store in self._stores.values():
             store.state.settle()
 
-    async def _replay(self, state: CursorState, ledger_id: int) -> bool:
-        """Applies what a cursor ledger holds; False when the ledger is lost."""
+    async def _replay(self, name: str, state: CursorState, ledger_id: int) -> bool:
+        """Applies what can be read of a cursor ledger; False when that is nothing.
+
+        A delta only adds acknowledgements, as a seek begins a new ledger: so whatever comes before
+        damage is an earlier state of the cursor, and so is the value in the metadata store. Messages
+        are delivered again, none are lost.
+        """
+        position = 0
         try:
             reader = await self._ledgers.open(ledger_id)
-            position = 0
             while position <= reader.last_entry:
                 for run in await reader.read(position, reader.last_entry, self._config.recovery_read_bytes):
                     for entry in run.entries:
                         state.apply(decode_entry(entry, f"cursor ledger {ledger_id} entry {position}"))
                         position += 1
         except NoSuchLedgerError:
-            # The value's mark-delete is a lower bound: messages are delivered again, none are lost.
-            _log.error("%s: cursor ledger %d is lost", self._log_name, ledger_id)
+            self._fall_back(name, f"its ledger {ledger_id} is lost")
             return False
         return position > 0
 
+        except (CorruptDataError, InvalidLogDataError) as error:
+            self._fall_back(name, f"its ledger {ledger_id} is damaged from entry {position} on: {error}")
     async def delete(self, name: str) -> None:
         """Removes a cursor for good. Raises CursorNotFoundError, MetadataError."""
+    def _fall_back(self, name: str, reason: str) -> None:
+        self.damaged[name] = reason
+        _log.error(
+            "%s cursor %r falls back to its last readable state, messages acknowledged since are delivered"
+            " again: %s",
+            self._log_name,
+            name,
+            reason,
+        )
+
         async with self._changing:
             store = self._stores.get(name)
             if store is None:
@@ -168,6 +188,7 @@ class LogCursors:
             del self._stores[name], self._cursors[name]
 
     async def close(self) -> None:
+            self.damaged.pop(name, None)
         """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
         # Together, so that they share the syncs.
         closing = [store.close() for store in self._stores.values()]
