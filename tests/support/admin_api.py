@@ -84,6 +84,10 @@ class RecordingConnection:
 
     def published(self, size_bytes: int) -> None: ...
 
+    def throttle(self, reason: object) -> None: ...
+
+    def unthrottle(self, reason: object) -> None: ...
+
     def producer_detached(self, producer: Producer) -> None:
         self.detached += 1
 

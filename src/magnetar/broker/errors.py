@@ -121,6 +121,28 @@ class ChecksumMismatchError(RefusedError):
     http_status = 400
 
 
+class EncryptionRequiredError(RefusedError):
+    """The topic takes encrypted messages only."""
+
+    code = pb.MetadataError
+    http_status = 412
+
+
+class BacklogQuotaHoldsError(RefusedError):
+    """The backlog is over its quota: the client waits and tries again."""
+
+    code = pb.ProducerBlockedQuotaExceededError
+    http_status = 412
+    retriable = True
+
+
+class BacklogQuotaRefusesError(RefusedError):
+    """The backlog is over its quota: the client is told, and its pending messages fail."""
+
+    code = pb.ProducerBlockedQuotaExceededException
+    http_status = 412
+
+
 class PersistenceFailedError(RefusedError):
     """The log could not keep what was sent; nothing of it was acknowledged."""
 

@@ -30,6 +30,12 @@ class ProducerConnection(Protocol):
     def published(self, size_bytes: int) -> None:
         """So many bytes of this connection are no longer in flight."""
 
+    def throttle(self, reason: object) -> None:
+        """Reads no more from this client until `unthrottle` with the same reason."""
+
+    def unthrottle(self, reason: object) -> None:
+        """If nothing else forbids it, the client is read again."""
+
     def producer_detached(self, producer: Producer) -> None:
         """The broker takes the producer off (unload, deletion, fencing): the client looks up again."""
 
@@ -58,6 +64,8 @@ class Producer:
     request_id: int = 0
     """The client's request that is to be answered."""
     user_named: bool = False
+    encrypted: bool = False
+    """Whether the client says that it encrypts what it sends."""
     schema_version: bytes = b""
     client_address: str = ""
     client_version: str = ""

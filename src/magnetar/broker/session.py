@@ -42,6 +42,10 @@ _CLOSED_PRODUCERS_KEPT: Final = 1_000
 _REQUESTS_MAX: Final = 1_000
 """Requests of one connection that may wait for storage before no more is read from it."""
 
+_IN_FLIGHT: Final = "bytes in flight"
+_REQUESTS: Final = "requests in work"
+"""Reasons for which a connection is not read."""
+
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
 
@@ -94,7 +98,9 @@ class Session:
         self._in_flight_bytes = 0
         self._requests = 0
         self._heard = True
-        self._paused = self._pinged = False
+        self._pinged = False
+        self._holds: set[object] = set()
+        """Why this connection is not read."""
         self.closed = False
         broker.sessions.add(self)
 
@@ -171,12 +177,7 @@ class Session:
 
     @property
     def _may_read(self) -> bool:
-        return (
-            self.transport_writable
-            and not self._paused
-            and self._requests <= _REQUESTS_MAX
-            and not self.broker.holds(self)
-        )
+        return self.transport_writable and not self._holds and not self.broker.holds(self)
 
     # -- what topics and subscriptions ask of a connection -------------------------------------------
 
@@ -225,9 +226,16 @@ class Session:
         # Also after the connection is gone: what it sent still fills memory until it is durable.
         self._in_flight_bytes -= size_bytes
         self.broker.gave_back(size_bytes)
-        if self._paused and self._in_flight_bytes < self._in_flight_bytes_max // 2:
-            self._paused = False
-            self.resume_reading()
+        if _IN_FLIGHT in self._holds and self._in_flight_bytes < self._in_flight_bytes_max // 2:
+            self.unthrottle(_IN_FLIGHT)
+
+    def throttle(self, reason: object) -> None:
+        self._holds.add(reason)
+        self.pause_reading()
+
+    def unthrottle(self, reason: object) -> None:
+        self._holds.discard(reason)
+        self.resume_reading()
 
     def producer_detached(self, producer: Producer) -> None:
         self.forget_producer(producer.producer_id)
@@ -273,9 +281,8 @@ class Session:
             return
         size = run.size_bytes
         self._in_flight_bytes += size
-        if self._in_flight_bytes > self._in_flight_bytes_max and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
+        if self._in_flight_bytes > self._in_flight_bytes_max and _IN_FLIGHT not in self._holds:
+            self.throttle(_IN_FLIGHT)
         self.broker.took(self, size)
         attached[0].publish(attached[1], run)
 
@@ -315,10 +322,6 @@ class Session:
             return
         handler(self, command)
 
-    def end(self, reason: str) -> None:
-        """Writes what waits, then closes."""
-        self._transport.close(reason)
-
     def answered(self) -> None:
         """The peer answered a PING."""
         self._pinged = False
@@ -341,11 +344,11 @@ class Session:
             finally:
                 self._requests -= 1
                 if self._requests == _REQUESTS_MAX:
-                    self.resume_reading()
+                    self.unthrottle(_REQUESTS)
 
         self._requests += 1
         if self._requests > _REQUESTS_MAX:
-            self.pause_reading()
+            self.throttle(_REQUESTS)
         self.broker.tasks.spawn(guarded())
 
     def run_simple(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:

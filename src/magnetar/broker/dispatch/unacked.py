@@ -6,6 +6,11 @@ on once it is below half of it.
 
 from __future__ import annotations
 
+from typing import Final
+
+UNACKED_MESSAGES_MAX_SHARED: Final = 200_000
+"""Messages that a Shared or Key_Shared subscription may hold unacknowledged (Pulsar's default)."""
+
 
 class UnackedLimit:
     """Counts what is sent and not acknowledged, and latches at the limit."""
@@ -15,7 +20,7 @@ class UnackedLimit:
     def __init__(self) -> None:
         self.total = 0
         """Messages sent and not acknowledged."""
-        self.maximum = 0
+        self.maximum = UNACKED_MESSAGES_MAX_SHARED
         """Messages; 0: without limit."""
         self.blocked = False
         """Whether nothing more is sent until half of the limit is free."""

@@ -38,7 +38,7 @@ async def _authenticate(session: Session, guard: Guard, request: pb.CommandConne
         admitted = await guard.admit(introduction, session.peer)
     except (AuthenticationError, AuthorizationError) as error:
         session.reply(commands.error(NO_ID, wire_code(error), str(error)))
-        session.end(str(error))
+        session.close(str(error))
         return
     session.identity = admitted.identity
     if not session.closed:

@@ -62,6 +62,7 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
         topic_epoch=request.topic_epoch if request.HasField("topic_epoch") else None,
         request_id=request.request_id,
         user_named=request.user_provided_producer_name and bool(request.producer_name),
+        encrypted=request.encrypted,
         schema_version=schema_version,
         client_address=session.peer,
         client_version=session.client_version,

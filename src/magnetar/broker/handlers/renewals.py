@@ -63,7 +63,7 @@ def _check(session: Session, renewal: Renewal, now_ms: int) -> None:
         )
     elif verdict is Verdict.CLOSE:
         guards.ended(renewal.identity, session.peer, renewal.reason)
-        session.end(renewal.reason)
+        session.close(renewal.reason)
 
 
 def answered(session: Session, command: Command) -> None:
@@ -93,7 +93,7 @@ def _refuse(session: Session, error: AuthenticationError) -> None:
     if session.identity is not None:
         guards.ended(session.identity, session.peer, str(error))
     session.reply(commands.error(NO_ID, wire_code(error), str(error)))
-    session.end(str(error))
+    session.close(str(error))
 
 
 HANDLERS: dict[int, Handler] = {pb.BaseCommand.AUTH_RESPONSE: answered}

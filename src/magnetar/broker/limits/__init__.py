@@ -1,0 +1,1 @@
+"""What a topic may take and give: limits of namespaces, topics and the broker."""

@@ -1,0 +1,58 @@
+"""Backlog quotas: how far behind the slowest subscription may be, and what follows (pure).
+
+Source: Pulsar's backlog quotas. A quota of kind `destination_storage` is about bytes, one of kind
+`message_age` about seconds. Evicting brings the backlog to nine tenths of the bytes allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final
+
+KEEP: Final = Fraction(9, 10)
+"""Part of the quota that stays filled after an eviction (Pulsar's factor)."""
+
+
+class QuotaKind(StrEnum):
+    """What a quota measures, by its name in Pulsar's JSON."""
+
+    SIZE = "destination_storage"
+    AGE = "message_age"
+
+
+class QuotaPolicy(StrEnum):
+    """What happens beyond a quota, by its name in Pulsar's JSON."""
+
+    HOLD = "producer_request_hold"
+    """Producers wait until there is room."""
+    REFUSE = "producer_exception"
+    """Producers get an error."""
+    EVICT = "consumer_backlog_eviction"
+    """The slowest subscriptions lose their oldest entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogQuota:
+    """One quota in force."""
+
+    kind: QuotaKind
+    limit: int
+    """Bytes or seconds; below 0: without limit."""
+    policy: QuotaPolicy
+
+    def exceeded(self, *, size_bytes: int, age_s: int) -> bool:
+        """Whether a backlog of so many bytes, its oldest entry so old, is too large."""
+        if self.limit < 0:
+            return False
+        return (size_bytes >= self.limit) if self.kind is QuotaKind.SIZE else (age_s > self.limit)
+
+
+def entries_to_evict(entries: int, size_bytes: int, limit_bytes: int) -> int:
+    """Entries of a backlog that must go so that at most KEEP of `limit_bytes` stays."""
+    target = KEEP * limit_bytes
+    if size_bytes <= target or not entries:
+        return 0
+    share = (size_bytes - target) / size_bytes
+    return min(entries, -((-entries * share.numerator) // share.denominator))

@@ -1,0 +1,148 @@
+"""The limits in force on a topic, from its policies, its namespace's and the broker's (pure).
+
+Each limit has a name in the document of a topic, one in that of a namespace, and a default; the first
+that says something wins. Names and shapes are Pulsar's. 0 is "without limit" everywhere but where a
+field's text says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
+from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
+from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
+from magnetar.broker.limits.token_bucket import Rate
+
+ALL_TYPES: Final = frozenset({"Exclusive", "Shared", "Failover", "Key_Shared"})
+"""Types of subscription, as the admin API writes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a topic may take and give. Also: the broker's defaults."""
+
+    encryption_required: bool = False
+    subscription_types: frozenset[str] = ALL_TYPES
+    """Types that may subscribe."""
+    producers_max: int = 0
+    consumers_max: int = 0
+    """Of the topic."""
+    consumers_max_per_subscription: int = 0
+    subscriptions_max: int = 0
+    topics_max: int = 0
+    """Of the namespace; partitions count."""
+    unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
+    """Messages of a Shared or Key_Shared consumer."""
+    unacked_max_per_subscription: int = UNACKED_MESSAGES_MAX_SHARED
+    """Messages of a Shared or Key_Shared subscription."""
+    message_bytes_max: int = 0
+    """Largest message, beside the broker's own limit."""
+    ttl_s: int = 0
+    """Age in seconds at which messages count as acknowledged."""
+    quotas: tuple[BacklogQuota, ...] = ()
+    publish_rate: Rate = field(default_factory=Rate)
+    dispatch_rate: Rate = field(default_factory=Rate)
+    """Of all subscriptions of the topic together."""
+    subscription_dispatch_rate: Rate = field(default_factory=Rate)
+    """Of each subscription."""
+    subscribe_rate: Rate = field(default_factory=Rate)
+    """Subscribe commands of one consumer (`messages`)."""
+
+
+Document = Mapping[str, Any]
+
+_NUMBERS: Final = {
+    "producers_max": ("maxProducerPerTopic", "max_producers_per_topic"),
+    "consumers_max": ("maxConsumerPerTopic", "max_consumers_per_topic"),
+    "consumers_max_per_subscription": ("maxConsumersPerSubscription", "max_consumers_per_subscription"),
+    "subscriptions_max": ("maxSubscriptionsPerTopic", "max_subscriptions_per_topic"),
+    "topics_max": (None, "max_topics_per_namespace"),
+    "unacked_max_per_consumer": ("maxUnackedMessagesOnConsumer", "max_unacked_messages_per_consumer"),
+    "unacked_max_per_subscription": (
+        "maxUnackedMessagesOnSubscription",
+        "max_unacked_messages_per_subscription",
+    ),
+    "message_bytes_max": ("maxMessageSize", None),
+    "ttl_s": ("messageTTLInSeconds", "message_ttl_in_seconds"),
+}
+"""Field → its key in a topic's document and in a namespace's."""
+
+QUOTAS_OF_TOPIC: Final = "backLogQuotaMap"
+QUOTAS_OF_NAMESPACE: Final = "backlog_quota_map"
+
+_DISPATCH: Final = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+_PUBLISH: Final = ("publishThrottlingRateInMsg", "publishThrottlingRateInByte")
+_SUBSCRIBE: Final = ("subscribeThrottlingRatePerConsumer", None)
+
+_RATES: Final = {
+    "publish_rate": ("publishRate", "publishMaxMessageRate", _PUBLISH),
+    "dispatch_rate": ("dispatchRate", "topicDispatchRate", _DISPATCH),
+    "subscription_dispatch_rate": ("subscriptionDispatchRate", "subscriptionDispatchRate", _DISPATCH),
+    "subscribe_rate": ("subscribeRate", "clusterSubscribeRate", _SUBSCRIBE),
+}
+"""Field → its keys, and the names of its two numbers; a namespace's rates stand by cluster."""
+
+
+def effective(own: Document, namespace: Document, defaults: Limits, cluster: str) -> Limits:
+    """What is in force. `own` and `namespace` are documents as Pulsar stores them."""
+    found: dict[str, Any] = {}
+    for name, (own_key, namespace_key) in _NUMBERS.items():
+        value = _first(own, own_key, namespace, namespace_key)
+        found[name] = getattr(defaults, name) if value is None else max(0, int(value))
+    for name, (own_key, namespace_key, parts) in _RATES.items():
+        document = own.get(own_key) or (namespace.get(namespace_key) or {}).get(cluster)
+        found[name] = _rate(document, *parts) if document else getattr(defaults, name)
+    types = own.get("subscriptionTypesEnabled") or namespace.get("subscription_types_enabled")
+    return Limits(
+        encryption_required=bool(namespace.get("encryption_required")) or defaults.encryption_required,
+        subscription_types=frozenset(map(_type_name, types)) if types else defaults.subscription_types,
+        quotas=_quotas(own, namespace, defaults),
+        **found,
+    )
+
+
+def _first(own: Document, own_key: str | None, namespace: Document, namespace_key: str | None) -> Any:
+    value = None if own_key is None else own.get(own_key)
+    if value is None and namespace_key is not None:
+        value = namespace.get(namespace_key)
+    return value
+
+
+def _rate(document: Document, messages: str, size: str | None) -> Rate:
+    period_s = int(document.get("ratePeriodInSecond") or 1)
+    return Rate(
+        max(0, int(document.get(messages, -1))),
+        0 if size is None else max(0, int(document.get(size, -1))),
+        max(1, period_s) * 1000,
+    )
+
+
+def _type_name(name: str) -> str:
+    """The type under either of its two spellings, "KeyShared" and "Key_Shared"."""
+    return "Key_Shared" if name == "KeyShared" else name
+
+
+def _quotas(own: Document, namespace: Document, defaults: Limits) -> tuple[BacklogQuota, ...]:
+    fallback = {quota.kind: quota for quota in defaults.quotas}
+    found = []
+    for kind in QuotaKind:
+        for document in (own.get(QUOTAS_OF_TOPIC), namespace.get(QUOTAS_OF_NAMESPACE)):
+            if document and kind in document:
+                found.append(_quota(kind, document[kind]))
+                break
+        else:
+            if kind in fallback:
+                found.append(fallback[kind])
+    return tuple(quota for quota in found if quota.limit >= 0)
+
+
+def _quota(kind: QuotaKind, document: Document) -> BacklogQuota:
+    if kind is QuotaKind.AGE:
+        limit = document.get("limitTime", -1)
+    else:
+        # `limit` is the older name of `limitSize`; writers give either or both.
+        limit = document.get("limitSize", document.get("limit", -1))
+    return BacklogQuota(kind, int(limit), QuotaPolicy(document.get("policy", QuotaPolicy.HOLD)))

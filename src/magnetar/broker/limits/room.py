@@ -1,0 +1,157 @@
+"""The limits of one loaded topic: what is in force, and the questions that the data path asks.
+
+A limit that is not set costs nothing: `gate` and a subscription's `throttle` are None then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
+from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
+from magnetar.broker.errors import (
+    ConsumerBusyError,
+    EncryptionRequiredError,
+    NotAllowedError,
+    ProducerBusyError,
+)
+from magnetar.broker.limits.delivering import DispatchThrottle
+from magnetar.broker.limits.limits import Limits
+from magnetar.broker.limits.publishing import PublishGate, gate_for
+from magnetar.broker.limits.subscribing import SubscribeLimiter
+from magnetar.broker.limits.token_bucket import RateLimiter
+from magnetar.broker.producer import Producer
+from magnetar.runtime.alarms import Alarms
+
+_TYPE_NAMES: Final = {
+    "EXCLUSIVE": "Exclusive",
+    "SHARED": "Shared",
+    "FAILOVER": "Failover",
+    "KEY_SHARED": "Key_Shared",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionLimits:
+    """What one subscription must keep."""
+
+    unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
+    unacked_max: int = UNACKED_MESSAGES_MAX_SHARED
+    throttle: DispatchThrottle | None = None
+
+
+class Holder(Protocol):
+    """A subscription, as its limits see it."""
+
+    @property
+    def consumers(self) -> Collection[Any]: ...
+
+
+class LimitedTopic(Protocol):
+    """A topic, as its limits see it."""
+
+    @property
+    def producers(self) -> dict[str, Producer]: ...
+    @property
+    def subscriptions(self) -> Mapping[str, Any]: ...
+    def send_producer_away(self, producer: Producer) -> None: ...
+
+
+class TopicLimits:
+    """Of one topic; `apply` whenever a policy changed."""
+
+    __slots__ = ("_clock", "_subscribes", "_topic_rate", "gate", "limits")
+
+    def __init__(self, clock: Clock) -> None:
+        self.limits = Limits()
+        self.gate: PublishGate | None = None
+        """Asked about each vector that is published, if anything limits it."""
+        self._clock = clock
+        self._topic_rate: RateLimiter | None = None
+        self._subscribes: SubscribeLimiter | None = None
+
+    @property
+    def works_alone(self) -> bool:
+        """Whether `enforcement.enforce` has anything to do."""
+        return bool(self.limits.ttl_s or self.limits.quotas)
+
+    def apply(self, limits: Limits, topic: LimitedTopic, alarms: Alarms) -> None:
+        """Puts these limits in force, on who is connected too."""
+        if limits == self.limits:
+            return
+        before, self.limits = self.limits, limits
+        if self.gate is not None:
+            self.gate.close()
+        self.gate = gate_for(limits, self._clock, alarms)
+        rate = limits.dispatch_rate
+        if rate != before.dispatch_rate:
+            self._topic_rate = RateLimiter(rate, self._clock.now_ms()) if rate.limits else None
+        if limits.subscribe_rate != before.subscribe_rate:
+            rate = limits.subscribe_rate
+            self._subscribes = SubscribeLimiter(rate) if rate.limits else None
+        if limits.encryption_required:
+            for producer in list(topic.producers.values()):
+                if not producer.encrypted:
+                    topic.send_producer_away(producer)
+        for subscription in topic.subscriptions.values():
+            subscription.keep(self.of_subscription())
+
+    def of_subscription(self) -> SubscriptionLimits:
+        """What a subscription of this topic must keep, with a bucket of its own."""
+        limits, limiters = self.limits, []
+        if self._topic_rate is not None:
+            limiters.append(self._topic_rate)
+        if limits.subscription_dispatch_rate.limits:
+            limiters.append(RateLimiter(limits.subscription_dispatch_rate, self._clock.now_ms()))
+        return SubscriptionLimits(
+            limits.unacked_max_per_consumer,
+            limits.unacked_max_per_subscription,
+            DispatchThrottle(self._clock, tuple(limiters)) if limiters else None,
+        )
+
+    def admit_producer(self, producers: Mapping[str, Producer], name: str, *, encrypted: bool) -> None:
+        """Raises EncryptionRequiredError, ProducerBusyError. One that comes back takes no new place."""
+        limits = self.limits
+        if limits.encryption_required and not encrypted:
+            raise EncryptionRequiredError("this topic takes encrypted messages only")
+        if 0 < limits.producers_max <= len(producers) and name not in producers:
+            raise ProducerBusyError(f"the topic has {limits.producers_max} producers, the most it may have")
+
+    def admit_subscribe(
+        self, subscriptions: Mapping[str, Holder], name: str, type_name: str, caller: tuple[str, str, int]
+    ) -> None:
+        """Before a subscription is opened or made. `caller`: address, consumer's name and id.
+
+        Raises NotAllowedError.
+        """
+        limits = self.limits
+        shown = _TYPE_NAMES[type_name]
+        if shown not in limits.subscription_types:
+            raise NotAllowedError(f"subscriptions of type {shown} are not enabled on this topic")
+        self.admit_subscription(subscriptions, name)
+        if self._subscribes is not None:
+            self._subscribes.admit(*caller, self._clock.now_ms())
+
+    def admit_subscription(self, subscriptions: Mapping[str, Holder], name: str) -> None:
+        """Raises NotAllowedError when one more subscription would be too many."""
+        most = self.limits.subscriptions_max
+        if name not in subscriptions and 0 < most <= len(subscriptions):
+            raise NotAllowedError(f"the topic has {most} subscriptions, the most it may have")
+
+    def admit_consumer(self, subscriptions: Mapping[str, Holder], name: str) -> None:
+        """Raises ConsumerBusyError when one more consumer would be too many."""
+        limits = self.limits
+        most = limits.consumers_max_per_subscription
+        if 0 < most <= len(subscriptions[name].consumers):
+            raise ConsumerBusyError(f"subscription {name} has {most} consumers, the most it may have")
+        most = limits.consumers_max
+        if most and sum(len(each.consumers) for each in subscriptions.values()) >= most:
+            raise ConsumerBusyError(f"the topic has {most} consumers, the most it may have")
+
+    def close(self) -> None:
+        """The topic goes: nobody is kept waiting."""
+        if self.gate is not None:
+            self.gate.close()
