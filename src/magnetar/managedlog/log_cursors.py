@@ -57,9 +57,9 @@ class LogCursors:
         self._fence: Callable[[LogFencedError], None] = lambda error: None
         self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
         """A live view."""
-
         self.damaged: dict[str, str] = {}
         """Cursors that stand further back than they did, because what was written of them is damaged: why."""
+
     def _path(self, name: str) -> str:
         return f"{log_path(self._log_name)}/{encode_local(name)}"
 
@@ -164,12 +164,10 @@ class LogCursors:
         except NoSuchLedgerError:
             self._fall_back(name, f"its ledger {ledger_id} is lost")
             return False
-        return position > 0
-
         except (CorruptDataError, InvalidLogDataError) as error:
             self._fall_back(name, f"its ledger {ledger_id} is damaged from entry {position} on: {error}")
-    async def delete(self, name: str) -> None:
-        """Removes a cursor for good. Raises CursorNotFoundError, MetadataError."""
+        return position > 0
+
     def _fall_back(self, name: str, reason: str) -> None:
         self.damaged[name] = reason
         _log.error(
@@ -180,15 +178,17 @@ class LogCursors:
             reason,
         )
 
+    async def delete(self, name: str) -> None:
+        """Removes a cursor for good. Raises CursorNotFoundError, MetadataError."""
         async with self._changing:
             store = self._stores.get(name)
             if store is None:
                 raise CursorNotFoundError(self._log_name, name)
             await store.delete()
             del self._stores[name], self._cursors[name]
+            self.damaged.pop(name, None)
 
     async def close(self) -> None:
-            self.damaged.pop(name, None)
         """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
         # Together, so that they share the syncs.
         closing = [store.close() for store in self._stores.values()]
