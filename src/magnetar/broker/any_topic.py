@@ -18,6 +18,7 @@ from magnetar.broker.access.room import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.errors import (
+    ChecksumMismatchError,
     ConflictError,
     NotAllowedError,
     ServiceNotReadyError,
@@ -109,6 +110,11 @@ class AnyTopic(ABC):
     @abstractmethod
     def _refuse_damaged(self, producer: Producer, run: SendRun) -> None:
         """Refuses rows whose checksum does not match, in their places among the receipts."""
+
+    @staticmethod
+    def _tell_damaged(producer: Producer, sequence_ids: list[int]) -> None:
+        text = "the checksum does not match the message: it was damaged on its way"
+        producer.connection.send_errors(producer, sequence_ids, ChecksumMismatchError.code, text)
 
     def _counted(self, producer: Producer, messages: int, size_bytes: int) -> None:
         producer.messages_in += messages

@@ -20,11 +20,11 @@ from magnetar.broker.errors import (
     NotAllowedError,
     ServiceNotReadyError,
     TopicNotFoundError,
-    UnsupportedError,
 )
 from magnetar.broker.guard import Guard
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.handlers import permission, renewals
+from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
 from magnetar.managedlog.config import UNLIMITED, Retention
@@ -101,7 +101,8 @@ class Broker:
         self.alarms = Alarms(clock)
         """For whatever must happen at a time; one timer for all topics."""
         self.topics: dict[str, Topic] = {}
-        """Loaded topics by full name."""
+        """Loaded persistent topics by full name."""
+        self.nonpersistent = NonPersistentTopics(clock, self.tasks.spawn)
         self.sessions: set[Session] = set()
         self.draining = False
         self.started_ms = clock.now_ms()
@@ -129,6 +130,7 @@ class Broker:
             interval_s = self.guard.authentication.renewal_check_s
             self.tasks.every(interval_s, lambda: renewals.check_all(self))
         self.draining = True
+        self.nonpersistent.close()
         for topic in list(self.topics.values()):
             await self._close_topic(topic)
 
@@ -192,17 +194,29 @@ class Broker:
 
     async def any_topic(self, name: TopicName, *, create: bool = True) -> AnyTopic:
         """The loaded topic of either domain; raises what `topic` does."""
-        return await self.topic(name, create=create)
+        if name.persistent:
+            return await self.topic(name, create=create)
+        topic = self.nonpersistent.find(name)
+        if topic is not None:
+            return topic
+        if self.draining:
+            raise ServiceNotReadyError("the broker is shutting down; look the topic up again")
+        await self.check_name(name)
+        if not await self.exists(name) and not (create and await self._may_create(name)):
+            raise TopicNotFoundError(f"topic {name} does not exist")
+        return self.nonpersistent.create(name)
 
     def loaded(self, name: TopicName) -> AnyTopic | None:
         """The topic of either domain if it is loaded."""
-        return self.topics.get(str(name))
+        return self.topics.get(str(name)) if name.persistent else self.nonpersistent.find(name)
 
     async def topic(self, name: TopicName, *, create: bool = True) -> Topic:
         """The loaded persistent topic; loads it, and creates it when `create` and the policies allow.
 
-        Raises TopicNotFoundError, NamespaceNotFoundError, ServiceNotReadyError, UnsupportedError.
+        Raises TopicNotFoundError, NamespaceNotFoundError, ServiceNotReadyError, NotAllowedError.
         """
+        if not name.persistent:
+            raise NotAllowedError(f"{name} is not persistent: this is possible on persistent topics only")
         key = str(name)
         topic = self.topics.get(key)
         if topic is not None and not topic.closed:
@@ -226,9 +240,7 @@ class Broker:
         return topic
 
     async def check_name(self, name: TopicName) -> None:
-        """Raises what forbids the topic: its namespace is missing, its kind is not offered."""
-        if not name.persistent:
-            raise UnsupportedError(f"{name}: non-persistent topics are not offered yet")
+        """Raises NamespaceNotFoundError when the topic's namespace is missing."""
         await self.policies.namespace(name.namespace_name)
 
     async def _may_create(self, name: TopicName) -> bool:
@@ -243,7 +255,7 @@ class Broker:
 
     async def exists(self, name: TopicName) -> bool:
         """Whether the topic was created. A partition exists from the day its topic has so many."""
-        if str(name) in self.topics or await self.logs.exists(name.log_name):
+        if self.loaded(name) is not None or (name.persistent and await self.logs.exists(name.log_name)):
             return True
         return 0 <= name.partition < await self.policies.partitions(name)
 
@@ -274,6 +286,12 @@ class Broker:
 
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:
         """Deletes a topic or partition with its data. Raises TopicNotFoundError, ConflictError."""
+        passing = self.nonpersistent.find(name)
+        if passing is not None:
+            if not force:
+                passing.check_deletable()
+            self.nonpersistent.remove(passing)
+            return
         topic = await self.topic(name, create=False)
         if not force:
             topic.check_deletable()
@@ -289,12 +307,15 @@ class Broker:
         await self.check_name(name)
         if await self.exists(name) or await self.policies.partitions(name):
             raise ConflictError(f"topic {name} already exists")
-        log = await self.logs.open(name.log_name)
-        del log
-        await self.topic(name)
+        if name.persistent:
+            await self.logs.open(name.log_name)
+        await self.any_topic(name)
 
     async def unload(self, name: TopicName) -> None:
         """Closes a topic; clients look it up again and it is loaded anew."""
+        passing = self.nonpersistent.find(name)
+        if passing is not None:
+            self.nonpersistent.remove(passing)
         topic = self.topics.get(str(name))
         if topic is not None:
             await self._close_topic(topic)

@@ -26,7 +26,6 @@ from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
-    ChecksumMismatchError,
     TopicTerminatedError,
     wire_code,
 )
@@ -41,9 +40,6 @@ _log = logging.getLogger("magnetar.broker.topic")
 
 DEDUP_CURSOR: Final = "pulsar.dedup"
 """Cursor that holds the deduplication snapshot (Pulsar's name)."""
-
-
-_CHECKSUM_MISMATCH: Final = "the checksum does not match the message: it was damaged on its way"
 
 
 class _Waiting:
@@ -219,9 +215,7 @@ class Topic(AnyTopic):
                 self.dedup.persisted(head.producer.name, head.mark, position, head.count)
             connection = head.producer.connection
             if head.refused:
-                connection.send_errors(
-                    head.producer, head.sequence_ids, ChecksumMismatchError.code, _CHECKSUM_MISMATCH
-                )
+                self._tell_damaged(head.producer, head.sequence_ids)
             else:
                 connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
             connection.published(head.size_bytes)

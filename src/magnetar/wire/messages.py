@@ -128,6 +128,25 @@ class MessageEncoder:
             out.append(b"".join(pieces))
         return total + 4 * (stop - start)
 
+    def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
+        """Appends frames for entries of a non-persistent topic, all of them message 0:0; their bytes."""
+        command = self._command(0, 0, b"")
+        overhead = 4 + len(command)
+        pieces: list[bytes] = []
+        total = 0
+        for entry in entries:
+            size = overhead + len(entry)
+            total += 4 + size
+            pieces += (FRAME_HEAD.pack(size, len(command)), command)
+            if len(entry) <= _JOIN_BYTES_MAX:
+                pieces.append(entry)
+            else:
+                out += (b"".join(pieces), entry)
+                pieces.clear()
+        if pieces:
+            out.append(b"".join(pieces))
+        return total
+
     def _command(self, ledger_id: int, entry_id: int, fields: bytes) -> bytes:
         """The BaseCommand; `fields` are those of CommandMessage from number 3 on."""
         message_id = b"\x08" + varint(ledger_id) + b"\x10" + varint(entry_id) + self._partition

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
 from magnetar.broker.access.state import AccessState, Admission, Candidate, Turn
 from magnetar.broker.errors import ProducerFencedError, TopicTerminatedError
-from magnetar.managedlog.log import ManagedLog
 
 _log = logging.getLogger("magnetar.broker.access")
 
@@ -41,13 +41,30 @@ class Attachable(Candidate, Protocol):
     def connection(self) -> Outlet: ...
 
 
+class EpochHome(Protocol):
+    """Where the topic's epoch is kept: its log, or memory."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
+    @property
+    def terminated(self) -> Position | None:
+        """The last position of a topic that takes no more messages; None for others."""
+
+    async def update_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+        """Changes the properties in one step. Raises MagnetarError when they cannot be kept."""
+
+
 P = TypeVar("P", bound=Attachable)
 
 
 class ProducerAccess(Generic[P]):
     """Plugged into a topic; see the room's README."""
 
-    def __init__(self, log: ManagedLog, spawn: Callable[[Coroutine[Any, Any, Any]], None]) -> None:
+    def __init__(self, log: EpochHome, spawn: Callable[[Coroutine[Any, Any, Any]], None]) -> None:
         """`spawn` runs the writes of epochs."""
         self._log = log
         self._spawn = spawn

@@ -13,12 +13,24 @@ from magnetar.broker.errors import ConsumerBusyError
 _ENTRIES_PER_READ = 2_000
 
 
-class SingleActiveDispatcher:
-    """One active consumer; the others (Failover) wait.
+def choose_active(consumers: Sequence[Consumer], partition: int) -> Consumer | None:
+    """Who is active among consumers in the order in which they came; None when there are none.
 
-    The active one of a partition is number `partition % n` among the consumers of the best priority,
-    so that the partitions of a topic spread over them; elsewhere it is the one that came first.
+    On a partition (>= 0) it is number `partition % n` among the consumers of the best priority, so that
+    the partitions of a topic spread over them; elsewhere it is the one that came first.
     """
+    if not consumers:
+        return None
+    best = min(consumer.priority for consumer in consumers)
+    candidates = [consumer for consumer in consumers if consumer.priority == best]
+    if partition < 0:
+        return candidates[0]
+    candidates.sort(key=lambda consumer: consumer.name)
+    return candidates[partition % len(candidates)]
+
+
+class SingleActiveDispatcher:
+    """One active consumer, as `choose_active` says; the others (Failover) wait."""
 
     def __init__(
         self,
@@ -57,7 +69,7 @@ class SingleActiveDispatcher:
 
     def _elect(self, joined: Consumer | None) -> None:
         before = self.active
-        self.active = self._choose()
+        self.active = choose_active(self._consumers, self._partition)
         if self.active is not before:
             if self.active is not None:
                 self.rewind(self._successor(self._cursor.mark_delete))
@@ -66,16 +78,6 @@ class SingleActiveDispatcher:
                     self._active_changed(consumer, consumer is self.active)
         elif joined is not None:
             self._active_changed(joined, joined is self.active)
-
-    def _choose(self) -> Consumer | None:
-        if not self._consumers:
-            return None
-        best = min(consumer.priority for consumer in self._consumers)
-        candidates = [consumer for consumer in self._consumers if consumer.priority == best]
-        if self._partition < 0:
-            return candidates[0]
-        candidates.sort(key=lambda consumer: consumer.name)
-        return candidates[self._partition % len(candidates)]
 
     def want(self) -> Want | None:
         active = self.active

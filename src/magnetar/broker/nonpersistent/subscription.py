@@ -1,0 +1,151 @@
+"""A subscription of a non-persistent topic: its consumers get what arrives while they ask for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.entry import entry_hash
+from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
+from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
+from magnetar.wire.events import AckEvent
+
+
+class NonPersistentSubscription(AnySubscription):
+    """Consumers of one non-persistent topic that share its messages. No cursor, no backlog."""
+
+    def __init__(
+        self, topic: TopicName, name: str, *, durable: bool, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """A subscription that is not `durable`, a reader's, goes with its last consumer."""
+        super().__init__(topic, name)
+        self._durable = durable
+        self._properties = dict(properties or {})
+        self._policy = KeySharedPolicy()
+        self._chooser: Chooser | None = None
+        self.messages_dropped = 0
+        """Messages that no consumer could take."""
+
+    @property
+    def durable(self) -> bool:
+        return self._durable
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self._properties
+
+    @property
+    def consumers(self) -> list[AttachedConsumer]:
+        found = () if self._chooser is None else self._chooser.consumers
+        return [consumer for consumer in found if isinstance(consumer, AttachedConsumer)]
+
+    @property
+    def active_consumer(self) -> str | None:
+        chooser = self._chooser
+        if isinstance(chooser, ActiveChooser) and chooser.active is not None:
+            return chooser.active.name
+        return None
+
+    @property
+    def backlog_entries(self) -> int:
+        return 0
+
+    @property
+    def mark_delete(self) -> None:
+        return None
+
+    def why_idle(self) -> str:
+        consumers = self.consumers
+        if not consumers:
+            return "no consumer is connected; messages are dropped"
+        if any(consumer.ready for consumer in consumers):
+            return "every message is delivered as it arrives"
+        return "no consumer takes messages at this moment; they are dropped"
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
+        chooser = self._chooser
+        if chooser is None or not chooser.consumers:
+            chooser = self._new_chooser(type_, policy)
+        elif type_ is not self.type:
+            raise ConsumerBusyError(
+                f"subscription {self.name} is {self.type.name.lower()} and has consumers;"
+                f" a {type_.name.lower()} consumer cannot join"
+            )
+        elif type_ is SubscriptionType.KEY_SHARED and policy != self._policy:
+            raise ConsumerBusyError("the other consumers of this Key_Shared subscription use another mode")
+        # Before `add`, which tells a Failover consumer whether it is the active one.
+        self.type, self._policy = type_, policy
+        chooser.add(consumer)
+        self._chooser = chooser
+
+    def _new_chooser(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Chooser:
+        if type_ is SubscriptionType.SHARED:
+            return SharedChooser()
+        if type_ is SubscriptionType.KEY_SHARED:
+            return KeyChooser(sticky=policy.sticky, hash_of=entry_hash)
+        return ActiveChooser(
+            failover=type_ is SubscriptionType.FAILOVER,
+            partition=self.topic.partition,
+            active_changed=self._tell_active,
+        )
+
+    def detach(self, consumer: AttachedConsumer) -> None:
+        if self._chooser is not None:
+            self._chooser.remove(consumer)
+
+    def detach_all(self) -> None:
+        consumers, self._chooser = self.consumers, None
+        for consumer in consumers:
+            consumer.connection.consumer_detached(consumer)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def deliver(self, entries: list[bytes], counts: list[int] | None) -> None:
+        """Sends a vector to whom it concerns; `counts` are messages per entry, None: one each."""
+        messages = len(entries) if counts is None else sum(counts)
+        if self._chooser is not None:
+            for share in self._chooser.divide(entries, counts):
+                consumer = share.consumer
+                assert isinstance(consumer, AttachedConsumer)
+                size = consumer.encoder.encode_unstored(share.entries, consumer.connection.out)
+                consumer.connection.queued(size)
+                consumer.messages_out += share.messages
+                consumer.bytes_out += size
+                self.messages_out += share.messages
+                self.bytes_out += size
+                messages -= share.messages
+        self.messages_dropped += messages
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    def flow(self, consumer: AttachedConsumer, permits: int) -> None:
+        consumer.permits += permits
+
+    def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
+        """There is nothing to acknowledge; a client that wants an answer gets it."""
+        if event.cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            raise NotAllowedError(
+                f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions"
+            )
+        consumer.acks += len(event.positions)
+        if event.request_id is not None:
+            consumer.connection.ack_response(consumer, event.request_id, None)
+
+    def redeliver(
+        self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
+    ) -> None:
+        """What was sent is gone."""
+
+    async def seek_message(self, position: Position) -> None:
+        """Only what comes next can be delivered, wherever the client wants to be."""
+
+    async def seek_time(self, publish_ms: int) -> None:
+        """As `seek_message`."""
+
+    def pump(self) -> None:
+        """Nothing waits."""

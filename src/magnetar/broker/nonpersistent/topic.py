@@ -1,0 +1,113 @@
+"""A non-persistent topic: what arrives is answered and delivered in the same tick, and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.access.room import ProducerAccess
+from magnetar.broker.any_subscription import AnySubscription
+from magnetar.broker.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
+from magnetar.broker.producer import Producer
+from magnetar.wire.events import SendRun
+
+UNSTORED: Final = Position(0, 0)
+"""Message id of everything that is not stored, as in Pulsar."""
+
+
+class PassingEpoch:
+    """Holds the topic epoch as long as the topic is there, in place of a log's properties."""
+
+    terminated: Position | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._properties: dict[str, str] = {}
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What is known, by name."""
+        return self._properties
+
+    async def update_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+        """Puts what `change` makes of the properties in their place."""
+        self._properties = dict(change(self._properties))
+
+
+class NonPersistentTopic(AnyTopic):
+    """One non-persistent topic or partition."""
+
+    def __init__(
+        self, name: TopicName, *, clock: Clock, spawn: Callable[[Coroutine[Any, Any, Any]], None]
+    ) -> None:
+        super().__init__(name, ProducerAccess(PassingEpoch(str(name)), spawn), clock)
+        self.subscriptions: dict[str, NonPersistentSubscription] = {}
+        self._clock = clock
+
+    # -- publish path ------------------------------------------------------------------------------
+
+    def _take(self, producer: Producer, run: SendRun) -> None:
+        counts = run.counts
+        self._counted(producer, len(run.entries) if counts is None else sum(counts), run.size_bytes)
+        self.last_publish_ms = self._clock.now_ms()
+        for subscription in self.subscriptions.values():
+            subscription.deliver(run.entries, counts)
+        highest_ids = run.highest_sequence_ids
+        for row in range(len(run.sequence_ids)):
+            rows = slice(row, row + 1)
+            # One by one: all have the same id, while the rows of one call count up.
+            producer.connection.receipts(
+                producer,
+                run.sequence_ids[rows],
+                None if highest_ids is None else highest_ids[rows],
+                UNSTORED,
+            )
+        producer.connection.published(run.size_bytes)
+
+    def _refuse_damaged(self, producer: Producer, run: SendRun) -> None:
+        self._tell_damaged(producer, run.sequence_ids)
+        producer.connection.published(run.size_bytes)
+
+    # -- subscriptions -----------------------------------------------------------------------------
+
+    async def subscription(
+        self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None
+    ) -> NonPersistentSubscription:
+        """The subscription, created when missing; it begins with what comes next, whatever is asked."""
+        return self._subscription(name, durable=True, properties=properties)
+
+    async def reader(self, name: str, start: ReaderStart) -> NonPersistentSubscription:
+        """Begins with what comes next, wherever it wants to start."""
+        return self._subscription(name, durable=False, properties=None)
+
+    def _subscription(
+        self, name: str, *, durable: bool, properties: dict[str, str] | None
+    ) -> NonPersistentSubscription:
+        self._check_open()
+        known = self.subscriptions.get(name)
+        if known is None:
+            known = NonPersistentSubscription(self.name, name, durable=durable, properties=properties)
+            self.subscriptions[name] = known
+        return known
+
+    async def last_message(self) -> tuple[Position, int]:
+        raise NotAllowedError(f"{self.name} is not persistent: it has no last message")
+
+    async def drop_subscription(self, subscription: AnySubscription) -> None:
+        self.subscriptions.pop(subscription.name, None)
+        subscription.detach_all()
+
+    def leave_reader(self, subscription: AnySubscription) -> None:
+        current = self.subscriptions.get(subscription.name) is subscription
+        if current and not subscription.durable and not subscription.consumers:
+            del self.subscriptions[subscription.name]
+
+    # -- life cycle --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        self.disconnect_clients()
