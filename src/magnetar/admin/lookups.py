@@ -23,14 +23,14 @@ async def lookup(call: Call) -> object:
     """The C++ client wants both broker URLs in the answer; an empty one says that it is not offered."""
     await _checked(call)
     host = call.broker.config.advertised_host or call.host
-    listeners = call.broker.listeners
-    url = listeners.plain_url(host, await broker_port(call))
+    listener = call.query.get("listenerName", "")
+    at = call.broker.listeners.addresses(host, await broker_port(call), listener=listener)
     return {
-        "brokerUrl": url,
-        "brokerUrlTls": listeners.tls_url(host) or "",
-        "httpUrl": f"http://{await broker_id(call)}",
-        "httpUrlTls": f"https://{host}:{listeners.https_port}" if listeners.https_port else "",
-        "nativeUrl": url,
+        "brokerUrl": at.plain,
+        "brokerUrlTls": at.tls,
+        "httpUrl": at.http or f"http://{await broker_id(call)}",
+        "httpUrlTls": at.https,
+        "nativeUrl": at.plain,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from magnetar.auth.authentication import Authentication, Provider, ProviderChain, TlsProvider
 from magnetar.auth.identity import METHOD_BASIC, METHOD_TLS, METHOD_TOKEN, PROVIDER_OPENID
+from magnetar.auth.secrets import SecretSource, content
 from magnetar.base.errors import StartupError
 
 METHODS: Final = (METHOD_TLS, METHOD_TOKEN, METHOD_BASIC, PROVIDER_OPENID)
@@ -47,16 +48,16 @@ class AuthSettings:
 
     methods: tuple[str, ...] = ()
     """Some of METHODS; none: everybody may do everything."""
-    token_secret_key: Path | None = None
+    token_secret_key: SecretSource | None = None
     """File with the secret of tokens signed by HMAC."""
-    token_public_key: Path | None = None
+    token_public_key: SecretSource | None = None
     """File with the public key, PEM or DER, of tokens signed by RSA or EC."""
     token_role_claim: str = "sub"
     token_audience: str = ""
     token_clock_skew_s: int = 60
     """How far the clocks of issuer and broker may differ."""
     openid: OpenIdSettings = field(default_factory=OpenIdSettings)
-    basic_users: Path | None = None
+    basic_users: SecretSource | None = None
     """htpasswd file."""
     anonymous_role: str = ""
     proxy_roles: tuple[str, ...] = ()
@@ -96,7 +97,7 @@ def _token(settings: AuthSettings) -> Provider:
         raise StartupError(
             "authentication by token needs either token_secret_key or token_public_key; set one of them"
         )
-    data = _read(file)
+    data = content(file)
     try:
         from magnetar.auth import token
     except ImportError as error:
@@ -146,7 +147,7 @@ def _openid(settings: OpenIdSettings) -> Provider:
 def _basic(settings: AuthSettings) -> Provider:
     if settings.basic_users is None:
         raise StartupError("authentication by basic needs basic_users, an htpasswd file; set it")
-    text = _read(settings.basic_users)
+    text = content(settings.basic_users)
     try:
         from magnetar.auth.basic import BasicProvider
     except ImportError as error:
@@ -155,10 +156,3 @@ def _basic(settings: AuthSettings) -> Provider:
         return BasicProvider(text.decode())
     except ValueError as error:
         raise StartupError(f"{settings.basic_users}: {error}; correct it") from error
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise StartupError(f"{file} cannot be read: {error.strerror}; check the path") from error

@@ -1,23 +1,94 @@
-"""The ports under which a broker is reached, for look-ups."""
+"""Under which addresses a broker is reached, for look-ups.
+
+Without advertised listeners that is the host which the client already reached, or the advertised one, and
+the ports that are listened on. With them a client gets the addresses of the listener that it names, or of
+the internal one.
+Source: Pulsar's multiple advertised listeners (PIP-61, PIP-95).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from magnetar.broker.errors import NotAllowedError
+
+_FIELDS: Final = {"pulsar": "plain", "pulsar+ssl": "tls", "http": "http", "https": "https"}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """URLs of one broker; "": it is not reached that way."""
+
+    plain: str = ""
+    """`pulsar://host:port`"""
+    tls: str = ""
+    """`pulsar+ssl://host:port`"""
+    http: str = ""
+    https: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """0: there is none."""
+    """The ports that are listened on, 0: there is none; and the listeners that are advertised."""
 
     plain_port: int = 0
     """0 also before it is known: then the port of the connection that asks is told."""
     tls_port: int = 0
+    http_port: int = 0
     https_port: int = 0
+    named: Mapping[str, Addresses] = field(default_factory=dict)
+    internal: str = ""
+    """Key in `named` of the listener for clients that name none; "": they are told the ports."""
 
-    def plain_url(self, host: str, own_port: int) -> str:
-        """`own_port`: of the connection that asks."""
-        return f"pulsar://{host}:{self.plain_port or own_port}"
+    def addresses(self, host: str, own_port: int = 0, *, listener: str = "") -> Addresses:
+        """What a client is told that reaches us by `host`.
 
-    def tls_url(self, host: str) -> str | None:
-        """None: TLS is not offered."""
-        return f"pulsar+ssl://{host}:{self.tls_port}" if self.tls_port else None
+        `own_port`: of the connection that asks. Raises NotAllowedError when nothing is advertised by the
+        name `listener`.
+        """
+        name = listener or self.internal
+        if listener and listener not in self.named:
+            known = ", ".join(sorted(self.named)) or "none"
+            raise NotAllowedError(f"there is no advertised listener {listener}; known: {known}")
+        own = Addresses(
+            plain=f"pulsar://{host}:{self.plain_port or own_port}",
+            tls=f"pulsar+ssl://{host}:{self.tls_port}" if self.tls_port else "",
+            http=f"http://{host}:{self.http_port}" if self.http_port else "",
+            https=f"https://{host}:{self.https_port}" if self.https_port else "",
+        )
+        if not name:
+            return own
+        told = self.named[name]
+        # Listeners are mostly given for clients of the binary protocol alone.
+        return Addresses(told.plain, told.tls, told.http or own.http, told.https or own.https)
+
+
+def parse_listeners(text: str) -> dict[str, Addresses]:
+    """Listeners by name, from `name:scheme://host:port,...`; a name may come once for each scheme.
+
+    Raises ValueError, which says what is wrong.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, url = part.partition(":")
+        parts = urlsplit(url)
+        kind = _FIELDS.get(parts.scheme)
+        if not name.strip() or kind is None or not parts.hostname or _port(parts.netloc) is None:
+            raise ValueError(
+                f"{part!r} is not name:scheme://host:port, with a scheme of {', '.join(_FIELDS)}"
+            )
+        listener = found.setdefault(name.strip(), {})
+        if kind in listener:
+            raise ValueError(f"listener {name.strip()} has two addresses for {parts.scheme}")
+        listener[kind] = f"{parts.scheme}://{parts.netloc}"
+    return {name: Addresses(**urls) for name, urls in found.items()}
+
+
+def _port(netloc: str) -> int | None:
+    try:
+        return urlsplit(f"//{netloc}").port
+    except ValueError:
+        return None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import click
+
+_log = logging.getLogger("magnetar.server")
 
 _PORT = click.IntRange(0, 65535)
 _FILE = click.Path(path_type=Path)
@@ -18,19 +21,23 @@ _FILE = click.Path(path_type=Path)
 @click.option("--host", help="Address to listen on.  [127.0.0.1]")
 @click.option("--advertised-address", help="Host that clients are told to connect to.")
 @click.option("--insecure", is_flag=True, default=None, help="Let other machines do everything.")
-@click.option("--config", type=_FILE, envvar="MAGNETAR_CONFIG", help="TOML file with settings.")
+@click.option("--config", type=_FILE, envvar="MAGNETAR_CONFIG", help="Settings: TOML, or Pulsar's *.conf.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[info]")
 @click.option("--log-json", is_flag=True, default=None, help="Log JSON objects, one a line.")
 @click.option("--ready-file", type=_FILE, help="Write URLs and process id there, as JSON, once ready.")
 def standalone(config: Path | None, **overrides: object) -> int:
     """Run everything in one process, until Ctrl-C."""
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.
-    from magnetar.server.config import load
+    from magnetar.server.loading import load
 
-    settings = load(overrides, file=config)
+    loaded = load(overrides, file=config)
+    settings = loaded.config
     from magnetar.observability import logs
     from magnetar.server.standalone import run
 
     logs.configure(level=settings.log_level, as_json=settings.log_json)
-
+    for note in loaded.notes:
+        _log.info("%s", note)
+    for detail in loaded.details:
+        _log.debug("%s", detail)
     return run(settings)

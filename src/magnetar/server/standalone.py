@@ -27,7 +27,7 @@ from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.dedup.state import DedupLimits
-from magnetar.broker.listeners import Listeners
+from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker, BrokerConfig
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
@@ -97,6 +97,7 @@ class Standalone:
         broker = await self._compose(authentication)
         host = f"[{config.host}]" if ":" in config.host else config.host
         http_port = await self._admin(broker, config.http_port, None)
+        tls_port = https_port = 0
         self.endpoints = Endpoints(
             f"pulsar://{host}:{listener.getsockname()[1]}", f"http://{host}:{http_port}"
         )
@@ -108,7 +109,15 @@ class Standalone:
                 broker_tls_url=f"pulsar+ssl://{host}:{tls_port}",
                 https_url=f"https://{host}:{https_port}",
             )
-            broker.listeners = Listeners(listener.getsockname()[1], tls_port, https_port)
+        named = parse_listeners(config.advertised_listeners)
+        broker.listeners = Listeners(
+            plain_port=listener.getsockname()[1],
+            tls_port=tls_port,
+            http_port=http_port,
+            https_port=https_port,
+            named=named,
+            internal=config.internal_listener or next(iter(named), ""),
+        )
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
         await self._listen(broker, listener, None)
         if tls_listener is not None:

@@ -137,17 +137,21 @@ def lookup_response(
     request_id: int,
     service_url: str,
     *,
-    service_url_tls: str | None = None,
+    service_url_tls: str = "",
     authoritative: bool = True,
     redirect: bool = False,
     through_service_url: bool = False,
 ) -> bytes:
-    """Where a topic is served: connect there, or (`redirect`) ask there again."""
+    """Where a topic is served: connect there, or (`redirect`) ask there again.
+
+    An empty URL: it is not served that way. `through_service_url`: connect to the address that the client
+    knows already.
+    """
     Response = pb.CommandLookupTopicResponse  # noqa: N806  # a class
     body = Response(
         request_id=request_id,
-        brokerServiceUrl=service_url,
-        brokerServiceUrlTls=service_url_tls,
+        brokerServiceUrl=service_url or None,
+        brokerServiceUrlTls=service_url_tls or None,
         response=Response.Redirect if redirect else Response.Connect,
         authoritative=authoritative,
         proxy_through_service_url=through_service_url,

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
-from magnetar.server.config import StandaloneConfig, default_data_dir, load
+from magnetar.server.config import StandaloneConfig, default_data_dir
+from magnetar.server.loading import load
 
 REPOSITORY = Path(__file__).parents[3]
 
 
 def test_defaults() -> None:
-    config = load({}, environment={"XDG_DATA_HOME": "/var/data"})
+    config = load({}, environment={"XDG_DATA_HOME": "/var/data"}).config
     assert config.data_dir == Path("/var/data/magnetar")
     assert (config.host, config.broker_port, config.http_port) == ("127.0.0.1", 6650, 8080)
     assert config.max_message_bytes == 5 * 1024 * 1024
@@ -27,14 +28,16 @@ def test_default_folder_ignores_a_relative_xdg_path() -> None:
 
 
 def test_an_ephemeral_process_has_no_folder() -> None:
-    assert load({"ephemeral": True}, environment={}).data_dir is None
+    assert load({"ephemeral": True}, environment={}).config.data_dir is None
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text('broker_port = 1\nhttp_port = 1\nhost = "file"\ncache_bytes = "2MiB"\nlog_json = true\n')
     environment = {"MAGNETAR_HTTP_PORT": "2", "MAGNETAR_BROKER_PORT": "2", "MAGNETAR_UNRELATED": "x"}
-    config = load({"broker_port": 3, "host": None, "data_dir": tmp_path}, file=file, environment=environment)
+    config = load(
+        {"broker_port": 3, "host": None, "data_dir": tmp_path}, file=file, environment=environment
+    ).config
     assert (config.broker_port, config.http_port, config.host) == (3, 2, "file")
     assert config.cache_bytes == 2 << 20
     assert config.log_json

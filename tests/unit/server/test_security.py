@@ -10,7 +10,8 @@ import pytest
 
 from magnetar.base.errors import StartupError
 from magnetar.server import security
-from magnetar.server.config import StandaloneConfig, load, names
+from magnetar.server.config import StandaloneConfig, names
+from magnetar.server.loading import load
 from support.certificates import Authority
 
 

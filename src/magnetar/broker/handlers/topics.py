@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from magnetar.auth.permissions import Action
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker import lookup
-from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.handlers import permission
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
@@ -38,15 +37,23 @@ def look_up(session: Session, command: Command) -> None:
     request = command.lookupTopic
 
     async def answer() -> None:
-        if request.advertised_listener_name:
-            raise NotAllowedError(f"there is no listener named {request.advertised_listener_name}")
         topic = TopicName.parse(request.topic)
         await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
         await session.broker.check_name(topic)
         listeners = session.broker.listeners
-        url = listeners.plain_url(session.host, session.port)
-        tls_url = listeners.tls_url(session.host)
-        session.reply(commands.lookup_response(request.request_id, url, service_url_tls=tls_url))
+        named = request.advertised_listener_name
+        at = listeners.addresses(session.host, session.port, listener=named)
+        # Where nobody advertised an address, clients stay with the one that brought them here, so that
+        # forwarded ports and tunnels need no configuration.
+        stay = not (session.broker.config.advertised_host or listeners.named)
+        session.reply(
+            commands.lookup_response(
+                request.request_id,
+                at.plain,
+                service_url_tls=at.tls,
+                through_service_url=stay,
+            )
+        )
 
     session.run(
         request.request_id,

@@ -1,0 +1,73 @@
+"""What settings must be, each by itself and together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.auth.settings import METHODS
+from magnetar.base.errors import StartupError
+from magnetar.base.names import is_entity_name
+from magnetar.broker.listeners import parse_listeners
+from magnetar.server.config import MIB, StandaloneConfig, names
+
+PORT_MAX: Final = 65535
+UNLIMITED: Final = -1
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def check(config: StandaloneConfig) -> None:
+    """Raises StartupError, which names the setting and the rule."""
+    for name in ("broker_port", "http_port", "broker_tls_port", "https_port"):
+        _require(0 <= getattr(config, name) <= PORT_MAX, config, name, f"from 0 to {PORT_MAX}")
+    _require(1024 <= config.max_message_bytes <= 128 * MIB, config, "max_message_bytes", "1 KiB to 128 MiB")
+    for name in ("cache_bytes", "segment_bytes"):
+        _require(getattr(config, name) >= MIB, config, name, "at least 1 MiB")
+    largest = config.max_message_bytes
+    for name, least in (("publish_pending_bytes_max", largest), ("connection_output_bytes_max", 1 << 16)):
+        _require(getattr(config, name) >= least, config, name, f"at least {least}")
+    for name in ("retention_minutes", "retention_mib"):
+        _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for no limit")
+    for name in ("deduplication_producers_max", "deduplication_inactivity_minutes"):
+        _require(getattr(config, name) >= 1, config, name, "at least 1")
+    _require(config.log_level in LOG_LEVELS, config, "log_level", "one of " + ", ".join(LOG_LEVELS))
+    _require(is_entity_name(config.cluster), config, "cluster", "letters, digits and -_=:.")
+    _require(bool(config.host), config, "host", "an address or a host name")
+    _check_ports(config)
+    _check_listeners(config)
+    if (config.tls_certificate is None) != (config.tls_key is None):
+        raise StartupError("TLS needs both tls_certificate and tls_key; set both or none")
+    if config.tls_require_client_certificate and (config.tls_ca is None or config.tls_certificate is None):
+        raise StartupError("tls_require_client_certificate needs TLS and tls_ca to check against; set them")
+    for method in names(config.authentication):
+        known = ", ".join(METHODS)
+        _require(method in METHODS, config, "authentication", f"some of {known}, separated by commas")
+    if "tls" in names(config.authentication) and config.tls_ca is None:
+        raise StartupError("authentication by tls needs tls_ca, who signs the clients' certificates; set it")
+    if config.ephemeral and config.data_dir is not None:
+        raise StartupError("ephemeral keeps nothing, so a data folder makes no sense; drop one of the two")
+
+
+def _check_listeners(config: StandaloneConfig) -> None:
+    try:
+        named = parse_listeners(config.advertised_listeners)
+    except ValueError as error:
+        raise StartupError(f"advertised_listeners: {error}; correct it") from error
+    if config.internal_listener and config.internal_listener not in named:
+        raise StartupError(
+            f"internal_listener {config.internal_listener} is none of advertised_listeners; name one of those"
+        )
+
+
+def _check_ports(config: StandaloneConfig) -> None:
+    taken: dict[int, str] = {}
+    tls = ("broker_tls_port", "https_port") if config.tls_certificate is not None else ()
+    for name in ("broker_port", "http_port", *tls):
+        port = getattr(config, name)
+        if port and port in taken:
+            raise StartupError(f"{taken[port]} and {name} are both {port}; choose two")
+        taken[port] = name
+
+
+def _require(condition: bool, config: StandaloneConfig, name: str, rule: str) -> None:
+    if not condition:
+        raise StartupError(f"{name} is {getattr(config, name)!r}; it must be {rule}")

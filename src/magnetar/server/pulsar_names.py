@@ -1,0 +1,85 @@
+"""Which of our settings each of Pulsar's is. Source: Pulsar's ServiceConfiguration."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.server.config import MIB
+
+SAME: Final = {
+    "advertisedAddress": "advertised_address",
+    "advertisedListeners": "advertised_listeners",
+    "allowAutoTopicCreation": "auto_topic_creation",
+    "anonymousUserRole": "anonymous_role",
+    "bindAddress": "host",
+    "brokerDeduplicationEnabled": "deduplication",
+    "brokerDeduplicationMaxNumberOfProducers": "deduplication_producers_max",
+    "brokerDeduplicationProducerInactivityTimeoutMinutes": "deduplication_inactivity_minutes",
+    "brokerServicePort": "broker_port",
+    "brokerServicePortTls": "broker_tls_port",
+    "clusterName": "cluster",
+    "defaultRetentionSizeInMB": "retention_mib",
+    "defaultRetentionTimeInMinutes": "retention_minutes",
+    "internalListenerName": "internal_listener",
+    "maxMessageSize": "max_message_bytes",
+    "superUserRoles": "superuser_roles",
+    "tokenAudience": "token_audience",
+    "tokenAuthClaim": "token_role_claim",
+    "webServicePort": "http_port",
+    "webServicePortTls": "https_port",
+}
+"""Settings that mean the same, in the same unit."""
+
+SCALED: Final = {
+    "managedLedgerCacheSizeMB": ("cache_bytes", MIB),
+    "maxMessagePublishBufferSizeInMB": ("publish_pending_bytes_max", MIB),
+}
+"""Settings in another unit, and how many of ours one of it is."""
+
+TLS: Final = {
+    "tlsCertificateFilePath": "tls_certificate",
+    "tlsKeyFilePath": "tls_key",
+    "tlsTrustCertsFilePath": "tls_ca",
+    "tlsRequireTrustedClientCertOnConnect": "tls_require_client_certificate",
+}
+"""Settings that count only when TLS is served."""
+
+SECRETS: Final = {
+    "tokenSecretKey": "token_secret_key",
+    "tokenPublicKey": "token_public_key",
+    "basicAuthConf": "basic_users",
+}
+"""Settings that name a secret or hold it; they count only with authentication."""
+
+AUTHENTICATION_PROVIDERS: Final = {
+    "AuthenticationProviderTls": "tls",
+    "AuthenticationProviderToken": "token",
+    "AuthenticationProviderBasic": "basic",
+}
+"""Our methods by the name of Pulsar's class, without its package."""
+
+AUTHORIZATION_PROVIDER: Final = "org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider"
+
+FIXED: Final = {
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "delayedDeliveryEnabled": "true",
+    "enablePersistentTopics": "true",
+    "subscriptionKeySharedEnable": "true",
+    "subscriptionRedeliveryTrackerEnabled": "true",
+    "topicLevelPoliciesEnabled": "true",
+}
+"""Switches that cannot be switched here, and how they stand."""
+
+_READ_ELSEWHERE: Final = {
+    "authenticationEnabled",
+    "authenticationProviders",
+    "authorizationEnabled",
+    "authorizationProvider",
+    "tlsAllowInsecureConnection",
+    "tlsEnabled",
+    "tlsEnabledWithKeyStore",
+    "tokenAudienceClaim",
+}
+
+KNOWN: Final = frozenset({*SAME, *SCALED, *TLS, *SECRETS, *FIXED, *_READ_ELSEWHERE})
+"""Every setting of Pulsar that is looked at."""

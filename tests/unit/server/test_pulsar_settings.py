@@ -1,0 +1,181 @@
+"""Pulsar's own files and variables as a configuration of ours."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from magnetar.auth.secrets import Inline
+from magnetar.base.errors import StartupError
+from magnetar.server import pulsar_names
+from magnetar.server.loading import Loaded, load
+from magnetar.server.values import KEYS
+
+PROVIDERS = ",".join(
+    f"org.apache.pulsar.broker.authentication.AuthenticationProvider{kind}"
+    for kind in ("Tls", "Token", "Basic")
+)
+
+
+def loaded(tmp_path: Path, text: str, **environment: str) -> Loaded:
+    file = tmp_path / "standalone.conf"
+    file.write_text(text)
+    return load({"ephemeral": True}, file=file, environment=environment)
+
+
+def test_every_counterpart_exists() -> None:
+    ours = [*pulsar_names.SAME.values(), *pulsar_names.TLS.values(), *pulsar_names.SECRETS.values()]
+    ours += [key for key, _ in pulsar_names.SCALED.values()]
+    assert set(ours) <= set(KEYS)
+
+
+def test_names_and_units(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        "brokerServicePort=1\nwebServicePort=2\nbindAddress=localhost\nclusterName=c\nmaxMessageSize=1024000\n"
+        "defaultRetentionTimeInMinutes=-1\nmanagedLedgerCacheSizeMB=128\nallowAutoTopicCreation=false\n"
+        "brokerDeduplicationEnabled=true\nadvertisedAddress=\nmaxMessagePublishBufferSizeInMB=-1\n"
+        "advertisedListeners=a:pulsar://h:1,b:pulsar://h:2\ninternalListenerName=b\n",
+    ).config
+    assert (config.broker_port, config.http_port, config.host, config.cluster) == (1, 2, "localhost", "c")
+    assert (config.max_message_bytes, config.retention_minutes, config.cache_bytes) == (
+        1024000,
+        -1,
+        128 << 20,
+    )
+    assert not config.auto_topic_creation
+    assert config.deduplication
+    assert config.advertised_address == ""
+    assert config.publish_pending_bytes_max == 64 << 20
+    assert config.internal_listener == "b"
+
+
+def test_variables_win_over_the_file_and_ours_over_pulsars(tmp_path: Path) -> None:
+    loaded_one = loaded(
+        tmp_path,
+        "clusterName=file\nbrokerServicePort=1\nwebServicePort=2\nmaxMessageSize=2048\n",
+        clusterName="plain",
+        brokerServicePort="3",
+        PULSAR_PREFIX_brokerServicePort="4",
+        MAGNETAR_HTTP_PORT="5",
+        unrelatedName="x",
+    )
+    config = loaded_one.config
+    assert (config.cluster, config.broker_port, config.http_port) == ("plain", 4, 5)
+    assert config.max_message_bytes == 2048
+
+
+def test_variables_need_no_file() -> None:
+    assert load({"ephemeral": True}, environment={"PULSAR_PREFIX_clusterName": "c"}).config.cluster == "c"
+    silent = load({"ephemeral": True}, environment={"npm_config_userAgent": "x", "someThing": "y"})
+    assert silent.notes == silent.details == ()
+
+
+def test_what_has_no_counterpart_is_told_once(tmp_path: Path) -> None:
+    told = loaded(tmp_path, "clusterName=c\nzookeeperServers=z\nloadBalancerEnabled=false\nnumIOThreads=\n")
+    counts = "1 settings taken, 2 have no counterpart here (--log-level debug names them)"
+    assert told.notes == (f"configuration {tmp_path}/standalone.conf: {counts}",)
+    assert told.details[0].endswith("without counterpart: loadBalancerEnabled, zookeeperServers")
+
+
+def test_switches_that_stand_otherwise_are_named(tmp_path: Path) -> None:
+    told = loaded(tmp_path, "delayedDeliveryEnabled=false\nacknowledgmentAtBatchIndexLevelEnabled=true\n")
+    assert told.notes[1:] == ("here delayedDeliveryEnabled is always true",)
+
+
+@pytest.mark.parametrize(("given", "near"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
+def test_every_interface_without_authentication_is_not_taken_from_a_file(
+    tmp_path: Path, given: str, near: str
+) -> None:
+    told = loaded(tmp_path, f"bindAddress={given}\n".replace("::", "\\:\\:"))
+    assert told.config.host == near
+    assert "--insecure lets other machines in" in told.notes[-1]
+    open_to_all = load(
+        {"ephemeral": True, "insecure": True}, file=tmp_path / "standalone.conf", environment={}
+    )
+    assert open_to_all.config.host == given
+
+
+def test_authentication_by_class_names(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        "bindAddress=0.0.0.0\nauthenticationEnabled=true\nauthorizationEnabled=true\nbrokerServicePortTls=6651\n"
+        f"authenticationProviders={PROVIDERS}\ntlsTrustCertsFilePath=ca.pem\ntlsCertificateFilePath=c.pem\n"
+        "tlsKeyFilePath=k.pem\ntokenSecretKey=file:///keys/secret.key\nsuperUserRoles=a, b\n"
+        "tokenAudienceClaim=aud\nanonymousUserRole=anonymous\n",
+        PULSAR_EXTRA_OPTS="-Xmx1g -Dpulsar.auth.basic.conf=conf/.htpasswd",
+    ).config
+    assert config.authentication == "tls,token,basic"
+    assert (config.tls_certificate, config.tls_ca) == (Path("c.pem"), Path("ca.pem"))
+    assert config.token_secret_key == Path("/keys/secret.key")
+    assert config.basic_users == Path("conf/.htpasswd")
+    assert (config.superuser_roles, config.anonymous_role) == ("a, b", "anonymous")
+    assert config.host == "0.0.0.0"
+
+
+def test_without_tls_its_files_and_its_provider_do_not_count(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\ntlsCertificateFilePath=c.pem\n",
+    ).config
+    assert config.authentication == "token,basic"
+    assert config.tls_certificate is None
+
+
+def test_the_providers_of_a_switched_off_authentication_are_not_looked_at(tmp_path: Path) -> None:
+    assert (
+        loaded(tmp_path, "authenticationEnabled=false\nauthenticationProviders=false\n").config.authentication
+        == ""
+    )
+
+
+def test_secrets_stand_in_files_urls_or_the_setting(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(b"k")
+    data = base64.b64encode(b"s" * 40).decode()
+    forms = {
+        str(file): file,
+        f"file://{file}": file,
+        f"data:;base64,{data}": Inline(b"s" * 40),
+        data: Inline(b"s" * 40),
+    }
+    for text, source in forms.items():
+        config = loaded(
+            tmp_path,
+            f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\ntokenSecretKey={text}\n",
+        ).config
+        assert config.token_secret_key == source
+        assert "sss" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("brokerServicePort=x", "key brokerServicePort: 'x' is not a whole number"),
+        ("managedLedgerCacheSizeMB=x", "key managedLedgerCacheSizeMB: 'x' is not a whole number"),
+        ("authorizationEnabled=true", "needs authenticationEnabled"),
+        ("authenticationEnabled=true", "needs authenticationProviders"),
+        ("authenticationEnabled=true\nauthenticationProviders=org.X", "provider org.X is not offered"),
+        ("authenticationEnabled=true\nauthorizationProvider=org.X", "authorizationProvider org.X is not"),
+        (
+            f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\ntokenAudienceClaim=x",
+            "only aud",
+        ),
+        (
+            f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\ntokenSecretKey=data:x",
+            "is no file",
+        ),
+        ("brokerServicePort=\nbrokerServicePortTls=6651", "TLS alone is not offered; give brokerServicePort"),
+        ("tlsEnabled=true\ntlsEnabledWithKeyStore=true", "key stores are not read"),
+        ("brokerServicePortTls=6651\ntlsKeyFilePath=k", "both tls_certificate and tls_key"),
+        ("advertisedListeners=a", "advertised_listeners: 'a' is not name:scheme"),
+        ("internalListenerName=a", "internal_listener a is none of advertised_listeners"),
+        ("clusterName=\\u1", "four hexadecimal digits"),
+    ],
+)
+def test_what_cannot_be_taken_ends_the_start(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(StartupError) as caught:
+        loaded(tmp_path, text)
+    assert said in str(caught.value)
