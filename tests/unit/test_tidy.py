@@ -64,6 +64,7 @@ DRIVERS = {
     "client/connection.py",
     "client/reader.py",
     "client/retry.py",
+    "client/tls.py",
     "ledger/embedded.py",
     "managedlog/cursor_flusher.py",
     "managedlog/log_cursors.py",

@@ -11,13 +11,21 @@ import json
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urljoin
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    BaseHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.errors import AdminError, ClientError, UnreachableError
 from magnetar.client.options import ClientOptions
 from magnetar.client.service_url import ServiceUrl
+from magnetar.client.tls import tls_context
 
 _REDIRECTS_MAX: Final = 5
 
@@ -36,7 +44,10 @@ class Admin:
         self.url = url
         self._options = options
         # Proxies of the environment are for the outside world, not for a broker.
-        self._opener = build_opener(ProxyHandler({}), _NoRedirect())
+        handlers: list[BaseHandler] = [ProxyHandler({}), _NoRedirect()]
+        if url.is_tls:
+            handlers.append(HTTPSHandler(context=tls_context(options)))
+        self._opener = build_opener(*handlers)
 
     def __repr__(self) -> str:
         return f"Admin({self.url})"
@@ -49,9 +60,9 @@ class Admin:
         url = f"{self.url}{path}"
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        token = self._options.read_token()
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        authorization = self._options.authorization()
+        if authorization is not None:
+            headers["Authorization"] = authorization
         for _ in range(_REDIRECTS_MAX):
             request = Request(url, data=data, headers=headers, method=method)
             try:
@@ -61,7 +72,7 @@ class Admin:
                 with error:
                     location = error.headers.get("Location")
                     if error.code in (301, 302, 307, 308) and location:
-                        url = urljoin(url, location)
+                        url = self._redirected(url, location)
                         continue
                     raise AdminError(method, url, error.code, _reason(error.read())) from error
             except (URLError, OSError) as error:
@@ -69,6 +80,13 @@ class Admin:
                 raise UnreachableError(str(self.url), f"{reason}; is this the admin URL?") from error
             return json.loads(text) if text.strip() else None
         raise AdminError(method, url, 310, "redirected too often")
+
+    def _redirected(self, url: str, location: str) -> str:
+        """Where to ask next. Raises UnreachableError."""
+        target = urljoin(url, location)
+        if self.url.is_tls and not target.startswith("https://"):
+            raise UnreachableError(str(self.url), f"it redirects to {target}, which would show credentials")
+        return target
 
     def lookup(self, topic: TopicName, *, tls: bool) -> ServiceUrl:
         """The broker that serves the topic. Raises AdminError, UnreachableError."""

@@ -19,6 +19,7 @@ from magnetar.client.errors import RefusedError, RequestTimeoutError, Unreachabl
 from magnetar.client.options import ClientOptions
 from magnetar.client.service_url import ServiceUrl
 from magnetar.client.session import ClientSession
+from magnetar.client.tls import tls_context
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import encode_command
 
@@ -69,11 +70,13 @@ class Connection:
         if not url.is_tls:
             return plain
         try:
-            context = ssl.create_default_context(cafile=self._options.tls_trust_certs_file or None)
-            return context.wrap_socket(plain, server_hostname=url.host)
+            return tls_context(self._options).wrap_socket(plain, server_hostname=url.host)
         except OSError as error:
             plain.close()
             raise UnreachableError(self._name, f"TLS: {error}") from error
+        except BaseException:
+            plain.close()
+            raise
 
     @property
     def is_open(self) -> bool:
@@ -120,6 +123,9 @@ class Connection:
                 left = self._size - taken
                 self._buffer[:left] = self._buffer[taken : self._size]
                 self._size = left
+            if session.challenged:
+                method, data = self._options.credentials()
+                session.respond(method or "", data)
             if session.outgoing:
                 frames = session.outgoing
                 session.outgoing = []

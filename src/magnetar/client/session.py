@@ -48,7 +48,9 @@ class ClientSession:
         self._closed_producers: set[int] = set()
         self._closed_consumers: set[int] = set()
         self.outgoing: list[bytes] = []
-        """Frames that the driver has to write: answers to PING."""
+        """Frames that the driver has to write: answers to PING and to challenges."""
+        self.challenged = False
+        """Whether the broker waits for credentials: the driver calls `respond`."""
         self.message_bytes_max = MESSAGE_BYTES_MAX
         """Largest entry that the broker takes, as CONNECTED said."""
         self.needed = 0
@@ -59,7 +61,7 @@ class ClientSession:
         body = pb.CommandConnect(
             client_version=self._client_version,
             protocol_version=features.PROTOCOL_VERSION,
-            feature_flags=pb.FeatureFlags(supports_broker_entry_metadata=True),
+            feature_flags=pb.FeatureFlags(supports_broker_entry_metadata=True, supports_auth_refresh=True),
         )
         if auth_method is not None:
             body.auth_method_name = auth_method
@@ -67,6 +69,16 @@ class ClientSession:
         if proxy_to:
             body.proxy_to_broker_url = proxy_to
         return encode_command(pb.BaseCommand(type=_Type.CONNECT, connect=body))
+
+    def respond(self, method: str, data: bytes) -> None:
+        """Answers a challenge with credentials that count now."""
+        self.challenged = False
+        body = pb.CommandAuthResponse(
+            client_version=self._client_version,
+            protocol_version=features.PROTOCOL_VERSION,
+            response=pb.AuthData(auth_method_name=method, auth_data=data),
+        )
+        self.outgoing.append(encode_command(pb.BaseCommand(type=_Type.AUTH_RESPONSE, authResponse=body)))
 
     def next_request_id(self) -> int:
         """An id that no other request of this session has."""
@@ -170,6 +182,8 @@ class ClientSession:
             self._replies[_CONNECT_REQUEST] = command
         elif kind == _Type.PING:
             self.outgoing.append(commands.PONG)
+        elif kind == _Type.AUTH_CHALLENGE:
+            self.challenged = True
         elif kind == _Type.SEND_ERROR:
             self._send_errors.setdefault(command.send_error.producer_id, command.send_error)
         elif kind == _Type.CLOSE_PRODUCER:

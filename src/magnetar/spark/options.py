@@ -32,7 +32,10 @@ _SYNONYMS: Final = {
     "predefinedsubscription": "subscription",
     "subscriptionname": "subscription",
     "maxrecordsperpartition": "maxrowsperpartition",
-    "pulsar.client.authparams": "token",
+    "token": "auth.token",
+    "pulsar.client.authparams": "auth.token",
+    "pulsar.client.tlstrustcertsfilepath": "tls.trustcertsfile",
+    "pulsar.client.tlshostnameverificationenable": "tls.validatehostname",
     "pulsar.producer.compressiontype": "compression",
 }
 """Lower-case synonym to lower-case name."""
@@ -40,8 +43,14 @@ _SYNONYMS: Final = {
 _SHARED_OPTIONS: Final = (
     "service.url",
     "admin.url",
-    "token",
+    "auth.token",
+    "auth.token.file",
+    "auth.user",
+    "auth.password",
     "tls.trustCertsFile",
+    "tls.certificateFile",
+    "tls.keyFile",
+    "tls.validateHostname",
     "connectTimeoutMs",
     "requestTimeoutMs",
     "retryTimeoutMs",
@@ -154,15 +163,29 @@ def _connection(reader: _Reader) -> ConnectionOptions:
     except ClientError as error:
         raise OptionError(str(error)) from error
     default = ClientOptions()
-    token = reader.text("token")
     client = ClientOptions(
         connect_timeout_s=(reader.number("connectTimeoutMs") or default.connect_timeout_s * 1000) / 1000,
         request_timeout_s=(reader.number("requestTimeoutMs") or default.request_timeout_s * 1000) / 1000,
         retry_timeout_s=(reader.number("retryTimeoutMs") or default.retry_timeout_s * 1000) / 1000,
-        token=token.removeprefix("token:"),
+        token=_token(reader),
+        user=reader.text("auth.user"),
+        password=reader.text("auth.password"),
         tls_trust_certs_file=reader.text("tls.trustCertsFile"),
+        tls_certificate_file=reader.text("tls.certificateFile"),
+        tls_key_file=reader.text("tls.keyFile"),
+        tls_validate_hostname=reader.flag("tls.validateHostname", default=True),
     )
     return ConnectionOptions(service_url=service_url, admin_url=admin_url, client=client)
+
+
+def _token(reader: _Reader) -> str:
+    """As the client takes it: the token, or `file:` and the path that executors read it from."""
+    token, file = reader.text("auth.token").removeprefix("token:"), reader.text("auth.token.file")
+    if token and file:
+        raise OptionError("of the options auth.token and auth.token.file only one may be given")
+    if reader.text("auth.password") and not reader.text("auth.user"):
+        raise OptionError("option auth.password needs auth.user")
+    return f"file:{file.removeprefix('file://').removeprefix('file:')}" if file else token
 
 
 def _topic(option: str, text: str) -> str:

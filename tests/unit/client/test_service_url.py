@@ -10,7 +10,9 @@ from magnetar.client.errors import RefusedError, RequestTimeoutError, Unreachabl
 from magnetar.client.options import BadCredentialsError, ClientOptions
 from magnetar.client.retry import Retry
 from magnetar.client.service_url import BadUrlError, ServiceUrl
+from magnetar.client.tls import tls_context
 from magnetar.wire import pulsar_pb2 as pb
+from support.certificates import Authority
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,31 @@ def test_tokens(tmp_path: Path) -> None:
     assert "secret" not in repr(ClientOptions(token="secret"))
     with pytest.raises(BadCredentialsError, match="cannot read the token file"):
         ClientOptions(token=f"file:{tmp_path}/none").read_token()
+
+
+def test_credentials() -> None:
+    basic = ClientOptions(user="me", password="secret")
+    assert (basic.credentials(), basic.authorization()) == (("basic", b"me:secret"), "Basic bWU6c2VjcmV0")
+    assert "secret" not in repr(basic)
+    certificate = ClientOptions(tls_certificate_file="me.pem")
+    assert (certificate.credentials(), certificate.authorization()) == (("tls", b""), None)
+    tokens = iter(("first", "second"))
+    supplied = ClientOptions(token_supplier=lambda: next(tokens))
+    assert supplied.authorization() == "Bearer first"
+    assert supplied.credentials() == ("token", b"second")
+    assert "second" not in repr(supplied)
+
+
+def test_tls_contexts(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("me")
+    files = {"tls_trust_certs_file": str(authority.file), "tls_certificate_file": str(certificate)}
+    context = tls_context(ClientOptions(**files, tls_key_file=str(key)))
+    assert context.check_hostname
+    assert not tls_context(ClientOptions(tls_validate_hostname=False)).check_hostname
+    for bad in ({**files, "tls_key_file": str(authority.file)}, {"tls_trust_certs_file": f"{tmp_path}/none"}):
+        with pytest.raises(BadCredentialsError, match="cannot be used"):
+            tls_context(ClientOptions(**bad))
 
 
 def test_what_is_tried_again() -> None:

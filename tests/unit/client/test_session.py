@@ -13,8 +13,10 @@ from magnetar.client.errors import PayloadError
 from magnetar.client.session import ClientSession
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import CommandEvent
 from magnetar.wire.messages import MessageEncoder
 from magnetar.wire.payload import build_entry
+from magnetar.wire.server import ServerParser
 
 
 def entry_of(number: int) -> bytes:
@@ -137,3 +139,18 @@ def test_receipts_and_duplicates() -> None:
     assert error.sequence_id == 6
     assert session.is_producer_closed(1)
     assert not session.is_consumer_closed(1)
+
+
+def test_challenges_are_answered_with_credentials_of_that_moment() -> None:
+    session = ClientSession("test")
+    frame = commands.auth_challenge("broker", 21, "token", b"PulsarAuthRefresh")
+    assert session.receive(frame, len(frame)) == len(frame)
+    assert (session.challenged, session.outgoing) == (True, [])
+    session.respond("token", b"new")
+    assert not session.challenged
+    (answer,) = session.outgoing
+    events, _ = ServerParser(1 << 20).parse(bytearray(answer), len(answer))
+    (event,) = events
+    assert isinstance(event, CommandEvent)
+    response = event.command.authResponse.response
+    assert (response.auth_method_name, response.auth_data) == ("token", b"new")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import pytest
 
 from magnetar.spark.errors import OptionError
@@ -51,6 +54,8 @@ def test_names_without_regard_to_case_and_synonyms() -> None:
         ({**URL, "topic": "a", "columns": "value,offset"}, "no column offset"),
         ({**URL, "topic": "a", "valueFormat": "xml"}, "expected one of bytes, string"),
         ({**URL, "topic": "a", "topics": "b", "subscribe": "c"}, "given twice"),
+        ({**URL, "topic": "a", "auth.token": "x", "auth.token.file": "y"}, "only one may be given"),
+        ({**URL, "topic": "a", "auth.password": "x"}, "needs auth.user"),
         ({"service.url": "localhost:6650", "topic": "a"}, "no service URL"),
         ({"service.url": "pulsar://h:x", "topic": "a"}, "no service URL"),
         ({**URL, "admin.url": "pulsar://h", "topic": "a"}, "expected http"),
@@ -82,10 +87,38 @@ def test_what_spark_puts_among_the_options() -> None:
     assert options.delivery == "exactly_once"
 
 
-def test_secrets_are_not_printed() -> None:
-    options = ReadOptions.parse({**URL, "topic": "a", "token": "token:very-secret"})
-    assert "very-secret" not in repr(options)
+@pytest.mark.parametrize("name", ["token", "auth.token", "AUTH.TOKEN", "pulsar.client.authParams"])
+def test_tokens_are_not_printed(name: str) -> None:
+    options = ReadOptions.parse({**URL, "topic": "a", name: "token:very-secret"})
+    assert "very-secret" not in f"{options!r} {options}"
     assert options.connection.client.read_token() == "very-secret"
+
+
+def test_users_are_not_printed_with_their_passwords() -> None:
+    options = WriteOptions.parse({**URL, "topic": "a", "auth.user": "me", "auth.password": "very-secret"})
+    assert "very-secret" not in f"{options!r} {options}"
+    assert options.connection.client.credentials() == ("basic", b"me:very-secret")
+
+
+def test_token_files_are_read_where_they_are_needed(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    for name in (str(file), f"file:{file}", f"file://{file}"):
+        options = ReadOptions.parse({**URL, "topic": "a", "auth.token.file": name})
+        for token in ("first", "second"):
+            file.write_text(f"{token}\n")
+            assert pickle.loads(pickle.dumps(options)).connection.client.read_token() == token
+
+
+def test_tls() -> None:
+    files = {"tls.trustCertsFile": "ca.pem", "tls.certificateFile": "me.pem", "tls.keyFile": "me.key"}
+    client = ReadOptions.parse({**URL, "topic": "a", **files}).connection.client
+    assert client.tls_validate_hostname
+    assert (client.tls_trust_certs_file, client.tls_certificate_file, client.tls_key_file) == tuple(
+        files.values()
+    )
+    assert client.credentials() == ("tls", b"")
+    lax = ReadOptions.parse({**URL, "topic": "a", "tls.validateHostname": "false"}).connection.client
+    assert not lax.tls_validate_hostname
 
 
 @pytest.mark.parametrize(
