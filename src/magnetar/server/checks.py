@@ -15,6 +15,17 @@ UNLIMITED: Final = -1
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
+_SECONDS: Final = {
+    "authentication_refresh_check_seconds": 1,
+    "token_allowed_clock_skew_seconds": 0,
+    "openid_accepted_time_leeway_seconds": 0,
+    "openid_cache_refresh_after_write_seconds": 1,
+    "openid_cache_expiration_seconds": 1,
+    "openid_key_id_cache_miss_refresh_seconds": 0,
+}
+"""Settings in seconds, and the least that they may be."""
+
+
 def check(config: StandaloneConfig) -> None:
     """Raises StartupError, which names the setting and the rule."""
     for name in ("broker_port", "http_port", "broker_tls_port", "https_port"):
@@ -29,6 +40,8 @@ def check(config: StandaloneConfig) -> None:
         _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for no limit")
     for name in ("deduplication_producers_max", "deduplication_inactivity_minutes"):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
+    for name, least in _SECONDS.items():
+        _require(getattr(config, name) >= least, config, name, f"at least {least}")
     _require(config.log_level in LOG_LEVELS, config, "log_level", "one of " + ", ".join(LOG_LEVELS))
     _require(is_entity_name(config.cluster), config, "cluster", "letters, digits and -_=:.")
     _require(bool(config.host), config, "host", "an address or a host name")

@@ -79,11 +79,18 @@ class StandaloneConfig:
     https_port: int = 8443
     """TCP port of admin, lookup and metrics over TLS; 0 takes a free one."""
     authentication: str = ""
-    """Methods, separated by commas, of `tls`, `token` and `basic`; empty: everybody may do everything."""
+    """Providers, separated by commas, of `tls`, `token`, `basic` and `openid`, tried in this order; empty:
+    everybody may do everything."""
+    authentication_refresh_check_seconds: int = 60
+    """Time between two looks for clients whose credentials have ended. At least 1."""
     anonymous_role: str = ""
     """Role of clients without credentials; empty: they are refused."""
     superuser_roles: str = ""
     """Roles, separated by commas, that may do everything."""
+    proxy_roles: str = ""
+    """Roles, separated by commas, of proxies: they speak for their clients, never for themselves."""
+    authenticate_original_auth_data: bool = True
+    """Whether proxies must forward their clients' credentials; else their word is taken."""
     token_secret_key: SecretSource | None = None
     """File with, or `data:;base64,` and, the secret, at least 32 bytes, of tokens signed by HMAC."""
     token_public_key: SecretSource | None = None
@@ -92,6 +99,26 @@ class StandaloneConfig:
     """Claim of a token that names the role."""
     token_audience: str = ""
     """What a token's `aud` must hold; empty: it is not looked at."""
+    token_allowed_clock_skew_seconds: int = 60
+    """How far the clocks of the broker and of who issues tokens may differ."""
+    openid_issuers: str = ""
+    """URLs, separated by commas, of the OpenID issuers whose tokens are taken."""
+    openid_audiences: str = ""
+    """What a token's `aud` must hold one of, separated by commas."""
+    openid_trust_certificates: Path | None = None
+    """Whom to trust when an issuer is asked for its keys, PEM; None: whom the system trusts."""
+    openid_role_claim: str = "sub"
+    """Claim of an issuer's token that names the role."""
+    openid_accepted_time_leeway_seconds: int = 0
+    """How far the clocks of the broker and of an issuer may differ."""
+    openid_require_issuers_use_https: bool = True
+    """Whether issuers must be asked over HTTPS; if not, plain HTTP works for issuers on this machine."""
+    openid_cache_refresh_after_write_seconds: int = 64_800
+    """Age at which an issuer's keys are fetched anew."""
+    openid_cache_expiration_seconds: int = 86_400
+    """Age at which an issuer's keys count no more."""
+    openid_key_id_cache_miss_refresh_seconds: int = 300
+    """Time between two fetches of keys because a token names one that is not known."""
     basic_users: SecretSource | None = None
     """htpasswd file of users and password hashes, or `data:;base64,` and its content."""
     log_level: str = "info"

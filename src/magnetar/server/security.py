@@ -7,7 +7,7 @@ import socket
 import ssl
 
 from magnetar.auth.authentication import Authentication
-from magnetar.auth.settings import AuthSettings, authentication
+from magnetar.auth.settings import AuthSettings, OpenIdSettings, authentication
 from magnetar.base.errors import StartupError
 from magnetar.server.config import StandaloneConfig, names
 
@@ -43,8 +43,23 @@ def configured_authentication(config: StandaloneConfig) -> Authentication | None
             token_public_key=config.token_public_key,
             token_role_claim=config.token_role_claim,
             token_audience=config.token_audience,
+            token_clock_skew_s=config.token_allowed_clock_skew_seconds,
+            openid=OpenIdSettings(
+                issuers=names(config.openid_issuers),
+                audiences=names(config.openid_audiences),
+                trust_certificates=config.openid_trust_certificates,
+                role_claim=config.openid_role_claim,
+                clock_skew_s=config.openid_accepted_time_leeway_seconds,
+                require_https=config.openid_require_issuers_use_https,
+                refresh_s=config.openid_cache_refresh_after_write_seconds,
+                expiry_s=config.openid_cache_expiration_seconds,
+                miss_s=config.openid_key_id_cache_miss_refresh_seconds,
+            ),
             basic_users=config.basic_users,
             anonymous_role=config.anonymous_role,
+            proxy_roles=names(config.proxy_roles),
+            verify_original=config.authenticate_original_auth_data,
+            renewal_check_s=config.authentication_refresh_check_seconds,
         )
     )
 

@@ -179,3 +179,18 @@ def test_what_cannot_be_taken_ends_the_start(tmp_path: Path, text: str, said: st
     with pytest.raises(StartupError) as caught:
         loaded(tmp_path, text)
     assert said in str(caught.value)
+
+
+def test_issuers_proxies_and_renewal(tmp_path: Path) -> None:
+    provider = "org.apache.pulsar.broker.authentication.oidc.AuthenticationProviderOpenID"
+    config = loaded(
+        tmp_path,
+        f"authenticationEnabled=true\nauthenticationProviders={provider}\nproxyRoles=proxy\n"
+        "authenticateOriginalAuthData=false\nauthenticationRefreshCheckSeconds=30\n"
+        "openIDAllowedTokenIssuers=https://a.test,https://b.test\nopenIDAllowedAudiences=us\n"
+        "openIDRequireIssuersUseHttps=true\ntokenAllowedClockSkewSeconds=0\n",
+    ).config
+    assert (config.authentication, config.proxy_roles) == ("openid", "proxy")
+    assert not config.authenticate_original_auth_data
+    assert (config.authentication_refresh_check_seconds, config.token_allowed_clock_skew_seconds) == (30, 0)
+    assert (config.openid_issuers, config.openid_audiences) == ("https://a.test,https://b.test", "us")

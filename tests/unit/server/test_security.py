@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.auth.authentication import ProviderChain
 from magnetar.base.errors import StartupError
 from magnetar.server import security
 from magnetar.server.config import StandaloneConfig, names
@@ -82,6 +83,45 @@ def test_authentication(tmp_path: Path) -> None:
     made = security.configured_authentication(config)
     assert made is not None
     assert (list(made.providers), made.anonymous_role) == (["token", "tls"], "guest")
+
+
+def test_who_speaks_for_whom_and_how_long(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"x" * 32)
+    made = security.configured_authentication(
+        load(
+            {
+                "authentication": "token,openid",
+                "authentication_refresh_check_seconds": 5,
+                "token_secret_key": key,
+                "openid_issuers": "https://a.test, http://localhost:1",
+                "openid_require_issuers_use_https": False,
+                "openid_audiences": "us",
+                "proxy_roles": "p, q",
+                "authenticate_original_auth_data": False,
+            },
+            environment={},
+        ).config
+    )
+    assert made is not None
+    assert made.proxy_roles == {"p", "q"}
+    assert (made.verify_original, made.renewal_check_s) == (False, 5)
+    (chain,) = made.providers.values()
+    assert isinstance(chain, ProviderChain)
+    assert [type(provider).__name__ for provider in chain.providers] == ["TokenProvider", "OpenIdProvider"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "at least one issuer and one audience"),
+        ({"openid_issuers": "http://a.test", "openid_audiences": "us"}, "must begin with https://"),
+        ({"openid_trust_certificates": Path("missing")}, "certificates in missing cannot be used"),
+    ],
+)
+def test_issuers_that_cannot_be_asked(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(StartupError, match=said):
+        security.configured_authentication(StandaloneConfig(authentication="openid", **settings))
 
 
 def test_lists() -> None:
