@@ -21,16 +21,29 @@ class Delays:
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.loading = False
         self.index = DelayedIndex()
 
     @property
     def count(self) -> int:
         return len(self.index)
 
+    @property
+    def last_held(self) -> Position:
+        return self.index.last_held
+
+    def next_free(self, position: Position) -> Position:
+        return self.index.next_free(position)
+
+    def discard(self, positions: Sequence[Position]) -> None:
+        self.index.discard(positions)
+
     def screen(self, entries: Sequence[bytes]) -> bool:
         return any(len(entry) > 1 for entry in entries)
 
     def hold(self, position: Position, entry: bytes) -> bool:
+        if position in self.index:
+            return True
         due_ms = int(entry[1:] or b"0")
         if due_ms <= self.now_ms:
             return False

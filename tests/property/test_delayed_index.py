@@ -1,105 +1,188 @@
-"""The index of delayed entries against a dictionary: never early, never lost, never late."""
+"""The index of delayed entries with its segments against a dictionary: never early, never lost, never twice,
+also when the process crashes, segments cannot be written or read, and clocks jump."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar.base.ids import Position
-from magnetar.broker.delayed.index import TICK_MS, DelayedIndex
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.broker.delayed.index import DelayedIndex, IndexLimits
+from magnetar.broker.delayed.segment import BadSegmentError, Sealing, decode_foot
+from magnetar.broker.delayed.wheel import TICK_MS
 
 SECOND = 1_000
-YEAR = 365 * 86_400 * SECOND
+HOUR = 3_600 * SECOND
+YEAR = 365 * 24 * HOUR
+LIMITS = IndexLimits(seal_min=12, seal_max=40, segments_max=3, chunk_records=5)
 
 delays = st.one_of(
     st.integers(-5, 200),
     st.integers(0, 20 * SECOND),
-    st.integers(0, 3_600 * SECOND),
+    st.integers(0, 2 * HOUR),
     st.integers(0, 10 * YEAR),
     st.just(100 * YEAR),
 )
 
 
-class DelayedMachine(RuleBasedStateMachine):
+class IndexMachine(RuleBasedStateMachine):
+    """`log` is what a subscription has to deliver, `disk` what outlives a crash."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.index = DelayedIndex()
+        self.index = DelayedIndex(LIMITS)
         self.now_ms = 1_700_000_000_000
-        self.due: dict[Position, int] = {}
+        self.log: dict[Position, int] = {}
+        self.acked: set[Position] = set()
+        self.delivered: set[Position] = set()
+        self.disk: dict[int, list[bytes]] = {}
+        self.sealing: Sealing | None = None
         self.made = 0
+        self.ledgers = 100
 
-    @rule(delay_ms=delays, count=st.integers(1, 30), spread_ms=st.integers(0, 400))
-    def add(self, delay_ms: int, count: int, spread_ms: int) -> None:
+    def waiting(self) -> dict[Position, int]:
+        gone = self.acked | self.delivered
+        return {position: due_ms for position, due_ms in self.log.items() if position not in gone}
+
+    def read(self, position: Position) -> None:
+        """As a dispatcher does with an entry that it reads from the log."""
+        if position in self.index:
+            return
+        if self.log[position] <= self.now_ms:
+            self.delivered.add(position)
+        else:
+            assert self.index.add(position, self.log[position], self.now_ms)
+
+    @rule(delay_ms=delays, count=st.integers(1, 40), spread_ms=st.sampled_from([0, 1, 77, 9_999, HOUR]))
+    def publish(self, delay_ms: int, count: int, spread_ms: int) -> None:
         for i in range(count):
             self.made += 1
-            position = Position(self.made % 3, self.made)
-            self.due[position] = self.now_ms + delay_ms + i * spread_ms
-            self.index.add(position, self.due[position], self.now_ms)
+            position = Position(self.made // 50, self.made)
+            self.log[position] = self.now_ms + delay_ms + (i * 7 % count) * spread_ms
+            self.read(position)
 
     @rule(count_max=st.integers(1, 50))
     def pop(self, count_max: int) -> None:
         found = self.index.pop_due(self.now_ms, count_max)
         assert len(found) <= count_max
         for position in found:
-            assert self.due.pop(position) <= self.now_ms, "early, or twice"
+            assert self.log[position] <= self.now_ms, "early"
+            assert position not in self.delivered, "twice"
+            assert position not in self.acked, "for nothing"
+            self.delivered.add(position)
 
-    @rule(step_ms=delays.filter(lambda ms: 0 <= ms <= YEAR))
+    @rule(count=st.integers(1, 5))
+    def ack_delivered(self, count: int) -> None:
+        self.acked |= set(sorted(self.delivered)[:count])
+
+    @rule(data=st.data())
+    def ack_held(self, data: st.DataObject) -> None:
+        if waiting := sorted(self.waiting()):
+            done = data.draw(st.lists(st.sampled_from(waiting), unique=True, max_size=10))
+            self.index.discard(done)
+            self.acked |= set(done)
+
+    @rule(data=st.data())
+    def skip(self, data: st.DataObject) -> None:
+        if self.log:
+            upto = data.draw(st.sampled_from(sorted(self.log)))
+            self.index.forget_upto(upto)
+            self.acked |= {position for position in self.log if position <= upto}
+
+    @rule(step_ms=st.one_of(delays.filter(lambda ms: 0 <= ms <= YEAR), st.integers(-HOUR, 0)))
     def wait(self, step_ms: int) -> None:
         self.now_ms += step_ms
 
+    @precondition(lambda self: self.sealing is None)
     @rule()
-    def wait_as_told(self) -> None:
-        due_ms = self.index.next_due_ms()
-        assert (due_ms is None) == (not self.due)
-        self.now_ms = max(self.now_ms, due_ms or 0)
+    def begin_seal(self) -> None:
+        self.sealing = self.index.next_seal(self.now_ms)
+
+    @precondition(lambda self: self.sealing is not None)
+    @rule(works=st.booleans())
+    def end_seal(self, works: bool) -> None:
+        sealing, self.sealing = self.sealing, None
+        assert sealing is not None
+        if not works:
+            self.index.unsealed(sealing, self.now_ms)
+            return
+        for _ in sealing.encode():
+            pass
+        self.ledgers += 1
+        self.disk[self.ledgers] = sealing.entries
+        self.index.sealed(sealing, self.ledgers)
+
+    @rule()
+    def seal(self) -> None:
+        if self.sealing is None:
+            self.begin_seal()
+        if self.sealing is not None:
+            self.end_seal(works=True)
+
+    @rule()
+    def load(self) -> None:
+        place = self.index.next_load(self.now_ms)
+        if place is not None:
+            self.index.loaded(place[0], self.disk[place[0]][place[1]], self.now_ms)
+
+    @rule()
+    def give_back(self) -> None:
+        for ledger_id in self.index.take_obsolete():
+            del self.disk[ledger_id]
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """Any of the segments may be lost or damaged; all else is read from the log again."""
+        self.index, self.sealing = DelayedIndex(LIMITS), None
+        self.delivered &= self.acked
+        mark = EARLIEST
+        for position in sorted(self.log):
+            if position not in self.acked:
+                break
+            mark = position
+        for ledger_id in list(self.disk):
+            fate = data.draw(st.sampled_from(["kept", "kept", "lost", "damaged"]))
+            foot = self.disk[ledger_id][-1]
+            try:
+                segment, positions = decode_foot(ledger_id, b"" if fate == "damaged" else foot)
+            except BadSegmentError:
+                fate = "lost"
+            if fate == "lost":
+                del self.disk[ledger_id]
+            else:
+                self.index.restore(segment, positions, mark)
+        self.index.forget_upto(mark)
+        self.index.discard(sorted(self.acked))
+        for position in sorted(set(self.log) - self.acked):
+            self.read(position)
 
     @rule()
     def drain(self) -> None:
+        if self.sealing is not None:
+            self.end_seal(works=True)
         while (due_ms := self.index.next_due_ms()) is not None and due_ms <= self.now_ms:
+            self.load()
             self.pop(1_000)
-        assert all(due_ms + TICK_MS > self.now_ms for due_ms in self.due.values()), "late"
+        assert all(due_ms + TICK_MS > self.now_ms for due_ms in self.waiting().values()), "late"
 
     @invariant()
     def consistent(self) -> None:
         self.index.check()
-        assert len(self.index) == len(self.due)
+        waiting = self.waiting()
+        assert len(self.index) == len(waiting)
+        assert all(position in self.index for position in waiting)
 
     def teardown(self) -> None:
-        for _ in range(10_000):
-            due_ms = self.index.next_due_ms()
-            if due_ms is None:
-                break
+        if self.sealing is not None:
+            self.end_seal(works=True)
+        while (due_ms := self.index.next_due_ms()) is not None:
             self.now_ms = max(self.now_ms, due_ms)
-            self.pop(100)
-        far = [due_ms for due_ms in self.due.values() if due_ms < self.now_ms]
-        assert not far
+            self.drain()
+        assert not self.waiting()
+        self.give_back()
+        assert not self.disk, "a segment stays behind"
 
 
-TestDelayed = DelayedMachine.TestCase
-TestDelayed.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
-
-
-def test_a_large_slot_is_divided_over_several_calls() -> None:
-    index = DelayedIndex()
-    for i in range(20_000):
-        index.add(Position(1, i), 60_000 + i, 0)
-    first = index.next_due_ms()
-    assert first is not None
-    assert 0 < first < 60_000
-    assert index.pop_due(first, 10) == []
-    assert index.next_due_ms() == 0, "more of the slot waits to be divided"
-    found: list[Position] = []
-    now_ms = first
-    while len(index):
-        index.check()
-        found += index.pop_due(now_ms, 1_000)
-        now_ms = max(now_ms, index.next_due_ms() or 0)
-    assert sorted(found) == [Position(1, i) for i in range(20_000)]
-
-
-def test_an_entry_takes_at_most_16_bytes_of_slot() -> None:
-    index = DelayedIndex()
-    for i in range(1_000):
-        index.add(Position(7, i), 10**12, 0)
-    assert sum(slot.itemsize * len(slot) for slot in index._slots.values()) == 16_000
+TestIndex = IndexMachine.TestCase
+TestIndex.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

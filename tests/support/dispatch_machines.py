@@ -38,6 +38,11 @@ class Acks:
     def ack_set(self, position: Position) -> tuple[int, ...] | None:
         return None
 
+    def next_unacked(self, position: Position) -> Position:
+        while position in self.done:
+            position = successor(position)
+        return position
+
     @property
     def has_redeliveries(self) -> bool:
         return bool(self.given_back)

@@ -21,6 +21,7 @@ from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
+from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
@@ -60,12 +61,17 @@ class Subscription(AnySubscription):
         self._log = log
         self._spawn = spawn
         self._hash_of = hash_of
-        self._delays = DelayedDelivery(clock, alarms, self.pump)
+        self._delays = DelayedDelivery(
+            clock, alarms, cursor, spawn, wake=self.pump, reread=self._deliver_again
+        )
         self._dispatcher: Dispatcher | None = None
         self._reading = False
         self._pumping = False
         self._obstacle = ""
         """Why the last read failed; empty when it did not."""
+        self._clock = clock
+        self._alarms = alarms
+        self._limits = SubscriptionLimits()
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -120,6 +126,8 @@ class Subscription(AnySubscription):
             return "entries are being read from storage"
         if self._obstacle:
             return self._obstacle
+        if self._delays.loading:
+            return "the times of delayed entries are being read from storage"
         if dispatcher.want() is not None:
             if self._delays.count:
                 return f"{self._delays.count} entries wait for their delivery time"
@@ -148,10 +156,22 @@ class Subscription(AnySubscription):
             )
         if isinstance(dispatcher, KeySharedDispatcher):
             dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)
+        consumer.unacked_max = self._limits.unacked_max_per_consumer
         # Before `add`, which tells a Failover consumer whether it is the active one.
         self.type = type_
         dispatcher.add(consumer)
         self._dispatcher = dispatcher
+        if isinstance(dispatcher, SharedDispatcher):
+            dispatcher.unacked.limit(self._limits.unacked_max)
+
+    def keep(self, limits: SubscriptionLimits) -> None:
+        self._limits = limits
+        dispatcher = self._dispatcher
+        if isinstance(dispatcher, SharedDispatcher):
+            dispatcher.unacked.limit(limits.unacked_max)
+            for consumer in dispatcher.consumers:
+                consumer.limit_unacked(limits.unacked_max_per_consumer)
+        self.pump()
 
     def _suits(self, dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPolicy) -> bool:
         """Whether a dispatcher without consumers can go on: it knows which entries wait for their time, and
@@ -166,7 +186,6 @@ class Subscription(AnySubscription):
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
         start = self._log.next_position(self.cursor.mark_delete)
-        self._delays.clear()
         if type_ is SubscriptionType.SHARED:
             return SharedDispatcher(self.cursor, start, self._delays)
         if type_ is SubscriptionType.KEY_SHARED:
@@ -178,6 +197,7 @@ class Subscription(AnySubscription):
                 hash_of=self._hash_of,
                 delays=self._delays,
             )
+        self._delays.clear()
         return SingleActiveDispatcher(
             self.cursor,
             start,
@@ -199,8 +219,9 @@ class Subscription(AnySubscription):
             if self._dispatcher is not None:
                 self._dispatcher.remove(consumer)
             consumer.connection.consumer_detached(consumer)
+        self._alarms.discard(self)
         self._dispatcher = None
-        self._delays.clear()
+        self._delays.pause()
 
     # -- commands ----------------------------------------------------------------------------------
 
@@ -256,6 +277,7 @@ class Subscription(AnySubscription):
         """The next entry to deliver is `position`; consumers reconnect, as Pulsar's clients expect."""
         self.detach_all()
         self.cursor.reset(position)
+        self._delays.forget_upto(self.cursor.mark_delete)
         await self.cursor.flush()
 
     async def seek_message(self, position: Position) -> None:
@@ -271,14 +293,20 @@ class Subscription(AnySubscription):
     async def skip_to(self, position: Position) -> None:
         """Acknowledges everything up to and including `position`; consumers stay and get what follows."""
         self.cursor.ack_cumulative(position)
+        self._delays.forget_upto(self.cursor.mark_delete)
         if self._dispatcher is not None:
             following = self._log.next_position(self.cursor.mark_delete)
             # Behind the skipped part nothing is forgotten: what was sent there would be sent twice.
             if following >= self._dispatcher.read_position:
                 self._dispatcher.rewind(following)
-                self._delays.clear()
             self.pump()
         await self.cursor.flush()
+
+    def _deliver_again(self) -> None:
+        """Part of the delayed entries is not known any more: all that is unacknowledged is read again."""
+        if self._dispatcher is not None:
+            self._dispatcher.rewind(self._log.next_position(self.cursor.mark_delete))
+            self.pump()
 
     # -- the pump ----------------------------------------------------------------------------------
 
@@ -304,15 +332,22 @@ class Subscription(AnySubscription):
         sent = 0
         held = self._delays.count
         self._obstacle = ""
+        throttle, bytes_max = self._limits.throttle, READ_BYTES_MAX
         while (want := dispatcher.want()) is not None:
+            if throttle is not None:
+                entries_max, bytes_max = throttle.room(want.entries_max, READ_BYTES_MAX)
+                if not entries_max:
+                    self._alarms.set(self, throttle.due_ms(), self.pump)
+                    return
+                want = want._replace(entries_max=entries_max)
             try:
-                runs = self._log.read_now(want.position, READ_BYTES_MAX, want.entries_max)
+                runs = self._log.read_now(want.position, bytes_max, want.entries_max)
             except MagnetarError as error:
                 self._read_failed(want, error)
                 return
             if runs is None:
                 self._reading = True
-                self._spawn(self._read(want, dispatcher))
+                self._spawn(self._read(want, dispatcher, bytes_max))
                 return
             if not runs and not want.replay:
                 return
@@ -342,12 +377,14 @@ class Subscription(AnySubscription):
             self.messages_out += messages
             self.bytes_out += size
             sent += size
+            if self._limits.throttle is not None:
+                self._limits.throttle.sent(messages, size)
         return sent
 
-    async def _read(self, want: Want, dispatcher: Dispatcher) -> None:
+    async def _read(self, want: Want, dispatcher: Dispatcher, bytes_max: int) -> None:
         """Reads what is not in memory, then goes on. One read at a time."""
         try:
-            runs = await self._log.read(want.position, READ_BYTES_MAX, want.entries_max)
+            runs = await self._log.read(want.position, bytes_max, want.entries_max)
         except MagnetarError as error:
             self._reading = False
             self._read_failed(want, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.base.ids import Position
+from magnetar.managedlog.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.cursor_store import CursorStore, Durable
 from magnetar.managedlog.ledger_list import LedgerList
@@ -17,7 +18,7 @@ class Cursor:
     After a crash a cursor stands where it was when its last durable change was made: never further.
     """
 
-    __slots__ = ("_advanced", "_ledgers", "_state", "_store", "name")
+    __slots__ = ("_advanced", "_ledgers", "_side", "_state", "_store", "name")
 
     def __init__(
         self,
@@ -27,12 +28,14 @@ class Cursor:
         ledgers: LedgerList,
         store: CursorStore | None,
         advanced: Callable[[Position], None],
+        side: CursorLedgers | None = None,
     ) -> None:
-        """`store` is None for a cursor in memory only; `advanced` is told each new mark-delete."""
+        """`store` and `side` are None for a cursor in memory; `advanced` is told each new mark-delete."""
         self.name = name
         self._state = state
         self._ledgers = ledgers
         self._store = store
+        self._side = side
         self._advanced = advanced
 
     def __repr__(self) -> str:
@@ -186,6 +189,11 @@ class Cursor:
         """Waits until all changes made so far are durable. Raises LedgerError, MetadataError, LogError."""
         if self._store is not None:
             await self._store.flush()
+
+    @property
+    def ledgers(self) -> CursorLedgers | None:
+        """Where further facts about the subscription are kept; None for a cursor that is not durable."""
+        return self._side
 
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the subscription's properties; durable on return. Raises what `flush` raises."""

@@ -43,6 +43,8 @@ class CursorInfo:
     """When the value was written, Unix ms."""
     deleted_ledgers: tuple[int, ...] = ()
     """Cursor ledgers that were replaced and may still have to be deleted."""
+    side_ledgers: tuple[int, ...] = ()
+    """Ledgers with further facts about the subscription (`CursorLedgers`)."""
 
 
 def _signed(word: int) -> int:
@@ -147,6 +149,7 @@ def encode_info(info: CursorInfo) -> bytes:
             pb.StringProperty(name=name, value=text) for name, text in info.cursor_properties.items()
         ],
         deletedLedgers=info.deleted_ledgers,
+        sideLedgers=info.side_ledgers,
     )
     if info.ledger_id == IN_STORE:
         value.individualDeletedMessages.extend(_ranges(state.acked))
@@ -182,4 +185,5 @@ def decode_info(data: bytes, where: str) -> CursorInfo:
         {item.name: item.value for item in value.cursorProperties},
         value.lastActive,
         tuple(value.deletedLedgers),
+        tuple(value.sideLedgers),
     )

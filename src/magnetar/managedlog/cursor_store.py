@@ -25,11 +25,12 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError
-from magnetar.ledger.api import Ledgers, LedgerWriter
+from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, encode_entry, encode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_state import CursorDelta, CursorState
+from magnetar.managedlog.delta_ledger import DeltaLedger, seal
 from magnetar.managedlog.errors import CursorClosedError, LogFencedError
 from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError
 
@@ -40,32 +41,6 @@ Durable = Callable[[BaseException | None], None]
 
 COMPONENT: Final = b"managed-ledger"
 APPLICATION: Final = b"pulsar"
-
-
-class _CursorLedger:
-    """The ledger that takes deltas, and what its writer says (WriterListener)."""
-
-    __slots__ = ("_store", "delta_bytes", "snapshot_bytes", "snapshot_durable", "writer")
-
-    writer: LedgerWriter
-
-    def __init__(self, store: CursorStore) -> None:
-        self._store = store
-        self.snapshot_durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.snapshot_bytes = 0
-        self.delta_bytes = 0
-
-    def durable(self, last_entry: int) -> None:
-        if not self.snapshot_durable.done():
-            self.snapshot_durable.set_result(None)
-        self._store.delta_durable(self, last_entry)
-
-    def failed(self, error: LedgerError) -> None:
-        if not self.snapshot_durable.done():
-            self.snapshot_durable.set_exception(error)
-            # Whoever waited may be gone; the error is reported through the cursor's waiters as well.
-            self.snapshot_durable.exception()
-        self._store.ledger_lost(self, error)
 
 
 class CursorStore:
@@ -96,9 +71,10 @@ class CursorStore:
         self._ledger_id = info.ledger_id
         self._bound = info.state
         self._deleted = list(info.deleted_ledgers)
+        self.side_ledgers = info.side_ledgers
         self.cursor_properties = dict(info.cursor_properties)
         self.last_active_ms = info.last_active_ms
-        self._tags = {
+        self.tags = {
             "application": APPLICATION,
             "component": COMPONENT,
             "pulsar/managed-ledger": log_name.encode(),
@@ -112,7 +88,7 @@ class CursorStore:
         self._flusher = flusher
         self._spawn = spawn
         self._fenced = fenced
-        self._ledger: _CursorLedger | None = None
+        self._ledger: DeltaLedger | None = None
         self._busy = False
         self._closed = False
         self._durable_version = state.version
@@ -171,13 +147,13 @@ class CursorStore:
         self._writing_version = version
         ledger.delta_bytes += len(entry)
 
-    def _outweighed(self, ledger: _CursorLedger) -> bool:
+    def _outweighed(self, ledger: DeltaLedger) -> bool:
         config = self._config
         return ledger.delta_bytes > max(
             config.cursor_compact_bytes_min, config.cursor_compact_factor * ledger.snapshot_bytes
         )
 
-    def delta_durable(self, ledger: _CursorLedger, last_entry: int) -> None:
+    def delta_durable(self, ledger: DeltaLedger, last_entry: int) -> None:
         """The ledger is durable up to `last_entry`: perhaps with the delta in flight."""
         if (
             ledger is self._ledger
@@ -197,7 +173,7 @@ class CursorStore:
         if self.dirty:
             self.changed()
 
-    def ledger_lost(self, ledger: _CursorLedger, error: LedgerError) -> None:
+    def ledger_lost(self, ledger: DeltaLedger, error: LedgerError) -> None:
         """No delta can be added any more; the next flush begins a new ledger with a snapshot."""
         if ledger is self._ledger:
             self._ledger = None
@@ -213,10 +189,10 @@ class CursorStore:
 
     async def _switch(self) -> None:
         """Begins a new ledger with a snapshot. `_busy` is set, and cleared here."""
-        ledger = _CursorLedger(self)
+        ledger = DeltaLedger(self)
         created = False
         try:
-            ledger.writer = await self._ledgers.create(ledger, self._tags)
+            ledger.writer = await self._ledgers.create(ledger, self.tags)
             created = True
             version = self.state.version
             snapshot = self.state.snapshot()
@@ -243,7 +219,7 @@ class CursorStore:
         self._switching = False
         self._written(version)
         if old_ledger is not None:
-            await _seal(old_ledger.writer)
+            await seal(old_ledger.writer)
         await self._delete_ledgers(self._deleted)
 
     async def _put(self, ledger_id: int | None = None, state: CursorDelta | None = None) -> None:
@@ -262,7 +238,14 @@ class CursorStore:
             if self._ledger_id not in (IN_STORE, ledger_id):
                 deleted.append(self._ledger_id)
             value = encode_info(
-                CursorInfo(ledger_id, state, self.cursor_properties, self.last_active_ms, tuple(deleted))
+                CursorInfo(
+                    ledger_id,
+                    state,
+                    self.cursor_properties,
+                    self.last_active_ms,
+                    tuple(deleted),
+                    self.side_ledgers,
+                )
             )
             try:
                 stat = await self._store.put(self._path, value, expected_version=self._version)
@@ -300,6 +283,23 @@ class CursorStore:
             self.cursor_properties = before
             raise
 
+    async def change_side_ledgers(self, *, add: tuple[int, ...] = (), drop: tuple[int, ...] = ()) -> None:
+        """Names ledgers that belong to the cursor, and gives back others; durable on return.
+
+        Raises LogFencedError, MetadataError, CursorClosedError: then it is unknown what is stored. A ledger
+        that is named and does not exist, or exists and is not named, must do no harm to who reads them.
+        """
+        before = self.side_ledgers
+        self.side_ledgers = tuple(known for known in before if known not in drop) + add
+        self._deleted.extend(drop)
+        try:
+            await self._put()
+        except MagnetarError:
+            self.side_ledgers = tuple(known for known in self.side_ledgers if known not in add) + drop
+            self._deleted = [known for known in self._deleted if known not in drop]
+            raise
+        await self._delete_ledgers(self._deleted)
+
     async def flush(self) -> None:
         """Waits until all changes so far are durable. Raises LedgerError, MetadataError, LogError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -336,7 +336,7 @@ class CursorStore:
             self._flusher.forget(self)
             self._fail(CursorClosedError(f"{self._where} is closed"))
             if self._ledger is not None:
-                await _seal(self._ledger.writer)
+                await seal(self._ledger.writer)
 
     def abandon(self) -> None:
         """Ends the cursor without writing: another owner has it, or it is being deleted."""
@@ -365,7 +365,7 @@ class CursorStore:
         self._switching = False
         self._written(version)
         if old is not None:
-            await _seal(old.writer)
+            await seal(old.writer)
         await self._delete_ledgers(self._deleted)
 
     async def delete(self) -> None:
@@ -379,14 +379,7 @@ class CursorStore:
             except NotFoundError:
                 _log.warning("%s had been deleted before", self._where)
         if self._ledger is not None:
-            await _seal(self._ledger.writer)
-        ledger_ids = [*self._deleted, *([self._ledger_id] if self._ledger_id != IN_STORE else [])]
+            await seal(self._ledger.writer)
+        own = [self._ledger_id] if self._ledger_id != IN_STORE else []
+        ledger_ids = [*self._deleted, *self.side_ledgers, *own]
         await self._delete_ledgers(ledger_ids)
-
-
-async def _seal(writer: LedgerWriter) -> None:
-    """Ends a cursor ledger. That this fails is no loss: whoever opens the ledger recovers its end."""
-    try:
-        await writer.close()
-    except MagnetarError as error:
-        _log.debug("cursor ledger %d was not sealed: %s", writer.ledger_id, error)

@@ -55,6 +55,20 @@ class EntrySet:
             self._low = number
         return True
 
+    def discard(self, entry_id: int) -> bool:
+        """Removes one entry >= 0; whether it was there."""
+        number = entry_id >> SHIFT
+        chunk = self.chunks.get(number, 0)
+        bit = 1 << (entry_id & MASK)
+        if not chunk & bit:
+            return False
+        if chunk == bit:
+            del self.chunks[number]
+        else:
+            self.chunks[number] = chunk ^ bit
+        self.count -= 1
+        return True
+
     def add_range(self, first: int, last: int) -> None:
         """Adds `first..last`, inclusive; nothing when `last < first`."""
         assert first >= 0

@@ -17,6 +17,7 @@ from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_entry, decode_info, encode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.cursor_store import CursorStore
 from magnetar.managedlog.errors import CursorNotFoundError, InvalidLogDataError, LogFencedError
@@ -114,6 +115,7 @@ class LogCursors:
             ledgers=self._ledger_list,
             store=store,
             advanced=self._advanced,
+            side=CursorLedgers(store, self._ledgers, self._clock, store.tags),
         )
         return cursor
 

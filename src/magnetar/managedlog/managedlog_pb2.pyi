@@ -100,7 +100,7 @@ class ManagedLedgerInfo(_message.Message):
     def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping]]] = ..., terminatedPosition: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., nextIndex: _Optional[int] = ..., lastBrokerTimeMs: _Optional[int] = ..., deletedLedgers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ManagedCursorInfo(_message.Message):
-    __slots__ = ("cursorsLedgerId", "markDeleteLedgerId", "markDeleteEntryId", "individualDeletedMessages", "properties", "lastActive", "batchedEntryDeletionIndexInfo", "cursorProperties", "deletedLedgers", "redeliveries")
+    __slots__ = ("cursorsLedgerId", "markDeleteLedgerId", "markDeleteEntryId", "individualDeletedMessages", "properties", "lastActive", "batchedEntryDeletionIndexInfo", "cursorProperties", "deletedLedgers", "redeliveries", "sideLedgers")
     CURSORSLEDGERID_FIELD_NUMBER: _ClassVar[int]
     MARKDELETELEDGERID_FIELD_NUMBER: _ClassVar[int]
     MARKDELETEENTRYID_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +111,7 @@ class ManagedCursorInfo(_message.Message):
     CURSORPROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DELETEDLEDGERS_FIELD_NUMBER: _ClassVar[int]
     REDELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    SIDELEDGERS_FIELD_NUMBER: _ClassVar[int]
     cursorsLedgerId: int
     markDeleteLedgerId: int
     markDeleteEntryId: int
@@ -121,7 +122,8 @@ class ManagedCursorInfo(_message.Message):
     cursorProperties: _containers.RepeatedCompositeFieldContainer[StringProperty]
     deletedLedgers: _containers.RepeatedScalarFieldContainer[int]
     redeliveries: bytes
-    def __init__(self, cursorsLedgerId: _Optional[int] = ..., markDeleteLedgerId: _Optional[int] = ..., markDeleteEntryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., lastActive: _Optional[int] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., cursorProperties: _Optional[_Iterable[_Union[StringProperty, _Mapping]]] = ..., deletedLedgers: _Optional[_Iterable[int]] = ..., redeliveries: _Optional[bytes] = ...) -> None: ...
+    sideLedgers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cursorsLedgerId: _Optional[int] = ..., markDeleteLedgerId: _Optional[int] = ..., markDeleteEntryId: _Optional[int] = ..., individualDeletedMessages: _Optional[_Iterable[_Union[MessageRange, _Mapping]]] = ..., properties: _Optional[_Iterable[_Union[LongProperty, _Mapping]]] = ..., lastActive: _Optional[int] = ..., batchedEntryDeletionIndexInfo: _Optional[_Iterable[_Union[BatchedEntryDeletionIndexInfo, _Mapping]]] = ..., cursorProperties: _Optional[_Iterable[_Union[StringProperty, _Mapping]]] = ..., deletedLedgers: _Optional[_Iterable[int]] = ..., redeliveries: _Optional[bytes] = ..., sideLedgers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PositionInfo(_message.Message):
     __slots__ = ("ledgerId", "entryId", "individualDeletedMessages", "properties", "batchedEntryDeletionIndexInfo", "acked", "delta", "propertiesChanged", "redeliveries")

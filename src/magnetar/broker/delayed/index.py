@@ -1,177 +1,242 @@
-"""Which entries are due when: 8 or 16 bytes of memory each. Pure.
+"""Which entries of a subscription wait for their time, however many they are. Pure.
 
-A hierarchical timing wheel. Level 0 has slots of one tick, each level above has slots 256 times as wide.
-An entry lies at the lowest level whose 256 slots reach its time; when the time of a wide slot comes near,
-its entries are moved to lower levels, a bounded number per call. A slot of level 0 is due as a whole at
-its end: nothing is early, and nothing is late by more than a tick.
+    held        every entry that waits, a bit each (`PositionSet`)
+    wheel       times of those that come soon, or came in lately: 16 bytes each (`TimeWheel`)
+    segments    times of the others: on disk, in memory a few bytes for each 2,048 of them (`Segment`)
 
-Why not a heap: a heap of Python integers takes six times the memory, and one over flat arrays takes
-twenty steps of interpreted code per entry.
+What the wheel and the segments hold may be out of date (acknowledged, skipped, taken twice): `held` decides.
+So segments are written once and never changed, and one that is lost or left over costs work and nothing else.
 
-    slot of level 0     position u64 ...
-    slot of level 1..4  time u64 (Unix ms) | position u64 ...
-    position            number of the ledger in `_ledgers` (24 bits) | entry id (40 bits)
+The driver asks `next_seal` and writes what it gets, asks `next_load` and reads what it says, and gives back
+the ledgers that `take_obsolete` names.
 """
 
 from __future__ import annotations
 
-import heapq
-from array import array
-from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.ids import Position
+from magnetar.broker.delayed.positions import PositionSet
+from magnetar.broker.delayed.segment import CHUNK_RECORDS, Sealing, Segment
+from magnetar.broker.delayed.wheel import TimeWheel
+from magnetar.managedlog.entry_set import EntrySet
 
-TICK_MS: Final = 32
-"""How late an entry may be because of the index."""
-_TICK_BITS: Final = 5
-_LEVEL_BITS: Final = 8
-_LEVEL_MAX: Final = 4
-"""Slots of this level are 2^37 ms wide, four years; 256 of them reach beyond any sensible time."""
-_TIME_MAX_MS: Final = 1 << (_TICK_BITS + _LEVEL_BITS * (_LEVEL_MAX + 1))
-"""Later times count as this one, in the year 3084."""
-_LEAD_MS: Final = 2_000
-"""A wide slot is opened so long before its time, so that a large one is divided when it comes."""
-_MOVED_PER_CALL: Final = 4_096
-"""Entries of wide slots that one call moves: some milliseconds of work."""
-_ENTRY_BITS: Final = 40
-_ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
+FAR_MS: Final = 60_000
+"""What is due within this time is not worth writing down."""
+LOAD_LEAD_MS: Final = 5_000
+"""A chunk is read so long before its first time."""
+_READY_MAX: Final = 32_768
+"""While so many are due and not taken, no more are read."""
+_CHECK_EVERY: Final = 16_384
+"""Entries that are added between two looks at whether there is enough for a segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLimits:
+    """Sizes; the defaults suit millions of entries."""
+
+    seal_min: int = 65_536
+    """Entries of a segment, at least; this many are read again from the log after a restart."""
+    seal_max: int = 262_144
+    segments_max: int = 48
+    """With more segments the one with the least left is read, and written again with others."""
+    chunk_records: int = CHUNK_RECORDS
+
+
+DEFAULT_LIMITS: Final = IndexLimits()
 
 
 class DelayedIndex:
     """Positions by the time at which they are due."""
 
-    __slots__ = ("_count", "_ledgers", "_numbers", "_opening", "_order", "_ready", "_ready_at", "_slots")
+    __slots__ = (
+        "_held",
+        "_limits",
+        "_next_segment",
+        "_obsolete",
+        "_sealing",
+        "_segments",
+        "_unchecked",
+        "_wheel",
+    )
 
-    def __init__(self) -> None:
-        self._slots: dict[tuple[int, int], array[int]] = {}
-        """(level, number of the slot) → what is in it."""
-        self._order: list[tuple[int, int, int]] = []
-        """(when to open, level, number) of every slot, a heap."""
-        self._opening: tuple[int, array[int]] | None = None
-        """A wide slot that is being divided: its level, and what is left of it."""
-        self._ready: deque[array[int]] = deque()
-        """Slots of level 0 whose time has come."""
-        self._ready_at = 0
-        """How many positions of the first ready slot were taken."""
-        self._ledgers: list[int] = []
-        self._numbers: dict[int, int] = {}
-        self._count = 0
+    def __init__(self, limits: IndexLimits = DEFAULT_LIMITS) -> None:
+        self._held = PositionSet()
+        self._wheel = TimeWheel()
+        self._segments: dict[int, Segment] = {}
+        self._next_segment: Segment | None = None
+        self._sealing: Sealing | None = None
+        self._obsolete: list[int] = []
+        self._unchecked = 0
+        self._limits = limits
+
+    # What is held
 
     def __len__(self) -> int:
-        return self._count
+        return self._held.count
 
-    def add(self, position: Position, deliver_at_ms: int, now_ms: int) -> None:
-        """Notes an entry that is due at `deliver_at_ms`, Unix ms. Adding it twice yields it twice."""
-        ledger_id, entry_id = position
-        number = self._numbers.get(ledger_id)
-        if number is None:
-            number = self._numbers[ledger_id] = len(self._ledgers)
-            self._ledgers.append(ledger_id)
-        assert entry_id <= _ENTRY_MASK
-        self._put(deliver_at_ms, number << _ENTRY_BITS | entry_id, now_ms)
-        self._count += 1
+    def __contains__(self, position: Position) -> bool:
+        return position in self._held
 
-    def _put(self, time_ms: int, packed: int, reference_ms: int) -> None:
-        """Puts an entry into the slot that is right as seen from `reference_ms`."""
-        time_ms = min(time_ms, _TIME_MAX_MS)
-        distance = (time_ms - reference_ms) >> (_TICK_BITS + _LEVEL_BITS)
-        level = 0
-        while distance > 0 and level < _LEVEL_MAX:
-            distance >>= _LEVEL_BITS
-            level += 1
-        if level == 0:
-            number = -(-time_ms >> _TICK_BITS)  # rounded up: the slot is due when its number of ticks is full
-            slot = self._slot(0, number, number << _TICK_BITS)
-            slot.append(packed)
-            return
-        shift = _TICK_BITS + _LEVEL_BITS * level
-        number = time_ms >> shift
-        slot = self._slot(level, number, (number << shift) - _LEAD_MS)
-        slot.append(time_ms)
-        slot.append(packed)
+    @property
+    def last_held(self) -> Position:
+        """No position after it is held."""
+        return self._held.last
 
-    def _slot(self, level: int, number: int, open_ms: int) -> array[int]:
-        slot = self._slots.get((level, number))
-        if slot is None:
-            slot = self._slots[level, number] = array("Q")
-            heapq.heappush(self._order, (open_ms, level, number))
-        return slot
+    @property
+    def in_memory(self) -> int:
+        """Times that memory holds."""
+        return len(self._wheel) + (0 if self._sealing is None else len(self._sealing))
+
+    def next_free(self, position: Position) -> Position:
+        """The first position of the same ledger, from this one on, that is not held."""
+        return self._held.next_missing(position)
+
+    def add(self, position: Position, deliver_at_ms: int, now_ms: int) -> bool:
+        """Notes an entry that is due at `deliver_at_ms`, Unix ms; False when it was known."""
+        if not self._held.add(position):
+            return False
+        self._wheel.add(position, deliver_at_ms, now_ms)
+        self._unchecked += 1
+        return True
+
+    def discard(self, positions: Sequence[Position]) -> bool:
+        """These need not be delivered any more; whether any of them was held."""
+        held = self._held
+        if not sum(map(held.discard, positions)):
+            return False
+        self._shrink()
+        return True
+
+    def forget_upto(self, position: Position) -> None:
+        """Nothing up to and including this position needs to be delivered any more."""
+        self._held.remove_upto(position)
+        for segment in list(self._segments.values()):
+            if segment.last <= position:
+                self._drop(segment)
+        self._look()
+        self._shrink()
+
+    def _shrink(self) -> None:
+        if not self._held.count:
+            self.clear()
+        elif len(self._wheel) > 2 * self._held.count + _CHECK_EVERY:
+            self._wheel.keep(self._held.__contains__)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._held.clear()
+        self._wheel.clear()
+        self._obsolete.extend(self._segments)
+        self._segments.clear()
+        self._unchecked = 0
+        self._look()
+
+    def _look(self) -> None:
+        """Finds out when which segment is to be read next."""
+        self._next_segment = min(self._segments.values(), key=lambda each: each.next_ms, default=None)
+
+    # What is due
 
     def next_due_ms(self) -> int | None:
-        """When `pop_due` should be called next, Unix ms, maybe in the past; None when nothing is held."""
-        if self._ready or self._opening is not None:
-            return 0
-        return self._order[0][0] if self._order else None
+        """When there is something to do next, Unix ms, maybe in the past; None when nothing is held."""
+        due_ms = self._wheel.next_due_ms()
+        segment = self._next_segment
+        if segment is None:
+            return due_ms
+        load_ms = segment.next_ms - LOAD_LEAD_MS
+        return load_ms if due_ms is None else min(due_ms, load_ms)
 
     def pop_due(self, now_ms: int, count_max: int) -> list[Position]:
         """Takes at most `count_max` entries whose time has come, in no particular order.
 
         An empty result does not say that nothing is due: while `next_due_ms` is not after `now_ms` there
-        is work left that a further call does.
+        is work left that a further call, or `next_load`, does.
         """
-        self._open(now_ms)
-        found: list[Position] = []
-        ready, ledgers = self._ready, self._ledgers
-        while ready and len(found) < count_max:
-            slot = ready[0]
-            at = self._ready_at
-            for packed in slot[at : at + count_max - len(found)]:
-                found.append(Position(ledgers[packed >> _ENTRY_BITS], packed & _ENTRY_MASK))
-                at += 1
-            if at == len(slot):
-                ready.popleft()
-                at = 0
-            self._ready_at = at
-        self._count -= len(found)
-        if not self._count:
+        held = self._held
+        due = [position for position in self._wheel.pop_due(now_ms, count_max) if held.discard(position)]
+        if due and not held.count:
             self.clear()
-        return found
+        return due
 
-    def _open(self, now_ms: int) -> None:
-        """Opens the slots whose time has come, as far as the work of one call allows."""
-        budget = _MOVED_PER_CALL
-        while budget > 0:
-            if self._opening is not None:
-                budget -= self._divide(*self._opening, budget)
-            elif self._order and self._order[0][0] <= now_ms:
-                _, level, number = heapq.heappop(self._order)
-                slot = self._slots.pop((level, number))
-                if level == 0:
-                    self._ready.append(slot)
-                else:
-                    self._opening = (level, slot)
-            else:
-                return
+    # From memory to disk
 
-    def _divide(self, level: int, slot: array[int], budget: int) -> int:
-        """Moves entries from the end of a wide slot to lower levels; how many."""
-        moved = min(budget, len(slot) // 2)
-        shift = _TICK_BITS + _LEVEL_BITS * level
-        for _ in range(moved):
-            packed = slot.pop()
-            time_ms = slot.pop()
-            # Seen from the slot's beginning it is less than a slot's width away: at a lower level, always.
-            self._put(time_ms, packed, time_ms >> shift << shift)
-        if not slot:
-            self._opening = None
-        return moved
+    def next_seal(self, now_ms: int) -> Sealing | None:
+        """Entries to write down, when there are enough; `sealed` or `unsealed` must follow."""
+        if self._sealing is not None or self._unchecked < min(_CHECK_EVERY, self._limits.seal_min):
+            return None
+        self._unchecked = 0
+        after_ms = now_ms + FAR_MS
+        if self._wheel.count_after(after_ms) < self._limits.seal_min:
+            return None
+        parts, ledgers = self._wheel.take_after(after_ms, self._limits.seal_max)
+        self._sealing = Sealing(parts, ledgers, self._limits.chunk_records)
+        return self._sealing
 
-    def clear(self) -> None:
-        """Forgets everything."""
-        self._slots.clear()
-        self._order.clear()
-        self._opening = None
-        self._ready.clear()
-        self._ready_at = 0
-        self._ledgers.clear()
-        self._numbers.clear()
-        self._count = 0
+    def sealed(self, sealing: Sealing, ledger_id: int) -> None:
+        """They were written to this ledger."""
+        self._sealing = None
+        self._segments[ledger_id] = sealing.segment(ledger_id)
+        self._look()
+        if not self._held.count:
+            self.clear()
+
+    def unsealed(self, sealing: Sealing, now_ms: int) -> None:
+        """They could not be written."""
+        self._sealing = None
+        for time_ms, position in sealing.records():
+            if position in self._held:
+                self._wheel.add(position, time_ms, now_ms)
+
+    # From disk to memory
+
+    def restore(self, segment: Segment, positions: Mapping[int, EntrySet], acked_upto: Position) -> None:
+        """Takes over a segment that an earlier process wrote."""
+        self._segments[segment.ledger_id] = segment
+        self._held.update(positions)
+        self._held.remove_upto(acked_upto)
+        self._look()
+
+    def next_load(self, now_ms: int) -> tuple[int, int] | None:
+        """Ledger and entry to read now; `loaded` or `lost` must follow. None when there is none."""
+        first = self._next_segment
+        if first is None or self._wheel.ready_count > _READY_MAX:
+            return None
+        if first.next_ms - LOAD_LEAD_MS <= now_ms:
+            return first.ledger_id, first.next_chunk
+        if len(self._segments) > self._limits.segments_max:
+            least = min(self._segments.values(), key=lambda segment: segment.left)
+            return least.ledger_id, least.next_chunk
+        return None
+
+    def loaded(self, ledger_id: int, chunk: bytes, now_ms: int) -> None:
+        """What was read. Raises BadSegmentError."""
+        segment = self._segments.get(ledger_id)
+        if segment is None:
+            return  # everything was cleared meanwhile
+        held = self._held
+        for time_ms, position in segment.records(chunk):
+            if position in held:
+                self._wheel.add(position, time_ms, now_ms)
+        self._unchecked += len(chunk) // 16
+        segment.next_chunk += 1
+        if not segment.left:
+            self._drop(segment)
+        self._look()
+
+    def _drop(self, segment: Segment) -> None:
+        del self._segments[segment.ledger_id]
+        self._obsolete.append(segment.ledger_id)
+
+    def take_obsolete(self) -> tuple[int, ...]:
+        """Ledgers whose segments are not needed any more."""
+        taken, self._obsolete = tuple(self._obsolete), []
+        return taken
 
     def check(self) -> None:
         """Walks the invariants."""
-        slots = sum(len(slot) // (1 if level == 0 else 2) for (level, _), slot in self._slots.items())
-        opening = 0 if self._opening is None else len(self._opening[1]) // 2
-        ready = sum(map(len, self._ready)) - self._ready_at
-        assert self._count == slots + opening + ready
-        assert len(self._order) == len(self._slots)
+        self._held.check()
+        self._wheel.check()
+        assert all(segment.left > 0 for segment in self._segments.values())

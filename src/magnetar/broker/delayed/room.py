@@ -1,33 +1,97 @@
-"""Delayed entries of one subscription: held back by the dispatcher's question, given back when due."""
+"""Delayed entries of one subscription: held back by the dispatcher's question, given back when due.
+
+Driver of `DelayedIndex`: one task at a time writes segments, reads them, and gives back their ledgers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.due_time import deliver_at_ms, may_be_delayed
-from magnetar.broker.delayed.index import DelayedIndex
+from magnetar.broker.delayed.index import DEFAULT_LIMITS, DelayedIndex, IndexLimits
+from magnetar.broker.delayed.segment import BadSegmentError, Sealing, decode_foot
+from magnetar.managedlog.cursor import Cursor
 from magnetar.runtime.alarms import Alarms
+
+_log = logging.getLogger("magnetar.broker.delayed")
 
 
 class DelayedDelivery:
     """Plugged into the dispatchers of a subscription (`dispatch.api.Delays`)."""
 
-    __slots__ = ("_alarms", "_armed_ms", "_clock", "_index", "_wake")
+    __slots__ = (
+        "_alarms",
+        "_armed_ms",
+        "_clock",
+        "_cursor",
+        "_forgotten",
+        "_index",
+        "_ledgers",
+        "_reread",
+        "_spawn",
+        "_wake",
+        "_working",
+        "active",
+        "loading",
+    )
 
-    def __init__(self, clock: Clock, alarms: Alarms, wake: Callable[[], None]) -> None:
-        """`wake` is called when entries become due: it should ask `take_due`."""
+    active: bool
+    """Whether entries are held back at all; those that are already stay so."""
+    loading: bool
+    """Whether what an earlier process wrote is still being read: dispatch waits for it, as it would read
+    all of these entries else."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        alarms: Alarms,
+        cursor: Cursor,
+        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+        *,
+        wake: Callable[[], None],
+        reread: Callable[[], None],
+        limits: IndexLimits = DEFAULT_LIMITS,
+    ) -> None:
+        """`wake` is called when entries become due: it should ask `take_due`. `reread` is called when part
+        of the index is lost: everything unacknowledged is to be read, and offered to `hold`, again."""
         self._clock = clock
         self._alarms = alarms
+        self._cursor = cursor
+        self._ledgers = cursor.ledgers
+        self._spawn = spawn
         self._wake = wake
-        self._index = DelayedIndex()
+        self._reread = reread
+        self._index = DelayedIndex(limits)
         self._armed_ms: int | None = None
+        self._working = False
+        self._forgotten = False
+        self.active = True
+        self.loading = False
+        if self._ledgers is not None and self._ledgers.ids:
+            self.loading = self._working = True
+            spawn(self._restore())
+
+    # -- what dispatchers ask ----------------------------------------------------------------------
 
     @property
     def count(self) -> int:
         """Entries that are held back."""
         return len(self._index)
+
+    @property
+    def last_held(self) -> Position:
+        """No position after it is held back."""
+        return self._index.last_held
+
+    def next_free(self, position: Position) -> Position:
+        """The first position of the same ledger, from this one on, that is not held back."""
+        return self._index.next_free(position)
 
     def screen(self, entries: Sequence[bytes]) -> bool:
         """Whether `hold` must be asked about any of these entries."""
@@ -35,12 +99,16 @@ class DelayedDelivery:
 
     def hold(self, position: Position, entry: bytes) -> bool:
         """Whether the entry is to be delivered later; then `take_due` will give its position."""
-        due_ms = deliver_at_ms(entry)
+        index = self._index
+        if position <= index.last_held and position in index:
+            return True
+        due_ms = deliver_at_ms(entry) if self.active else 0
         now_ms = self._clock.now_ms()
         if due_ms <= now_ms:
             return False
-        self._index.add(position, due_ms, now_ms)
+        index.add(position, due_ms, now_ms)
         self._arm()
+        self._work_soon()
         return True
 
     def take_due(self, count_max: int) -> list[Position]:
@@ -49,9 +117,15 @@ class DelayedDelivery:
         if not len(index):
             return []
         due = index.pop_due(self._clock.now_ms(), count_max)
+        self._work_soon()
         if len(due) < count_max:
             self._arm()
         return due
+
+    def discard(self, positions: Sequence[Position]) -> None:
+        """These were acknowledged."""
+        if self._index.discard(positions):
+            self._work_soon()
 
     def _arm(self) -> None:
         due_ms = self._index.next_due_ms()
@@ -61,10 +135,118 @@ class DelayedDelivery:
 
     def _ring(self) -> None:
         self._armed_ms = None
+        self._work_soon()
         self._wake()
+
+    # -- what the subscription says ----------------------------------------------------------------
+
+    def forget_upto(self, position: Position) -> None:
+        """Everything up to and including this position is acknowledged."""
+        if len(self._index):
+            self._index.forget_upto(position)
+            self._work_soon()
+
+    def pause(self) -> None:
+        """Nobody is to be woken: there are no consumers, maybe for ever."""
+        self._alarms.discard(self)
+        self._armed_ms = None
 
     def clear(self) -> None:
         """Forgets everything: the entries are read again from where the cursor stands."""
+        self.pause()
         self._index.clear()
-        self._alarms.discard(self)
-        self._armed_ms = None
+        self._forgotten = self.loading
+        self._work_soon()
+
+    # -- segments ----------------------------------------------------------------------------------
+
+    def _work_soon(self) -> None:
+        """Starts the task when there is something for it to do."""
+        if self._working or self._ledgers is None:
+            return
+        index, now_ms = self._index, self._clock.now_ms()
+        sealing = index.next_seal(now_ms)
+        obsolete = index.take_obsolete()
+        if sealing is not None or obsolete or index.next_load(now_ms) is not None:
+            self._working = True
+            self._spawn(self._work(sealing, obsolete))
+
+    async def _work(self, sealing: Sealing | None, obsolete: tuple[int, ...]) -> None:
+        try:
+            if sealing is not None:
+                await self._seal(sealing)
+            if obsolete:
+                await self._give_back(obsolete)
+            if await self._load():
+                self._wake()
+        finally:
+            self._working = False
+        self._arm()
+        self._work_soon()
+
+    async def _seal(self, sealing: Sealing) -> None:
+        assert self._ledgers is not None
+        try:
+            for _ in sealing.encode():
+                await asyncio.sleep(0)
+            ledger_id = await self._ledgers.keep(sealing.entries)
+        except MagnetarError as error:
+            _log.warning("%r: its delayed entries stay in memory: %s", self._cursor, error)
+            self._index.unsealed(sealing, self._clock.now_ms())
+        else:
+            self._index.sealed(sealing, ledger_id)
+
+    async def _give_back(self, ledger_ids: tuple[int, ...]) -> None:
+        assert self._ledgers is not None
+        try:
+            await self._ledgers.drop(ledger_ids)
+        except MagnetarError as error:
+            # They are named still, and given back when the cursor is opened or deleted.
+            _log.warning("%r: segments of delayed entries were not given back: %s", self._cursor, error)
+
+    async def _load(self) -> bool:
+        """Reads chunks whose time comes near; whether there were any."""
+        assert self._ledgers is not None
+        index, some = self._index, False
+        while (place := index.next_load(self._clock.now_ms())) is not None:
+            some = True
+            try:
+                index.loaded(place[0], await self._ledgers.read(*place), self._clock.now_ms())
+            except (MagnetarError, BadSegmentError) as error:
+                _log.error(
+                    "%r: delayed entries are read from the log again: segment %d: %s",
+                    self._cursor,
+                    place[0],
+                    error,
+                )
+                index.clear()
+                self._reread()
+            await asyncio.sleep(0)
+        return some
+
+    async def _restore(self) -> None:
+        """Takes over the segments of an earlier process."""
+        assert self._ledgers is not None
+        spoilt: list[int] = []
+        try:
+            for ledger_id in self._ledgers.ids:
+                try:
+                    foot = await self._ledgers.read(ledger_id, await self._ledgers.last_entry(ledger_id))
+                    segment, positions = decode_foot(ledger_id, foot)
+                except (MagnetarError, BadSegmentError) as error:
+                    # Its entries are read from the log.
+                    _log.warning("%r: segment %d is of no use: %s", self._cursor, ledger_id, error)
+                    spoilt.append(ledger_id)
+                else:
+                    self._index.restore(segment, positions, self._cursor.mark_delete)
+            if self._forgotten:
+                self._index.clear()
+            else:
+                self._index.forget_upto(self._cursor.mark_delete)
+            if spoilt:
+                await self._give_back(tuple(spoilt))
+        finally:
+            self.loading = self._working = False
+        self._arm()
+        self._work_soon()
+        self._wake()

@@ -47,6 +47,9 @@ class AckView(Protocol):
 
     def ack_set(self, position: Position) -> tuple[int, ...] | None: ...
 
+    def next_unacked(self, position: Position) -> Position:
+        """The first entry >= `position` that is not acknowledged and exists or may come to exist."""
+
     @property
     def has_redeliveries(self) -> bool:
         """Whether any entry has a redelivery count."""
@@ -64,6 +67,20 @@ class Delays(Protocol):
     @property
     def count(self) -> int:
         """Entries that are held back."""
+
+    @property
+    def loading(self) -> bool:
+        """Whether it is not known yet which entries are held back."""
+
+    @property
+    def last_held(self) -> Position:
+        """No position after it is held back."""
+
+    def next_free(self, position: Position) -> Position:
+        """The first position of the same ledger, from this one on, that is not held back."""
+
+    def discard(self, positions: Sequence[Position]) -> None:
+        """These were acknowledged: they need not be held back any more."""
 
     def screen(self, entries: Sequence[bytes]) -> bool:
         """Whether any of these entries may be delayed; False is certain."""

@@ -81,6 +81,8 @@ class KeySharedDispatcher(SharedDispatcher):
     def want(self) -> Want | None:
         if self.unacked.blocked or not any(consumer.ready for consumer in self._consumers):
             return None
+        if self._delays is not None and self._delays.loading:
+            return None
         for _ in range(len(self._ready_hashes)):
             key_hash = self._ready_hashes[0]
             line = self._waiting.get(key_hash)
@@ -97,6 +99,7 @@ class KeySharedDispatcher(SharedDispatcher):
         due = self._due.first_range(_ENTRIES_PER_READ)
         if due is not None:
             return Want(due[0], due[1], replay=True)
+        self._pass_held()
         return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
 
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:

@@ -15,6 +15,8 @@ _ENTRIES_PER_READ = 500
 """Entries read at a time (Pulsar's dispatcherMaxReadBatchSize)."""
 _TURN_ENTRIES_MAX = 20
 """Entries that one consumer gets before the next one's turn (Pulsar's dispatcherMaxRoundRobinBatchSize)."""
+_JUMPS_MAX = 4_096
+"""Gaps between held and acknowledged entries that are passed in one go: some milliseconds of work."""
 _ONE_MESSAGE = Pending(1)
 """Most entries are one message: they share this."""
 
@@ -95,11 +97,27 @@ class SharedDispatcher:
     def want(self) -> Want | None:
         if self.unacked.blocked or not any(consumer.ready for consumer in self._consumers):
             return None
+        if self._delays is not None and self._delays.loading:
+            return None
         self._fetch_due(self._replay)
         again = self._replay.first_range(_ENTRIES_PER_READ)
         if again is not None:
             return Want(again[0], again[1], replay=True)
+        self._pass_held()
         return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
+
+    def _pass_held(self) -> None:
+        """Goes on behind entries that are known to be held back: after a restart they may be millions."""
+        delays = self._delays
+        if delays is None or self.read_position > delays.last_held:
+            return
+        for _ in range(_JUMPS_MAX):
+            free = delays.next_free(self.read_position)
+            if self._cursor.has_holes:
+                free = self._cursor.next_unacked(free)
+            if free == self.read_position:
+                return
+            self.read_position = free
 
     def _fetch_due(self, queue: ReplayQueue) -> None:
         """Puts entries whose time has come in front of those that were never read, a read's worth."""
@@ -237,6 +255,8 @@ class SharedDispatcher:
                 self.unacked.released(pending.messages)
                 self._released(owner, pending)
             self._replay.discard(position)
+        if self._delays is not None and self._delays.count:
+            self._delays.discard(positions)
 
     def _owner_of(self, consumer: Consumer, position: Position) -> tuple[Consumer | None, Pending | None]:
         """The consumer that holds the position: almost always the one that acknowledges it."""

@@ -1,0 +1,56 @@
+"""The ledger that takes a cursor's deltas, and what its writer says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from magnetar.base.errors import LedgerError, MagnetarError
+from magnetar.ledger.api import LedgerWriter
+
+_log = logging.getLogger("magnetar.managedlog")
+
+
+class DeltaStore(Protocol):
+    """Who writes the deltas."""
+
+    def delta_durable(self, ledger: DeltaLedger, last_entry: int) -> None:
+        """The ledger is durable up to this entry."""
+
+    def ledger_lost(self, ledger: DeltaLedger, error: LedgerError) -> None:
+        """No delta can be added any more."""
+
+
+class DeltaLedger:
+    """The ledger that takes deltas, and what its writer says (WriterListener)."""
+
+    __slots__ = ("_store", "delta_bytes", "snapshot_bytes", "snapshot_durable", "writer")
+
+    writer: LedgerWriter
+
+    def __init__(self, store: DeltaStore) -> None:
+        self._store = store
+        self.snapshot_durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.snapshot_bytes = 0
+        self.delta_bytes = 0
+
+    def durable(self, last_entry: int) -> None:
+        if not self.snapshot_durable.done():
+            self.snapshot_durable.set_result(None)
+        self._store.delta_durable(self, last_entry)
+
+    def failed(self, error: LedgerError) -> None:
+        if not self.snapshot_durable.done():
+            self.snapshot_durable.set_exception(error)
+            # Whoever waited may be gone; the error is reported through the cursor's waiters as well.
+            self.snapshot_durable.exception()
+        self._store.ledger_lost(self, error)
+
+
+async def seal(writer: LedgerWriter) -> None:
+    """Ends a cursor ledger. That this fails is no loss: whoever opens the ledger recovers its end."""
+    try:
+        await writer.close()
+    except MagnetarError as error:
+        _log.debug("cursor ledger %d was not sealed: %s", writer.ledger_id, error)

@@ -1,0 +1,80 @@
+"""Further ledgers of a cursor: kept over crashes, gone with the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fakes.ledgers import write_error
+from fakes.managed_logs import Process
+from magnetar.base.errors import LedgerError, MetadataError
+from magnetar.managedlog.cursor_ledgers import CursorLedgers
+
+
+async def side(process: Process) -> CursorLedgers:
+    log, _ = await process.open()
+    found = (await log.open_cursor("s", initial="earliest")).ledgers
+    assert found is not None
+    return found
+
+
+def test_what_is_kept_survives_a_crash_and_what_is_dropped_does_not() -> None:
+    async def story() -> None:
+        process = Process()
+        ledgers = await side(process)
+        first = await ledgers.keep([b"a", b"b"])
+        second = await ledgers.keep([b"c"])
+        process = await process.crash()
+        ledgers = await side(process)
+        assert ledgers.ids == (first, second)
+        assert await ledgers.last_entry(first) == 1
+        assert await ledgers.read(first, 1) == b"b"
+        await ledgers.drop((first,))
+        assert first not in process.ledgers.ledgers
+        process = await process.crash()
+        ledgers = await side(process)
+        assert ledgers.ids == (second,)
+        assert await ledgers.read(second, 0) == b"c"
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_they_go_with_the_cursor() -> None:
+    async def story() -> None:
+        process = Process()
+        ledgers = await side(process)
+        kept = await ledgers.keep([b"a"])
+        log, _ = await process.open()
+        assert kept in process.ledgers.tagged("s")
+        await log.delete_cursor("s")
+        assert process.ledgers.tagged("s") == []
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_kept_leaves_nothing_behind() -> None:
+    async def story() -> None:
+        process = Process()
+        ledgers = await side(process)
+        process.ledgers.auto_sync = False
+        keeping = asyncio.create_task(ledgers.keep([b"a"]))
+        await process.settle()
+        (ledger_id,) = process.ledgers.tagged("s")
+        writer = process.ledgers.ledgers[ledger_id].writer
+        assert writer is not None
+        writer.fail(write_error())
+        with pytest.raises(LedgerError):
+            await keeping
+        assert process.ledgers.tagged("s") == []
+        process.ledgers.auto_sync = True
+        process.store.put_errors.append(MetadataError("the store is away"))
+        with pytest.raises(MetadataError):
+            await ledgers.keep([b"a"])
+        assert process.ledgers.tagged("s") == []
+        assert ledgers.ids == ()
+        await process.logs.close()
+
+    asyncio.run(story())
