@@ -51,6 +51,10 @@ class _Probe:
     def published(self, size_bytes: int) -> None:
         """The probe has no budget of its own to give back."""
 
+    def throttle(self, reason: object) -> None: ...
+
+    def unthrottle(self, reason: object) -> None: ...
+
     def producer_detached(self, producer: Producer) -> None:
         self._fail(ServiceNotReadyError("the topic was unloaded while it was checked"))
 

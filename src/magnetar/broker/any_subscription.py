@@ -12,6 +12,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.wire.events import AckEvent
 
 
@@ -101,6 +102,10 @@ class AnySubscription(ABC):
     def _tell_active(self, consumer: Consumer, is_active: bool) -> None:
         if isinstance(consumer, AttachedConsumer) and self.type is SubscriptionType.FAILOVER:
             consumer.connection.active_changed(consumer, active=is_active)
+
+    @abstractmethod
+    def keep(self, limits: SubscriptionLimits) -> None:
+        """Puts limits in force, on consumers that are attached too."""
 
     # -- commands ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
@@ -21,11 +22,15 @@ from magnetar.broker.errors import (
     ChecksumMismatchError,
     ConflictError,
     NotAllowedError,
+    RefusedError,
     ServiceNotReadyError,
     SubscriptionNotFoundError,
 )
+from magnetar.broker.limits.room import TopicLimits
 from magnetar.broker.producer import Producer
 from magnetar.wire.events import SendRun
+
+_CHECKSUM_MISMATCH: Final = "the checksum does not match the message: it was damaged on its way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class AnyTopic(ABC):
     def __init__(self, name: TopicName, access: ProducerAccess[Producer], clock: Clock) -> None:
         self.name = name
         self.access = access
+        self.limits = TopicLimits(clock)
         self.created_ms = clock.now_ms()
         self.last_publish_ms = 0
         self.messages_in = 0
@@ -72,6 +78,12 @@ class AnyTopic(ABC):
         """Removes a producer; what it sent and is not durable yet still becomes so."""
         self.access.detach(producer)
 
+    def send_producer_away(self, producer: Producer) -> None:
+        """Detaches a producer; its client comes back and hears whether and why it may not."""
+        if producer.ready:
+            self.detach_producer(producer)
+            producer.connection.producer_detached(producer)
+
     def last_sequence(self, producer_name: str) -> int:
         """Highest durable sequence number of a named producer; -1 without deduplication."""
         return -1
@@ -85,16 +97,29 @@ class AnyTopic(ABC):
             producer.connection.published(run.size_bytes)
         elif not producer.ready:
             self._refuse_waiting(producer, run)
-        elif run.bad is not None:
-            bad = set(run.bad)
-            for damaged, rows in itertools.groupby(range(len(run.entries)), bad.__contains__):
-                part = run.select(rows)
-                if damaged:
-                    self._refuse_damaged(producer, part)
-                else:
-                    self._take(producer, part)
-        else:
+        elif run.bad is None and self.limits.gate is None:
             self._take(producer, run)
+        else:
+            self._take_checked(producer, run)
+
+    def _take_checked(self, producer: Producer, run: SendRun) -> None:
+        """Publishes the rows that arrived whole and keep the topic's limits."""
+        gate = self.limits.gate
+        refused: dict[int, RefusedError] = {}
+        if gate is not None:
+            refused = gate.refusals(run)
+            gate.passed(producer.connection, run)
+        if run.bad is not None:
+            refused.update(dict.fromkeys(run.bad, ChecksumMismatchError(_CHECKSUM_MISMATCH)))
+        if not refused:
+            self._take(producer, run)
+            return
+        for error, rows in itertools.groupby(range(len(run.entries)), refused.get):
+            part = run.select(rows)
+            if error is None:
+                self._take(producer, part)
+            else:
+                self._refuse(producer, part, error)
 
     def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
         """No client sends before it heard that its producer is ready."""
@@ -108,13 +133,8 @@ class AnyTopic(ABC):
         """Publishes rows that arrived whole, of a producer that may publish."""
 
     @abstractmethod
-    def _refuse_damaged(self, producer: Producer, run: SendRun) -> None:
-        """Refuses rows whose checksum does not match, in their places among the receipts."""
-
-    @staticmethod
-    def _tell_damaged(producer: Producer, sequence_ids: list[int]) -> None:
-        text = "the checksum does not match the message: it was damaged on its way"
-        producer.connection.send_errors(producer, sequence_ids, ChecksumMismatchError.code, text)
+    def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
+        """Refuses rows, in their places among the receipts."""
 
     def _counted(self, producer: Producer, messages: int, size_bytes: int) -> None:
         producer.messages_in += messages
@@ -169,6 +189,7 @@ class AnyTopic(ABC):
     def disconnect_clients(self) -> None:
         """Sends every producer and consumer away: they look the topic up again."""
         self.closed = True
+        self.limits.close()
         self.access.clear(ServiceNotReadyError(f"{self.name} is being unloaded; look it up again"))
         for subscription in self.subscriptions.values():
             subscription.detach_all()

@@ -18,12 +18,15 @@ from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
+    PreconditionFailedError,
     ServiceNotReadyError,
     TopicNotFoundError,
 )
 from magnetar.broker.guard import Guard
-from magnetar.broker.listeners import Listeners
 from magnetar.broker.handlers import permission, renewals
+from magnetar.broker.limits import enforcement
+from magnetar.broker.limits.limits import Limits, effective
+from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
@@ -60,6 +63,10 @@ class BrokerConfig:
     """Whether topics deduplicate when neither they nor their namespace say."""
     deduplication_limits: DedupLimits = field(default_factory=DedupLimits)
     """What is remembered of producers."""
+    limits: Limits = field(default_factory=Limits)
+    """In force where neither a topic nor its namespace says something else."""
+    limits_interval_s: float = 60.0
+    """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
     auto_create_topics: bool = True
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
@@ -123,12 +130,13 @@ class Broker:
         await self.policies.bootstrap(broker_url, http_url)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self._maintain)
-
-    async def drain(self) -> None:
-        """Takes no more work, sends clients away, makes everything durable that was taken."""
+        self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
         if self.guard is not None:
             interval_s = self.guard.authentication.renewal_check_s
             self.tasks.every(interval_s, lambda: renewals.check_all(self))
+
+    async def drain(self) -> None:
+        """Takes no more work, sends clients away, makes everything durable that was taken."""
         self.draining = True
         self.nonpersistent.close()
         for topic in list(self.topics.values()):
@@ -156,6 +164,18 @@ class Broker:
             await self._guard(topic.log.trim(), f"{topic.name}: trimming")
             if topic.dedup is not None:
                 await self._guard(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
+
+    async def enforce_limits(self) -> None:
+        """One round of what limits do by themselves: messages expire, backlogs shrink."""
+        for topic in list(self.topics.values()):
+            if topic.limits.works_alone:
+                round_ = enforcement.enforce(topic, topic.limits.limits, self.clock.now_ms())
+                await self._guard(round_, f"{topic.name}: keeping its limits")
+
+    async def check_quotas(self, topic: AnyTopic) -> None:
+        """Raises what a new producer hears while the backlog is over a quota."""
+        if isinstance(topic, Topic):
+            await enforcement.check_quotas(topic, topic.limits.limits, self.clock.now_ms())
 
     @staticmethod
     async def _guard(work: Awaitable[object], what: str) -> None:
@@ -230,8 +250,10 @@ class Broker:
         old = self.topics.pop(str(name), None)
         if old is not None:
             await self._guard(old.close(), f"{name}: closing after a failure")
-        if not await self.exists(name) and not (create and await self._may_create(name)):
-            raise TopicNotFoundError(f"topic {name} does not exist")
+        if not await self.exists(name):
+            if not (create and await self._may_create(name)):
+                raise TopicNotFoundError(f"topic {name} does not exist")
+            await self.check_topics_max(name.namespace_name)
         log = await self.logs.open(name.log_name)
         topic = Topic(name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn)
         await topic.load()
@@ -258,6 +280,13 @@ class Broker:
         if self.loaded(name) is not None or (name.persistent and await self.logs.exists(name.log_name)):
             return True
         return 0 <= name.partition < await self.policies.partitions(name)
+
+    async def check_topics_max(self, namespace: NamespaceName, more: int = 1) -> None:
+        """Raises PreconditionFailedError when so many more topics would be too many for the namespace."""
+        document = await self.policies.namespace(namespace)
+        most = effective({}, document, self.config.limits, self.config.cluster).topics_max
+        if most and len(await self.topics_of(namespace)) + more > most:
+            raise PreconditionFailedError(f"namespace {namespace} may have {most} topics, partitions counted")
 
     async def topics_of(self, namespace: NamespaceName) -> list[TopicName]:
         """Persistent topics and partitions of a namespace, sorted by name."""
@@ -329,10 +358,10 @@ class Broker:
 
     async def apply_policies(self) -> None:
         """Gives every loaded topic the policies that are in force now; called at each change of one."""
+        await permission.recheck(self)
         for topic in list(self.topics.values()):
             await self._guard(self._apply(topic), f"{topic.name}: applying policies")
 
-        await permission.recheck(self)
     async def _apply(self, topic: Topic) -> None:
         """Gives the loaded topic the policies that are in force now."""
         own = await self.policies.topic_policies(topic.name)
@@ -344,6 +373,8 @@ class Broker:
             ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
             size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
         )
+        in_force = effective(own, namespace, self.config.limits, self.config.cluster)
+        topic.limits.apply(in_force, topic, self.alarms)
         wanted = self._deduplicates(own, namespace)
         limits = self.config.deduplication_limits.with_interval(own, namespace)
         if topic.dedup is not None:

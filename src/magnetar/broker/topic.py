@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
@@ -26,6 +26,7 @@ from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
+    RefusedError,
     TopicTerminatedError,
     wire_code,
 )
@@ -51,7 +52,7 @@ class _Waiting:
         "mark",
         "position",
         "producer",
-        "refused",
+        "refusal",
         "sequence_ids",
         "size_bytes",
     )
@@ -66,7 +67,7 @@ class _Waiting:
         size_bytes: int,
         mark: int,
         *,
-        refused: bool = False,
+        refusal: RefusedError | None = None,
     ) -> None:
         self.producer = producer
         self.sequence_ids = sequence_ids
@@ -75,8 +76,8 @@ class _Waiting:
         """Of the first entry; None for duplicates."""
         self.count = count
         self.size_bytes = size_bytes
-        self.refused = refused
-        """Whether the rows were damaged on their way; they are told so in their turn."""
+        self.refusal = refusal
+        """Why the rows were refused, which they are told in their turn; None: they were not."""
         self.mark = mark
         """Highest sequence number that is known for good once this is durable; -1: none."""
 
@@ -148,9 +149,9 @@ class Topic(AnyTopic):
             -1 if marks is None else max(marks),
         )
 
-    def _refuse_damaged(self, producer: Producer, run: SendRun) -> None:
+    def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         self._waiting.append(
-            _Waiting(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refused=True)
+            _Waiting(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
         )
         self._release(EARLIEST)
 
@@ -214,8 +215,8 @@ class Topic(AnyTopic):
             if position is not None and self.dedup is not None:
                 self.dedup.persisted(head.producer.name, head.mark, position, head.count)
             connection = head.producer.connection
-            if head.refused:
-                self._tell_damaged(head.producer, head.sequence_ids)
+            if head.refusal is not None:
+                connection.send_errors(head.producer, head.sequence_ids, head.refusal.code, str(head.refusal))
             else:
                 connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
             connection.published(head.size_bytes)
@@ -251,8 +252,14 @@ class Topic(AnyTopic):
             clock=self._clock,
             alarms=self._alarms,
         )
+        subscription.keep(self.limits.of_subscription())
         self.subscriptions[name] = subscription
         return subscription
+
+    @property
+    def bounded_subscriptions(self) -> Iterable[Subscription]:
+        """Those that TTL and quotas concern."""
+        return self.subscriptions.values()
 
     async def subscription(
         self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None

@@ -70,6 +70,9 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
     topic = await session.broker.any_topic(topic_name, create=request.force_topic_creation)
     await admit_consumer(session.broker, topic.name, request.schema if request.HasField("schema") else None)
     subscription: AnySubscription
+    type_ = SubscriptionType(request.subType)
+    caller = (session.peer.rpartition(":")[0], request.consumer_name, request.consumer_id)
+    topic.limits.admit_subscribe(topic.subscriptions, request.subscription, type_.name, caller)
     if request.durable:
         subscription = await topic.subscription(
             request.subscription,
@@ -103,7 +106,8 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
     policy = KeySharedPolicy(meta.keySharedMode == pb.KeySharedMode.STICKY, meta.allowOutOfOrderDelivery)
     try:
         session.opening_consumers.check(request.consumer_id, request.request_id)
-        subscription.attach(consumer, SubscriptionType(request.subType), policy)
+        topic.limits.admit_consumer(topic.subscriptions, request.subscription)
+        subscription.attach(consumer, type_, policy)
     except RefusedError:
         topic.leave_reader(subscription)
         raise

@@ -48,11 +48,14 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     topic = await session.broker.any_topic(topic_name)
     schema = request.schema if request.HasField("schema") else None
     schema_version = await admit_producer(session.broker, topic.name, schema)
+    if topic.limits.limits.quotas:
+        await session.broker.check_quotas(topic)
     await _begin_subscription(session, topic, request.initial_subscription_name)
     if session.closed:
         return
     session.opening_producers.check(request.producer_id, request.request_id)
     name = request.producer_name or session.broker.new_producer_name()
+    topic.limits.admit_producer(topic.producers, name, encrypted=request.encrypted)
     producer = Producer(
         request.producer_id,
         name,

@@ -15,11 +15,12 @@ class DispatchThrottle:
         self._clock = clock
         self._limiters = limiters
 
-    def messages_max(self) -> int | None:
-        """Messages that may be sent now; None: as many as there are; 0: see `wait_ms`."""
+    def room(self, entries_max: int, bytes_max: int) -> tuple[int, int]:
+        """Of these entries and bytes, how many may be sent now; (0, 0): see `due_ms`."""
         now_ms = self._clock.now_ms()
-        known = [most for each in self._limiters if (most := each.messages_max(now_ms)) is not None]
-        return min(known, default=None)
+        for each in self._limiters:
+            entries_max, bytes_max = each.room(entries_max, bytes_max, now_ms)
+        return (entries_max, bytes_max) if entries_max > 0 and bytes_max > 0 else (0, 0)
 
     def sent(self, messages: int, size_bytes: int) -> None:
         """Counts what was sent."""

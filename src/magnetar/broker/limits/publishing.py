@@ -11,6 +11,7 @@ from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.token_bucket import RateLimiter
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import SendRun
+from magnetar.wire.payload import EntryError
 
 
 class Throttled(Protocol):
@@ -20,6 +21,13 @@ class Throttled(Protocol):
         """Reads no more until `unthrottle` with the same reason."""
 
     def unthrottle(self, reason: object) -> None: ...
+
+
+def _encrypted(entry: bytes) -> bool:
+    try:
+        return bool(metadata_of(entry).encryption_keys)
+    except EntryError:
+        return False
 
 
 class PublishGate:
@@ -40,7 +48,7 @@ class PublishGate:
         found: dict[int, RefusedError] = {}
         if self._limits.encryption_required:
             for row, entry in enumerate(run.entries):
-                if not metadata_of(entry).encryption_keys:
+                if not _encrypted(entry):
                     found[row] = EncryptionRequiredError("messages of this topic must be encrypted")
         largest = self._limits.message_bytes_max
         # Pieces of a chunked message are as large as the client was told; their sum is nobody's business.

@@ -79,8 +79,10 @@ class RateLimiter:
         """Milliseconds until anything may go through; 0: now."""
         return max((each.wait_ms(now_ms) for each in (self._messages, self._bytes) if each), default=0)
 
-    def messages_max(self, now_ms: int) -> int | None:
-        """Messages that may go now; None: as many as there are. Bytes only say whether any may."""
-        if self._bytes is not None and self._bytes.available(now_ms) <= 0:
-            return 0
-        return None if self._messages is None else max(0, self._messages.available(now_ms))
+    def room(self, messages_max: int, bytes_max: int, now_ms: int) -> tuple[int, int]:
+        """Of these, how many may go now."""
+        if self._messages is not None:
+            messages_max = min(messages_max, max(0, self._messages.available(now_ms)))
+        if self._bytes is not None:
+            bytes_max = min(bytes_max, max(0, self._bytes.available(now_ms)))
+        return messages_max, bytes_max

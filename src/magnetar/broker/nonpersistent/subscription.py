@@ -10,6 +10,7 @@ from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, S
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.entry import entry_hash
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
+from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
 from magnetar.wire.events import AckEvent
 
@@ -102,6 +103,9 @@ class NonPersistentSubscription(AnySubscription):
         consumers, self._chooser = self.consumers, None
         for consumer in consumers:
             consumer.connection.consumer_detached(consumer)
+
+    def keep(self, limits: SubscriptionLimits) -> None:
+        """Nothing here waits to be acknowledged or sent later: what cannot be taken is dropped."""
 
     # -- messages ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.access.room import ProducerAccess
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic, ReaderStart
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import NotAllowedError, RefusedError
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.producer import Producer
 from magnetar.wire.events import SendRun
@@ -69,8 +69,8 @@ class NonPersistentTopic(AnyTopic):
             )
         producer.connection.published(run.size_bytes)
 
-    def _refuse_damaged(self, producer: Producer, run: SendRun) -> None:
-        self._tell_damaged(producer, run.sequence_ids)
+    def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
+        producer.connection.send_errors(producer, run.sequence_ids, error.code, str(error))
         producer.connection.published(run.size_bytes)
 
     # -- subscriptions -----------------------------------------------------------------------------

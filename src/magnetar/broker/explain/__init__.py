@@ -1,0 +1,1 @@
+"""Why a subscription does or does not dispatch."""

@@ -1,0 +1,162 @@
+"""One word and one sentence about a subscription's dispatch (pure).
+
+Asked in the order in which the pump meets them: what stops everything first, then what is there to send,
+then who could take it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from magnetar.broker.explain.view import ConsumerView, Draining, View
+
+
+class State(StrEnum):
+    """In one word, why a subscription does or does not dispatch."""
+
+    DISPATCHING = "dispatching"
+    CAUGHT_UP = "caught-up"
+    ALL_SENT = "all-sent"
+    """Everything was sent and waits to be acknowledged."""
+    TERMINATED = "terminated"
+    FENCED = "fenced"
+    NO_CONSUMERS = "no-consumers"
+    READ_ERROR = "read-error"
+    READING = "reading"
+    DELAYED = "delayed"
+    RATE_LIMITED = "rate-limited"
+    BLOCKED_SUBSCRIPTION = "blocked-subscription"
+    BLOCKED_CONSUMERS = "blocked-consumers"
+    NO_PERMITS = "no-permits"
+    OUTPUT_FULL = "output-full"
+    DRAINING = "draining"
+    OWNER_NOT_READY = "owner-not-ready"
+    NO_OWNER = "no-owner"
+    INACTIVE = "inactive"
+    """Of a consumer only: another one is the active one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A word for programs, a sentence with numbers for people."""
+
+    state: State
+    sentence: str
+
+
+def diagnose(view: View) -> Diagnosis:
+    """Why the subscription does or does not dispatch at this moment."""
+    return _stopped(view) or _nothing_to_send(view) or _nobody_to_take(view) or _keys_wait(view)
+
+
+def of_consumer(consumer: ConsumerView, view: View) -> Diagnosis:
+    """Why this consumer does or does not get messages, as far as it lies with the consumer."""
+    if view.single and consumer.name != view.active:
+        return Diagnosis(State.INACTIVE, f"{view.active} is the active consumer, this one waits for its turn")
+    if consumer.permits <= 0:
+        return Diagnosis(State.NO_PERMITS, f"it asks for no messages (permits: {consumer.permits})")
+    if consumer.blocked and not view.single:
+        return Diagnosis(
+            State.BLOCKED_CONSUMERS,
+            f"it holds {consumer.unacked} unacknowledged messages of {consumer.unacked_max} that it may;"
+            f" it goes on at {consumer.unacked_max // 2}",
+        )
+    if not consumer.writable:
+        return Diagnosis(State.OUTPUT_FULL, "its connection does not take more bytes")
+    return Diagnosis(State.DISPATCHING, f"it can take {consumer.permits} messages")
+
+
+def _stopped(view: View) -> Diagnosis | None:
+    if view.topic_closed or view.topic_state not in ("open", "terminated"):
+        return Diagnosis(
+            State.FENCED, f"the topic is {view.topic_state}: its clients are sent away and it is loaded anew"
+        )
+    if not view.consumers:
+        return Diagnosis(
+            State.NO_CONSUMERS, f"no consumer is connected; the backlog is {view.backlog} entries"
+        )
+    if view.obstacle:
+        return Diagnosis(State.READ_ERROR, view.obstacle)
+    if view.reading:
+        return Diagnosis(State.READING, "entries are being read from storage")
+    return None
+
+
+def _nothing_to_send(view: View) -> Diagnosis | None:
+    if view.unread or view.again or view.waiting:
+        return None
+    if view.delayed:
+        until = "" if view.delayed_until_ms is None else f", the first at {_instant(view.delayed_until_ms)}"
+        return Diagnosis(State.DELAYED, f"{view.delayed} entries wait for their delivery time{until}")
+    if view.backlog:
+        return Diagnosis(
+            State.ALL_SENT, f"everything was sent; {view.backlog} entries wait to be acknowledged"
+        )
+    if view.terminated:
+        return Diagnosis(State.TERMINATED, "the topic is terminated and everything was acknowledged")
+    return Diagnosis(State.CAUGHT_UP, "there is no backlog")
+
+
+def _nobody_to_take(view: View) -> Diagnosis | None:
+    pending = f"{view.unread + view.again + view.waiting} entries are to be sent"
+    if view.rate_wait_ms:
+        return Diagnosis(
+            State.RATE_LIMITED, f"the dispatch rate is used up for {view.rate_wait_ms} ms; {pending}"
+        )
+    if view.blocked:
+        return Diagnosis(
+            State.BLOCKED_SUBSCRIPTION,
+            f"{view.unacked} messages are unacknowledged of {view.unacked_max} that it may have;"
+            f" it goes on below {view.unacked_max / 2:g}; {pending}",
+        )
+    found = [of_consumer(each, view) for each in view.consumers]
+    takers = [each for each in found if each.state is not State.INACTIVE]
+    if any(each.state is State.DISPATCHING for each in takers):
+        return None
+    for state in (State.BLOCKED_CONSUMERS, State.OUTPUT_FULL, State.NO_PERMITS):
+        count = sum(each.state is state for each in takers)
+        if count:
+            return Diagnosis(state, f"{_FAULTS[state].format(count, len(takers))}; {pending}")
+    return Diagnosis(State.INACTIVE, f"no consumer is the active one; {pending}")
+
+
+_FAULTS = {
+    State.BLOCKED_CONSUMERS: "{} of {} consumers hold as many unacknowledged messages as they may",
+    State.OUTPUT_FULL: "the connections of {} of {} consumers do not take more bytes",
+    State.NO_PERMITS: "{} of {} consumers ask for no messages",
+}
+
+
+def _keys_wait(view: View) -> Diagnosis:
+    to_read = view.again + (0 if view.line_full else view.unread)
+    if to_read or view.can_serve_line or not view.waiting:
+        return Diagnosis(
+            State.DISPATCHING, f"{view.unread + view.again + view.waiting} entries are to be sent"
+        )
+    for each in view.draining:
+        if each.holder is not None and each.holder != each.owner:
+            return Diagnosis(State.DRAINING, _drains(each, view.waiting))
+    for each in view.draining:
+        if each.owner is None:
+            return Diagnosis(
+                State.NO_OWNER,
+                f"key hash {each.key_hash} belongs to no consumer's ranges;"
+                f" {view.waiting} entries wait for their keys",
+            )
+    first = view.draining[0].owner if view.draining else "the consumer of their keys"
+    return Diagnosis(
+        State.OWNER_NOT_READY, f"{view.waiting} entries wait for {first}, which takes no more now"
+    )
+
+
+def _drains(each: Draining, waiting: int) -> str:
+    return (
+        f"key hash {each.key_hash} goes to {each.owner or 'nobody'} once {each.holder} has acknowledged"
+        f" {each.held} entries of it; {waiting} entries wait for their keys"
+    )
+
+
+def _instant(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,80 @@
+"""What is known of a subscription at one moment: the input of `reasons.diagnose`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerView:
+    """One attached consumer."""
+
+    name: str
+    permits: int = 0
+    unacked: int = 0
+    unacked_max: int = 0
+    """0: without limit."""
+    blocked: bool = False
+    """Whether the limit holds it, from the limit on until half of it is free."""
+    writable: bool = True
+    """Whether its connection takes more bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draining:
+    """A key hash whose waiting entries cannot be sent."""
+
+    key_hash: int
+    owner: str | None
+    """Consumer to which the hash is assigned; None: to nobody."""
+    holder: str | None
+    """Consumer that still holds unacknowledged entries of it; None: nobody."""
+    held: int
+    """Entries that the holder has."""
+    waiting: int
+    """Entries in line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One subscription."""
+
+    topic_closed: bool = False
+    topic_state: str = "open"
+    """State of the topic's log."""
+    terminated: bool = False
+    consumers: tuple[ConsumerView, ...] = ()
+    active: str | None = None
+    """The active consumer of an Exclusive or Failover subscription."""
+    single: bool = False
+    """Whether only the active consumer gets messages."""
+    backlog: int = 0
+    """Entries that are not acknowledged."""
+    unread: int = 0
+    """Stored entries that were not read for the consumers yet."""
+    again: int = 0
+    """Entries that were given back or have become due and are to be sent."""
+    waiting: int = 0
+    """Entries that were read and stand in line for their keys (Key_Shared)."""
+    line_full: bool = False
+    """Whether the line is so long that nothing more is read."""
+    can_serve_line: bool = False
+    """Whether the first entry of some line could be sent now."""
+    draining: tuple[Draining, ...] = ()
+    """Some of the hashes that wait, at most a handful."""
+    delayed: int = 0
+    """Entries whose delivery time has not come."""
+    delayed_until_ms: int | None = None
+    """The next delivery time, Unix ms."""
+    unacked: int = 0
+    """Messages unacknowledged over all consumers (Shared, Key_Shared)."""
+    unacked_max: int = 0
+    """0: without limit."""
+    blocked: bool = False
+    """Whether the limit of the subscription holds it."""
+    rate_wait_ms: int = 0
+    """Until the dispatch rate lets something through."""
+    reading: bool = False
+    obstacle: str = ""
+    """Why the last read failed; empty when it did not."""
+    now_ms: int = 0
