@@ -40,36 +40,44 @@ class LatencyRun:
 
 
 class Arrivals:
-    """When each message arrived, by its number; filled in order."""
+    """When each entry arrived, by its number; filled in order."""
 
     def __init__(self, count: int) -> None:
         self.times_ns: npt.NDArray[np.int64] = np.zeros(count, dtype=np.int64)
         self.count: int = 0
 
     def until(self, count: int, now_ns: int) -> None:
-        """All messages below `count` that had not arrived yet arrived now."""
+        """All entries below `count` that had not arrived yet arrived now."""
         self.times_ns[self.count : count] = now_ns
         self.count = count
 
     def latencies(self, due: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Waiting times of the messages from `first` on that did arrive."""
-        return self.times_ns[first : self.count] - due[first : self.count]
+        """Waiting times of all messages in the entries from `first` on that did arrive.
+
+        `due`: one row an entry, one column for each of its messages.
+        """
+        return (self.times_ns[first : self.count, None] - due[first : self.count]).reshape(-1)
 
 
 class OpenLoopPublisher:
-    """Sends message i at `start + i / rate`, one message an entry.
+    """Sends the entries up to the number it is told.
 
-    Block k of 256 messages lies in buffer k mod 2: while one leaves, the other is numbered as soon as its old
-    content is with the kernel, at a moment when nothing is due, so that numbering delays no message.
+    Block k of 256 entries lies in buffer k mod 2: while one leaves, the other is numbered as soon as its old
+    content is with the kernel, at a moment when nothing is due, so that numbering delays no entry.
     """
 
-    def __init__(self, service_url: str, topic: str, *, payload_bytes: int) -> None:
+    def __init__(
+        self, service_url: str, topic: str, *, payload_bytes: int, messages_per_entry: int = 1
+    ) -> None:
         connection = connect_to_owner(service_url, topic)
         name = connection.open_producer(topic, 1)
         self.template: Final = f.SendTemplate(
-            producer_id=1, producer_name=name, message=message_of(payload_bytes)
+            producer_id=1,
+            producer_name=name,
+            message=message_of(payload_bytes),
+            messages_per_entry=messages_per_entry,
         )
-        self.scanner: Final = ReceiptScanner(producer_id=1, messages_per_entry=1)
+        self.scanner: Final = ReceiptScanner(producer_id=1, messages_per_entry=messages_per_entry)
         self.socket: Final = connection.socket
         self._blocks = [f.SendBlock(self.template, BLOCK_FRAMES) for _ in range(2)]
         self._frame_length = len(self.template.frame)
@@ -80,7 +88,7 @@ class OpenLoopPublisher:
 
     @property
     def sent(self) -> int:
-        """Messages that the kernel has taken in full."""
+        """Entries that the kernel has taken in full."""
         return self._taken_bytes // self._frame_length
 
     def prepare(self) -> bool:
@@ -88,12 +96,13 @@ class OpenLoopPublisher:
         block = self._numbered // BLOCK_FRAMES
         if self.sent < (block - 1) * BLOCK_FRAMES:
             return False
-        self._blocks[block % 2].number(f.FIRST_SEQUENCE_ID + self._numbered, now_ms())
+        first = f.FIRST_SEQUENCE_ID + self._numbered * self.template.messages_per_entry
+        self._blocks[block % 2].number(first, now_ms())
         self._numbered += BLOCK_FRAMES
         return True
 
     def send(self, due: int) -> bool:
-        """Send the messages below number `due` as far as the socket takes them; False when there was none."""
+        """Send the entries below number `due` as far as the socket takes them; False when there was none."""
         if self._taken_bytes >= due * self._frame_length:
             return False
         block_bytes = BLOCK_FRAMES * self._frame_length
@@ -145,12 +154,15 @@ def run(
     *,
     rate_per_s: int,
     payload_bytes: int,
+    messages_per_entry: int = 1,
     end_to_end: bool,
     warm_up_s: float,
     seconds: float,
 ) -> LatencyRun:
     """Send at a fixed rate; measure the waits for receipts and, with `end_to_end`, for delivery.
 
+    Message i is due at `start + i / rate`. An entry of several messages leaves when its last one is due, as a
+    client that gathers them sends it, and every message waits from its own time on.
     The generator spins on its core: sleeping would add the kernel's wake-up time to every figure. It does
     so in the idle class, see `behind_everyone`.
     """
@@ -159,11 +171,13 @@ def run(
         consumer = Consumer(
             service_url, topic, subscription="bench", queue_messages=E2E_QUEUE, durable=True, earliest=True
         )
-    publisher = OpenLoopPublisher(service_url, topic, payload_bytes=payload_bytes)
+    publisher = OpenLoopPublisher(
+        service_url, topic, payload_bytes=payload_bytes, messages_per_entry=messages_per_entry
+    )
     if consumer:
         consumer.start(publisher.template)
-    first = int(rate_per_s * warm_up_s)
-    count = first + int(rate_per_s * seconds)
+    first = int(rate_per_s * warm_up_s) // messages_per_entry
+    count = first + int(rate_per_s * seconds) // messages_per_entry
     receipts, deliveries, departures = Arrivals(count), Arrivals(count), Arrivals(count)
     clock = time.perf_counter_ns
     with no_garbage_collection(), behind_everyone():
@@ -177,7 +191,7 @@ def run(
             now = clock()
             if not metering and now >= meter_from_ns:
                 before, metering = meter.now(), True
-            if publisher.send(min(count, due_count(start_ns, rate_per_s, now))):
+            if publisher.send(min(count, due_count(start_ns, rate_per_s, now) // messages_per_entry)):
                 departures.until(publisher.sent, clock())
             elif publisher.receive():
                 receipts.until(min(count, publisher.scanner.received), clock())
@@ -199,15 +213,16 @@ def run(
     if consumer:
         consumer.socket.close()
 
-    due = intended_ns(start_ns, rate_per_s, 0, count)
-    measured = count - first
-    acknowledged = max(0, acknowledged_in_time - first)
+    due = intended_ns(start_ns, rate_per_s, 0, count * messages_per_entry).reshape(count, messages_per_entry)
+    measured = (count - first) * messages_per_entry
+    acknowledged = max(0, acknowledged_in_time - first) * messages_per_entry
     metrics = meter.metrics(before, after, messages=acknowledged, payload_bytes=acknowledged * payload_bytes)
     histograms: dict[str, str] = {}
     series = {"": receipts, "late_": departures} | ({"end_to_end_": deliveries} if consumer else {})
     for prefix, arrivals in series.items():
         latencies = Latencies()
-        latencies.record(arrivals.latencies(due, first))
+        # An entry departs in time when it does so at its last message's.
+        latencies.record(arrivals.latencies(due[:, -1:] if arrivals is departures else due, first))
         metrics |= latencies.milliseconds(prefix)
         histograms[prefix.rstrip("_") or "publish"] = latencies.encoded()
     notes = []
@@ -221,7 +236,7 @@ def run(
             f"not sustained: {acknowledged} of {measured} messages acknowledged inside the measured time"
         )
     if receipts.count < count:
-        notes.append(f"{count - receipts.count} messages had no receipt {DRAIN_S:.0f} s after the end")
+        notes.append(f"{count - receipts.count} entries had no receipt {DRAIN_S:.0f} s after the end")
     if consumer and deliveries.count < count:
-        notes.append(f"{count - deliveries.count} messages were not delivered {DRAIN_S:.0f} s after the end")
+        notes.append(f"{count - deliveries.count} entries were not delivered {DRAIN_S:.0f} s after the end")
     return LatencyRun(metrics, histograms, notes)

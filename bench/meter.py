@@ -37,6 +37,10 @@ class Meter:
         broker_cpu_s = proc.usage(self.broker_pid).cpu_s if self.broker_pid else float("nan")
         return Moment(time.perf_counter(), broker_cpu_s, time.process_time(), proc.machine_cpu_s())
 
+    def rss_bytes(self) -> float:
+        """Resident bytes of the broker's process tree now; NaN when its pid is unknown."""
+        return float(proc.usage(self.broker_pid).rss_bytes) if self.broker_pid else float("nan")
+
     def metrics(self, start: Moment, end: Moment, *, messages: int, payload_bytes: int) -> dict[str, float]:
         """Rates and costs of a stretch in which `messages` of together `payload_bytes` went through."""
         seconds = end.wall_s - start.wall_s

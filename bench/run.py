@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench import catchup, latency, modules, start
+from bench import catchup, latency, modules, start, topics
 from bench.broker import Broker, BrokerFailedError, Cpus, discard_command, magnetar_command, started
 from bench.histogram import median_metrics
 from bench.memory import PageCache
@@ -29,6 +29,7 @@ from bench.scenario import (
     PublishLoad,
     Scenario,
     StartLoad,
+    TopicsLoad,
 )
 from bench.throughput import publish_for
 
@@ -167,7 +168,9 @@ def _module(load: ModuleLoad, options: Options, folder: Path) -> CaseRun:
 
 
 def _with_broker(
-    load: PublishLoad | LatencyLoad | CatchupLoad | OfficialLoad, options: Options, broker: Broker
+    load: PublishLoad | LatencyLoad | CatchupLoad | TopicsLoad | OfficialLoad,
+    options: Options,
+    broker: Broker,
 ) -> CaseRun:
     meter = Meter(broker.pid)
     url, topic = broker.service_url, _topic()
@@ -194,6 +197,7 @@ def _with_broker(
                 meter,
                 rate_per_s=load.rate_per_s,
                 payload_bytes=load.payload_bytes,
+                messages_per_entry=load.messages_per_entry,
                 end_to_end=load.end_to_end,
                 warm_up_s=options.warm_up_s,
                 seconds=options.seconds,
@@ -210,6 +214,10 @@ def _with_broker(
                     messages_per_entry=load.messages_per_entry,
                     queue_messages=load.queue_messages,
                 )
+            )
+        case TopicsLoad():
+            return CaseRun(
+                topics.run(url, topic, meter, load, warm_up_s=options.warm_up_s, seconds=options.seconds)
             )
         case OfficialLoad():
             command = [sys.executable, "-m", "bench.official", "--service-url", url, "--topic", topic]

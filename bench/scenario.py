@@ -39,10 +39,11 @@ class PublishLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyLoad:
-    """A fixed rate from one producer, one message an entry."""
+    """A fixed rate of messages from one producer."""
 
     rate_per_s: int
     payload_bytes: int = 1024
+    messages_per_entry: int = 1
     end_to_end: bool = False
     """Measure delivery to one durable consumer too."""
 
@@ -57,6 +58,16 @@ class CatchupLoad:
     queue_messages: int = 100_000
     """Permits that the reader gives at most."""
     discard: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsLoad:
+    """Many topics, each with a producer of its own on one connection, each publishing once a second."""
+
+    topics: int
+    payload_bytes: int = 100
+    rate_per_s: int = 1
+    """Messages of each topic a second; 0 only opens them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +100,13 @@ class ModuleLoad:
     needs_broker: bool = True
 
 
-Load = PublishLoad | LatencyLoad | CatchupLoad | StartLoad | OfficialLoad | ModuleLoad
+Load = PublishLoad | LatencyLoad | CatchupLoad | TopicsLoad | StartLoad | OfficialLoad | ModuleLoad
 
 KINDS: Final[Mapping[str, type[Load]]] = {
     "publish": PublishLoad,
     "latency": LatencyLoad,
     "catchup": CatchupLoad,
+    "topics": TopicsLoad,
     "start": StartLoad,
     "official": OfficialLoad,
     "module": ModuleLoad,

@@ -14,11 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # the package `bench` is not installed
 
-from bench import catchup, latency, start  # noqa: E402  # needs the path above
-from bench.broker import BrokerFailedError, Cpus, discard_command, started  # noqa: E402  # needs the path above
+from bench import catchup, latency, start, topics  # noqa: E402  # needs the path above
+from bench.broker import BrokerFailedError, Cpus, discard_command, magnetar_command, started  # noqa: E402  # needs the path above
 from bench.meter import Meter  # noqa: E402  # needs the path above
 from bench.publisher import Publisher  # noqa: E402  # needs the path above
-from bench.scenario import StartLoad  # noqa: E402  # needs the path above
+from bench.scenario import StartLoad, TopicsLoad  # noqa: E402  # needs the path above
 from bench.throughput import publish_all, publish_for  # noqa: E402  # needs the path above
 
 TOPIC = "persistent://public/default/t"
@@ -107,6 +107,7 @@ def test_the_command_measures_and_writes_json(tmp_path: Path) -> None:
     ]
     command += [
         "--no-device",
+        "--free-memory",
         "--markdown",
         "--cpus",
         "free",
@@ -120,6 +121,22 @@ def test_the_command_measures_and_writes_json(tmp_path: Path) -> None:
     assert "| generator | 100 B unbatched |" in done.stdout
     (scenario,) = json.loads(output.read_text())["scenarios"]
     assert all(case["median"]["messages_per_s"] > 0 for case in scenario["cases"])
+
+
+def test_many_topics_are_opened_and_each_message_is_acknowledged(tmp_path: Path) -> None:
+    load = TopicsLoad(topics=20, rate_per_s=50)
+    with started(magnetar_command(), tmp_path, Cpus(None, None)) as broker:
+        metrics = topics.run(
+            broker.service_url,
+            "persistent://public/default/many",
+            Meter(broker.pid),
+            load,
+            warm_up_s=0,
+            seconds=0.05,
+        )
+    assert metrics["open_s"] > 0
+    assert metrics["max_ms"] >= metrics["p50_ms"] > 0
+    assert metrics["messages"] == 50
 
 
 @pytest.mark.parametrize("data", ["empty", "existing", "killed"])

@@ -39,7 +39,7 @@ def test_a_stall_is_charged_to_every_message_that_was_due_in_it() -> None:
             continue
         arrivals.until(i + 1, time_ns + 100_000)
     latencies = Latencies()
-    latencies.record(arrivals.latencies(due, 0))
+    latencies.record(arrivals.latencies(due[:, None], 0))
     found = latencies.milliseconds()
     assert found["p50_ms"] == pytest.approx(0.1, rel=0.01)
     assert found["p99_ms"] == pytest.approx(900, rel=0.01)
@@ -51,7 +51,14 @@ def test_messages_before_the_measured_time_and_without_an_answer_do_not_count() 
     due = intended_ns(0, 1000, 0, 10)
     arrivals = Arrivals(10)
     arrivals.until(8, 9_000_000)
-    assert arrivals.latencies(due, 5).tolist() == [4_000_000, 3_000_000, 2_000_000]
+    assert arrivals.latencies(due[:, None], 5).tolist() == [4_000_000, 3_000_000, 2_000_000]
+
+
+def test_every_message_of_an_entry_waits_from_its_own_time() -> None:
+    due = intended_ns(0, 1000, 0, 6).reshape(2, 3)
+    arrivals = Arrivals(2)
+    arrivals.until(2, 5_000_000)
+    assert arrivals.latencies(due, 1).tolist() == [2_000_000, 1_000_000, 0]
 
 
 def test_percentiles_are_those_of_the_times() -> None:
