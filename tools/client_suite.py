@@ -1,24 +1,31 @@
-"""Runs the official Python client's own tests against a fresh standalone, one process a case.
+"""`./dev compat python-client PATH`: the official Python client's own tests against a standalone of ours.
 
-    .venv/bin/python tools/client_suite.py PATH/TO/pulsar-client-python
+PATH is a checkout of apache/pulsar-client-python. Its tests run unmodified, in a copy of their folder, one
+process a case, against a broker that starts from their own configuration. Their addresses are fixed, so
+that ports 6650, 6651, 8080 and 8443 must be free. A case that crashes its interpreter after it passed, as
+the client sometimes does at exit, is told from one that fails.
 
-The suite's URLs are fixed, so ports 6650 and 8080 must be free. A case that crashes its interpreter, as
-some of the client's do at exit, is told from one that fails. Prints one line a case and a summary;
-exit code 1 when a case failed that is not listed in --expected.
+Prints one line a case, a table and the cases that did not pass; the exit code is 0 when all others did.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import contextlib
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import suite_failover
+import suite_services
 
 MODULES = (
     "reader_test",
@@ -30,8 +37,52 @@ MODULES = (
     "schema_test",
     "pulsar_test",
 )
-CASE_DEADLINE_S = 60
-READY_DEADLINE_S = 30
+FAILOVER = "auto_cluster_failover_test"
+"""Starts two brokers of its own, for which stands in what `suite_failover` gives it."""
+IMPOSSIBLE = {
+    "oauth2_test": "needs an issuer of tokens in the internet",
+}
+"""Modules that cannot run, and why."""
+CASE_DEADLINE_S = 120
+GOOD = ("passed", "crashed at exit", "skipped")
+BAD = ("failed", "hung")
+_SKIPPED = re.compile(r"^OK \(.*skipped=", re.MULTILINE)
+
+
+@dataclass
+class Results:
+    """Outcomes by module, and what a failed case said."""
+
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, module: str, case: str, outcome: str, text: str) -> None:
+        """Prints the case's line."""
+        self.counts.setdefault(module, Counter())[outcome] += 1
+        if outcome in BAD:
+            self.failures.append((case, text))
+        print(f"{outcome:16} {case}", flush=True)
+
+    def table(self) -> str:
+        """One line a module, and the total."""
+        total: Counter[str] = Counter()
+        lines = [f"{'':28}{'cases':>7}{'passed':>8}{'failed':>8}{'skipped':>9}"]
+        for module, counts in self.counts.items():
+            total += counts
+            lines.append(_row(module, counts))
+        lines.append(_row("total", total))
+        if crashes := total["crashed at exit"]:
+            lines.append(f"passed: {crashes} of them with a crash of the client at exit")
+        return "\n".join(lines)
+
+    def expected_only(self, expected: set[str]) -> bool:
+        """Whether at least one case ran and none failed that is not expected to."""
+        return bool(self.counts) and all(case in expected for case, _ in self.failures)
+
+
+def _row(name: str, counts: Counter[str]) -> str:
+    passed, failed = counts["passed"] + counts["crashed at exit"], sum(counts[bad] for bad in BAD)
+    return f"{name:28}{counts.total():7}{passed:8}{failed:8}{counts['skipped']:9}"
 
 
 def cases_of(module: str, folder: Path) -> list[str]:
@@ -48,67 +99,83 @@ def cases_of(module: str, folder: Path) -> list[str]:
     return found or [module]
 
 
-def run_case(case: str, folder: Path) -> str:
-    """`passed`, `failed`, `crashed` (after its result was printed as passed) or `hung`."""
-    command = [sys.executable, "-m", "unittest", case]
+def outcome_of(returncode: int, text: str) -> str:
+    """What became of a case, by the exit code of unittest and what it printed."""
+    if returncode == 0:
+        return "skipped" if _SKIPPED.search(text) else "passed"
+    return "crashed at exit" if returncode < 0 and re.search(r"^OK\b", text, re.MULTILINE) else "failed"
+
+
+def run_case(case: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[str, str]:
+    """Its outcome and the end of what it printed."""
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL, timeout=CASE_DEADLINE_S
+            [sys.executable, "-m", "unittest", case],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=CASE_DEADLINE_S,
         )
     except subprocess.TimeoutExpired:
-        return "hung"
-    if done.returncode == 0:
-        return "passed"
+        return "hung", f"no end within {CASE_DEADLINE_S} s"
     text = done.stderr.decode(errors="replace")
-    return "crashed at exit" if done.returncode < 0 and text.rstrip().endswith("OK") else "failed"
+    return outcome_of(done.returncode, text), text[-2000:]
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
-    """A standalone on the suite's ports, with the namespaces that the suite expects."""
-    ready = folder / "ready.json"
-    environment = {**os.environ, "MAGNETAR_MAX_MESSAGE_BYTES": "1024000"}
-    command = [sys.executable, "-m", "magnetar", "standalone", "--data", str(folder / "data")]
-    process = subprocess.Popen([*command, "--ready-file", str(ready)], env=environment)
-    end = time.monotonic() + READY_DEADLINE_S
-    while not ready.exists():
-        if process.poll() is not None or time.monotonic() > end:
-            raise SystemExit("standalone did not start; are ports 6650 and 8080 free?")
-        time.sleep(0.05)
-    url = json.loads(ready.read_text())["http_url"]
-    call = urllib.request.Request(f"{url}/admin/v2/namespaces/public/default-2", method="PUT")
-    urllib.request.urlopen(call, timeout=10).close()
-    return process
+@contextlib.contextmanager
+def copied(checkout: Path) -> Iterator[tuple[Path, Path]]:
+    """The suite's folder of tests, copied so that the checkout stays as it is, and a folder for data."""
+    if not (checkout / "tests" / "pulsar_test.py").is_file():
+        raise SystemExit(f"{checkout} is no checkout of apache/pulsar-client-python: no tests/pulsar_test.py")
+    with tempfile.TemporaryDirectory(prefix="magnetar-compat-") as folder:
+        tests = Path(folder) / "tests"
+        shutil.copytree(checkout / "tests", tests)
+        yield tests, Path(folder) / "services"
+
+
+def run(checkout: Path, only: str) -> Results:
+    """Runs all cases whose id contains `only`."""
+    results = Results()
+
+    def run_all(module: str, environment: dict[str, str] | None = None) -> None:
+        for case in cases_of(module, tests):
+            if only in case:
+                results.add(module, case, *run_case(case, tests, environment))
+
+    with copied(checkout) as (tests, services):
+        with suite_services.test_service(tests, services / "main"):
+            for module in MODULES:
+                run_all(module)
+        if (tests / f"{FAILOVER}.py").exists():
+            run_all(FAILOVER, suite_failover.environment(services / "failover"))
+    return results
 
 
 def main() -> int:
+    """The command."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="./dev compat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("suite", choices=["python-client"], help="whose tests")
     parser.add_argument("checkout", type=Path, help="a checkout of apache/pulsar-client-python")
     parser.add_argument("--expected", type=Path, help="a file with one case a line that may fail")
     parser.add_argument("--only", default="", help="run cases whose id contains this")
     options = parser.parse_args()
-    tests = options.checkout / "tests"
     expected = set(options.expected.read_text().split()) if options.expected else set()
-    counts: dict[str, int] = {}
-    surprises = []
-    with tempfile.TemporaryDirectory() as folder:
-        process = start(Path(folder))
-        try:
-            for module in MODULES:
-                for case in cases_of(module, tests):
-                    if options.only not in case:
-                        continue
-                    outcome = run_case(case, tests)
-                    counts[outcome] = counts.get(outcome, 0) + 1
-                    if outcome in ("failed", "hung") and case not in expected:
-                        surprises.append(case)
-                    print(f"{outcome:16} {case}", flush=True)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
-    return 1 if surprises else 0
+    # Ignored signals are inherited, as by what a shell starts in the background; a case sends itself one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Ends as after Ctrl-C: the brokers are stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    started = time.monotonic()
+    results = run(options.checkout, options.only)
+    for case, text in results.failures:
+        print(f"\n== {case}\n{text.rstrip()}")
+    print(f"\n{results.table()}")
+    for module, reason in IMPOSSIBLE.items():
+        print(f"not run: {module}, which {reason}")
+    print(f"{time.monotonic() - started:.0f} s")
+    return 0 if results.expected_only(expected) else 1
 
 
 if __name__ == "__main__":

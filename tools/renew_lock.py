@@ -8,7 +8,20 @@ from pathlib import Path
 
 REQUIREMENTS = Path("requirements")
 OPTIONS = ("--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--no-annotate")
-EXTRAS = ("--extra", "auth", "--extra", "spark", "--extra", "lake", "--extra", "demo", "--group", "dev")
+EXTRAS = (
+    "--extra",
+    "auth",
+    "--extra",
+    "spark",
+    "--extra",
+    "lake",
+    "--extra",
+    "demo",
+    "--extra",
+    "compat",
+    "--group",
+    "dev",
+)
 
 
 def main() -> int:
