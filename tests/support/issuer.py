@@ -78,6 +78,12 @@ class LocalIssuer(IssuerKeyRing):
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if self.path == "/moved":
+                    self.send_response(302)
+                    self.send_header("Location", issuer.moved)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 try:
                     self.answer(200, json.loads(issuer.fetch(issuer.url + self.path)))
                 except KeyError:
@@ -89,7 +95,7 @@ class LocalIssuer(IssuerKeyRing):
                 self.answer(*issuer.grant(form))
 
             def answer(self, status: int, document: Any) -> None:
-                data = json.dumps(document).encode()
+                data = json.dumps(document).encode() + b" " * issuer.padding
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
@@ -105,6 +111,10 @@ class LocalIssuer(IssuerKeyRing):
         super().__init__(f"{scheme}://localhost:{self._server.server_port}")
         self.grants: list[dict[str, str]] = []
         """Forms of those who asked for a token."""
+        self.moved = ""
+        """Where `/moved` leads."""
+        self.padding = 0
+        """Bytes of nothing at the end of each document."""
         self._lifetime_s = lifetime_s
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 

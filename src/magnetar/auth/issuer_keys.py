@@ -37,6 +37,7 @@ class CacheTimes:
     refresh_ms: int = 18 * 3_600_000
     expiry_ms: int = 24 * 3_600_000
     miss_ms: int = 300_000
+    """At least 1,000: a question is asked again after each fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,13 @@ class SigningKey:
 class IssuerKeys:
     """What is known of one issuer's keys."""
 
-    __slots__ = ("_fetched_ms", "_keys", "_times", "_tried_ms")
+    __slots__ = ("_failed_ms", "_fetched_ms", "_keys", "_times")
 
     def __init__(self, times: CacheTimes) -> None:
         self._times = times
         self._keys: dict[str, SigningKey] = {}
         self._fetched_ms: int | None = None
-        self._tried_ms: int | None = None
+        self._failed_ms: int | None = None
 
     def find(self, key_id: str, now_ms: int) -> SigningKey | None:
         """The key; None when it is not known, or what is known counts no more."""
@@ -66,23 +67,21 @@ class IssuerKeys:
 
     def must_fetch(self, key_id: str, now_ms: int) -> bool:
         """Whether the keys are to be fetched before `find` is asked for this one."""
-        tried, fetched = self._tried_ms, self._fetched_ms
-        if tried is not None and now_ms - tried < RETRY_MS:
+        fetched = self._fetched_ms
+        if self._failed_ms is not None and now_ms - self._failed_ms < RETRY_MS:
             return False
-        if fetched is None or tried is None:
+        if fetched is None or now_ms - fetched >= min(self._times.refresh_ms, self._times.expiry_ms):
             return True
-        if now_ms - fetched >= min(self._times.refresh_ms, self._times.expiry_ms):
-            return True
-        return key_id not in self._keys and now_ms - tried >= self._times.miss_ms
+        return key_id not in self._keys and now_ms - fetched >= self._times.miss_ms
 
     def learn(self, keys: Mapping[str, SigningKey], now_ms: int) -> None:
         """These are the issuer's keys now; others count no more."""
         self._keys = dict(keys)
-        self._fetched_ms = self._tried_ms = now_ms
+        self._fetched_ms, self._failed_ms = now_ms, None
 
     def failed(self, now_ms: int) -> None:
         """The issuer could not be asked."""
-        self._tried_ms = now_ms
+        self._failed_ms = now_ms
 
 
 def parse_key_set(document: bytes) -> dict[str, SigningKey]:

@@ -21,7 +21,7 @@ _SECONDS: Final = {
     "openid_accepted_time_leeway_seconds": 0,
     "openid_cache_refresh_after_write_seconds": 1,
     "openid_cache_expiration_seconds": 1,
-    "openid_key_id_cache_miss_refresh_seconds": 0,
+    "openid_key_id_cache_miss_refresh_seconds": 1,
 }
 """Settings in seconds, and the least that they may be."""
 
