@@ -62,6 +62,7 @@ DRIVERS = {
     "broker/connection.py",
     "broker/delayed/room.py",
     "broker/subscription.py",
+    "broker/watchers/selection.py",
     "client/connection.py",
     "client/reader.py",
     "client/retry.py",

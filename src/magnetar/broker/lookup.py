@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.service import Broker
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.watchers.pattern import PatternError
+from magnetar.broker.watchers.selection import (
+    PATTERN_CHARS_MAX,
+    compiled,
+    is_system,
+    matching,
+    topics_digest,
+)
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.checksum import crc32c
+
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
 
 
-async def partitions(broker: Broker, name: str) -> int:
-    """Partitions of a topic; 0 when it is not a partitioned one. Its namespace must exist."""
+async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int:
+    """Partitions of a topic; 0 when it is not a partitioned one. Its namespace must exist.
+
+    Unless the topic `may_come` into being later, raises TopicNotFoundError when there is none: clients ask
+    so whether a topic exists. Source: PIP-344.
+    """
     topic = TopicName.parse(name)
     await broker.check_name(topic)
-    return 0 if topic.partition >= 0 else await broker.policies.partitions(topic)
+    count = 0 if topic.partition >= 0 else await broker.policies.partitions(topic)
+    if not count and not may_come and not await broker.exists(topic):
+        raise TopicNotFoundError(f"topic {topic} does not exist")
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +46,35 @@ class TopicList:
     changed: bool
 
 
-def topics_digest(names: list[str]) -> str:
-    """CRC32C over the sorted names joined by commas, as eight hex digits of little-endian bytes."""
-    return crc32c(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()
+async def visible_topics(
+    broker: Broker, namespace: NamespaceName, domain: str = PERSISTENT
+) -> list[TopicName]:
+    """Topics and partitions of one domain, without those that brokers keep for themselves."""
+    return [name for name in await broker.topics_of(namespace, domain) if not is_system(name)]
 
 
 async def topics_of_namespace(broker: Broker, request: pb.CommandGetTopicsOfNamespace) -> TopicList:
     """The topics that a pattern consumer may be interested in; none when there is no such namespace, as
     its topics may come with it."""
-    mode = pb.CommandGetTopicsOfNamespace.Mode
     namespace = NamespaceName.parse(request.namespace)
-    if request.mode == mode.NON_PERSISTENT:
-        return TopicList([], topics_digest([]), filtered=False, changed=True)
-    pattern = request.topics_pattern if request.HasField("topics_pattern") else None
-    topics, filtered = await broker.topics_matching(namespace, pattern)
+    topics = []
+    for domain in _DOMAINS[request.mode]:
+        topics += await visible_topics(broker, namespace, domain)
+    filtered = False
+    if request.topics_pattern and len(request.topics_pattern) <= PATTERN_CHARS_MAX:
+        # What this broker cannot match safely, the client matches: that is what `filtered` is for.
+        with contextlib.suppress(PatternError):
+            topics = await matching(compiled(request.topics_pattern), topics)
+            filtered = True
     names = [str(name) for name in topics]
     digest = topics_digest(names)
     if request.topics_hash and request.topics_hash == digest:
         return TopicList([], digest, filtered=filtered, changed=False)
     return TopicList(names, digest, filtered=filtered, changed=True)
+
+
+_DOMAINS: Final = {
+    pb.CommandGetTopicsOfNamespace.PERSISTENT: (PERSISTENT,),
+    pb.CommandGetTopicsOfNamespace.NON_PERSISTENT: (NON_PERSISTENT,),
+    pb.CommandGetTopicsOfNamespace.ALL: (PERSISTENT, NON_PERSISTENT),
+}

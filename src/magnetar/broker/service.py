@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from magnetar.auth.authentication import Authentication
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
-from magnetar.base.names import NamespaceName, TopicName
+from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
+from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import DedupLimits
@@ -30,6 +30,7 @@ from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.broker.watchers.room import TopicWatchers
 from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
@@ -110,6 +111,9 @@ class Broker:
         self.topics: dict[str, Topic] = {}
         """Loaded persistent topics by full name."""
         self.nonpersistent = NonPersistentTopics(clock, self.tasks.spawn)
+        self.watchers = TopicWatchers(
+            store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
+        )
         self.sessions: set[Session] = set()
         self.draining = False
         self.started_ms = clock.now_ms()
@@ -288,30 +292,16 @@ class Broker:
         if most and len(await self.topics_of(namespace)) + more > most:
             raise PreconditionFailedError(f"namespace {namespace} may have {most} topics, partitions counted")
 
-    async def topics_of(self, namespace: NamespaceName) -> list[TopicName]:
-        """Persistent topics and partitions of a namespace, sorted by name."""
-        found = {TopicName.from_log_name(name) for name in await self.logs.names(str(namespace))}
-        for topic in await self.policies.partitioned_topics(namespace):
+    async def topics_of(self, namespace: NamespaceName, domain: str = PERSISTENT) -> list[TopicName]:
+        """Topics and partitions of one domain in a namespace, sorted by name."""
+        if domain == PERSISTENT:
+            found = {TopicName.from_log_name(name) for name in await self.logs.names(str(namespace))}
+        else:
+            found = set(self.nonpersistent.names(namespace))
+        for topic in await self.policies.partitioned_topics(namespace, domain):
             count = await self.policies.partitions(topic)
             found.update(topic.with_partition(i) for i in range(count))
         return sorted(found, key=str)
-
-    async def topics_matching(
-        self, namespace: NamespaceName, pattern: str | None
-    ) -> tuple[list[TopicName], bool]:
-        """Topics of a namespace, and whether `pattern` (a regular expression) was applied.
-
-        The pattern is matched against the name without its partition suffix. Patterns of more than
-        50 characters are left to the client (Pulsar's subscriptionPatternMaxLength).
-        """
-        topics = await self.topics_of(namespace)
-        if pattern is None or len(pattern) > 50:
-            return topics, False
-        try:
-            matcher = re.compile(pattern.rpartition("://")[2])
-        except re.error:
-            return topics, False
-        return [name for name in topics if matcher.fullmatch(str(name.base).partition("://")[2])], True
 
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:
         """Deletes a topic or partition with its data. Raises TopicNotFoundError, ConflictError."""

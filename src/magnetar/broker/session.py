@@ -140,6 +140,7 @@ class Session:
         """The connection is gone: its producers and consumers leave."""
         self.closed = True
         self.broker.sessions.discard(self)
+        topics.left(self)
         for topic, producer in list(self.producers.values()):
             topic.detach_producer(producer)
         self.producers.clear()

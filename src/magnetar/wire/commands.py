@@ -220,6 +220,26 @@ def topics_of_namespace(
     )
 
 
+def watch_topic_list_success(
+    request_id: int, watcher_id: int, topics: Iterable[str], topics_hash: str
+) -> bytes:
+    """The watch has begun; names of the topics that match, none when the client's hash was right."""
+    body = pb.CommandWatchTopicListSuccess(
+        request_id=request_id, watcher_id=watcher_id, topic=topics, topics_hash=topics_hash
+    )
+    return encode_command(pb.BaseCommand(type=_Type.WATCH_TOPIC_LIST_SUCCESS, watchTopicListSuccess=body))
+
+
+def watch_topic_update(
+    watcher_id: int, new: Iterable[str], deleted: Iterable[str], topics_hash: str
+) -> bytes:
+    """Topics that match came or went. Only for clients that watch: the C++ client knows no such command."""
+    body = pb.CommandWatchTopicUpdate(
+        watcher_id=watcher_id, new_topics=new, deleted_topics=deleted, topics_hash=topics_hash
+    )
+    return encode_command(pb.BaseCommand(type=_Type.WATCH_TOPIC_UPDATE, watchTopicUpdate=body))
+
+
 def schema_found(request_id: int, schema: pb.Schema, version: bytes) -> bytes:
     """The schema asked for; `version` is eight bytes, big-endian."""
     body = pb.CommandGetSchemaResponse(request_id=request_id, schema=schema, schema_version=version)

@@ -40,13 +40,14 @@ def negotiated_version(client_version: int) -> int:
 def broker_features() -> pb.FeatureFlags:
     """The flags that a broker of ours sends in CONNECTED.
 
-    Topic watchers, deduplication of replicated positions, scalable topics and coordinator discovery are
+    Deduplication of replicated positions, scalable topics and coordinator discovery are
     not spoken.
     """
     return pb.FeatureFlags(
         supports_auth_refresh=True,
         supports_broker_entry_metadata=True,
         supports_partial_producer=True,
+        supports_topic_watchers=True,
         supports_get_partitioned_metadata_without_auto_creation=True,
     )
 

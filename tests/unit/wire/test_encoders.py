@@ -254,6 +254,7 @@ class TestFeatures:
             "supports_auth_refresh",
             "supports_broker_entry_metadata",
             "supports_partial_producer",
+            "supports_topic_watchers",
             "supports_get_partitioned_metadata_without_auto_creation",
         }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.auth.permissions import Action
-from magnetar.base.names import NamespaceName, TopicName
+from magnetar.base.names import TopicName
 from magnetar.broker import lookup
-from magnetar.broker.handlers import permission
+from magnetar.broker.handlers import permission, topic_lists
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -62,27 +62,13 @@ def look_up(session: Session, command: Command) -> None:
     )
 
 
-def topics_of_namespace(session: Session, command: Command) -> None:
-    request = command.getTopicsOfNamespace
-
-    async def answer() -> None:
-        await permission.allow_namespace(session, Action.LOOKUP, NamespaceName.parse(request.namespace))
-        found = await lookup.topics_of_namespace(session.broker, request)
-        session.reply(
-            commands.topics_of_namespace(
-                request.request_id,
-                found.topics,
-                filtered=found.filtered,
-                topics_hash=found.digest,
-                changed=found.changed,
-            )
-        )
-
-    session.run_simple(request.request_id, answer())
+def left(session: Session) -> None:
+    """The connection is gone."""
+    topic_lists.forget(session)
 
 
 HANDLERS: dict[int, Handler] = {
     pb.BaseCommand.PARTITIONED_METADATA: partitions,
     pb.BaseCommand.LOOKUP: look_up,
-    pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: topics_of_namespace,
+    **topic_lists.HANDLERS,
 }

@@ -1,0 +1,1 @@
+"""Topic lists by pattern: asked for once, or watched."""

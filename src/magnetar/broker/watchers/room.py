@@ -1,0 +1,199 @@
+"""Tells clients which topics come and go: one task for each namespace that is being watched and changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, compiled, matching
+from magnetar.broker.watchers.watched import Update, Watched
+from magnetar.metadata import keys
+from magnetar.metadata.store import Change, MetadataStore, Notification
+
+_log = logging.getLogger("magnetar.broker.watchers")
+
+_WATCHERS_MAX: Final = 1_000
+"""Watchers of one connection."""
+
+
+class Client(Protocol):
+    """Who watches: a connection."""
+
+    def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
+        """The watch has begun; `topics` are those that match now."""
+
+    def watching_failed(self, request_id: int, error: MagnetarError) -> None:
+        """The watch could not begin."""
+
+    def topics_changed(self, watcher_id: int, update: Update) -> None:
+        """Topics came or went."""
+
+
+class _Watcher:
+    """One watcher of one client."""
+
+    def __init__(self, client: Client, watcher_id: int, watched: Watched) -> None:
+        self.client = client
+        self.watcher_id = watcher_id
+        self.watched = watched
+        self.requests: list[tuple[int, str]] = []
+        """Requests to be answered, each with the digest of what its client knows."""
+        self.seen: frozenset[TopicName] = frozenset()
+        """The namespace's topics that were looked at."""
+        self.closed = False
+
+
+class _Namespace:
+    """A namespace that is being watched."""
+
+    def __init__(self, name: NamespaceName) -> None:
+        self.name = name
+        self.topics: frozenset[TopicName] = frozenset()
+        self.watchers: list[_Watcher] = []
+        self.stale = True
+        """Whether something changed since `topics` were listed."""
+        self.pending = True
+        """Whether some watcher may not know all of `topics`."""
+        self.running = False
+        self.cancels: list[Callable[[], None]] = []
+
+
+class TopicWatchers:
+    """All watchers of a broker."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        topics_of: Callable[[NamespaceName], Awaitable[list[TopicName]]],
+        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    ) -> None:
+        """`topics_of` lists the persistent topics of a namespace that clients may see."""
+        self._store = store
+        self._topics_of = topics_of
+        self._spawn = spawn
+        self._namespaces: dict[NamespaceName, _Namespace] = {}
+        self._clients: dict[Client, dict[int, tuple[_Namespace, _Watcher]]] = {}
+
+    def __len__(self) -> int:
+        """Watchers of all clients."""
+        return sum(len(watchers) for watchers in self._clients.values())
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        client: Client,
+        namespace: NamespaceName,
+        pattern: str,
+        *,
+        watcher_id: int,
+        request_id: int,
+        known_digest: str,
+    ) -> None:
+        """Begins a watch; the client hears the list, unless `known_digest` says that it knows it, and then
+        every change. Raises NotAllowedError, PatternError."""
+        own = self._clients.get(client, {})
+        if watcher_id in own:
+            entry, watcher = own[watcher_id]
+        else:
+            if len(pattern) > PATTERN_CHARS_MAX:
+                raise NotAllowedError(f"a pattern to watch has at most {PATTERN_CHARS_MAX} characters")
+            if len(own) >= _WATCHERS_MAX:
+                raise NotAllowedError(f"a connection may have {_WATCHERS_MAX} watchers")
+            watcher = _Watcher(client, watcher_id, Watched(compiled(pattern)))
+            entry = self._entry(namespace)
+            entry.watchers.append(watcher)
+            self._clients.setdefault(client, {})[watcher_id] = (entry, watcher)
+        watcher.requests.append((request_id, known_digest))
+        self._wake(entry)
+
+    def close(self, client: Client, watcher_id: int) -> None:
+        """Ends a watch, if there is one."""
+        own = self._clients.get(client, {})
+        if watcher_id not in own:
+            return
+        entry, watcher = own.pop(watcher_id)
+        if not own:
+            del self._clients[client]
+        watcher.closed = True
+        entry.watchers.remove(watcher)
+        if not entry.watchers:
+            del self._namespaces[entry.name]
+            for cancel in entry.cancels:
+                cancel()
+
+    def leave(self, client: Client) -> None:
+        """The client is gone."""
+        for watcher_id in list(self._clients.get(client, ())):
+            self.close(client, watcher_id)
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def _entry(self, name: NamespaceName) -> _Namespace:
+        entry = self._namespaces.get(name)
+        if entry is None:
+            entry = self._namespaces[name] = _Namespace(name)
+            logs, partitioned = keys.managed_ledgers(name), keys.partitioned_topics(name, PERSISTENT)
+            for folder in (logs, partitioned):
+                entry.cancels.append(self._store.watch(folder, self._listener(entry, folder)))
+        return entry
+
+    def _listener(self, entry: _Namespace, folder: str) -> Callable[[Notification], None]:
+        def changed(notification: Notification) -> None:
+            # A log's own value changes with each of its ledgers, a partitioned topic's only when it grows.
+            grows = "partitioned" in folder and notification.change is Change.MODIFIED
+            direct = notification.path.rpartition("/")[0] == folder
+            if direct and (grows or notification.change in (Change.CREATED, Change.DELETED)):
+                entry.stale = True
+                self._wake(entry)
+
+        return changed
+
+    def _wake(self, entry: _Namespace) -> None:
+        entry.pending = True
+        if not entry.running:
+            entry.running = True
+            self._spawn(self._run(entry))
+
+    async def _run(self, entry: _Namespace) -> None:
+        try:
+            while entry.pending:
+                entry.pending = False
+                if entry.stale:
+                    entry.stale = False
+                    entry.topics = frozenset(await self._topics_of(entry.name))
+                for watcher in list(entry.watchers):
+                    await self._catch_up(watcher, entry.topics)
+        except MagnetarError as error:
+            _log.warning("topics of %s could not be listed for watchers: %s", entry.name, error)
+            entry.stale = True
+            for watcher in list(entry.watchers):
+                for request_id, _ in watcher.requests:
+                    watcher.client.watching_failed(request_id, error)
+                if watcher.requests:
+                    self.close(watcher.client, watcher.watcher_id)
+        finally:
+            entry.running = False
+
+    @staticmethod
+    async def _catch_up(watcher: _Watcher, topics: frozenset[TopicName]) -> None:
+        """Tells a watcher what it does not know yet."""
+        watched = watcher.watched
+        update = None
+        if topics is not watcher.seen:
+            came = await matching(watched.pattern, topics - watcher.seen)
+            update = watched.change(map(str, came), map(str, watcher.seen - topics))
+            watcher.seen = topics
+        if watcher.closed:
+            return
+        requests, watcher.requests = watcher.requests, []
+        if not requests and update is not None:
+            watcher.client.topics_changed(watcher.watcher_id, update)
+        for request_id, known_digest in requests:
+            digest = watched.digest
+            listed = [] if digest == known_digest else sorted(watched.topics)
+            watcher.client.watching(request_id, watcher.watcher_id, listed, digest)

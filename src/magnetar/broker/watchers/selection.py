@@ -1,0 +1,57 @@
+"""Which topics of a namespace a client sees that asks by a pattern."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from magnetar.base.names import TopicName
+from magnetar.broker.watchers.pattern import Pattern
+from magnetar.wire.checksum import crc32c
+
+PATTERN_CHARS_MAX: Final = 50
+"""Longer patterns are left to the client (Pulsar's subscriptionPatternMaxLength)."""
+
+_WORK_MAX: Final = 50_000
+"""States of the automaton walked through between two turns of other tasks: some ten milliseconds."""
+_NAMES_MAX: Final = 2_000
+"""Names looked at between two turns of other tasks."""
+
+_SYSTEM: Final = re.compile(
+    r"__change_events|__transaction_buffer_snapshot(_segments|_indexes)?"
+    r"|__transaction_log_.*|transaction_coordinator_assign.*|.*__transaction_pending_ack"
+)
+
+
+def is_system(name: TopicName) -> bool:
+    """Whether the topic is one of those that brokers keep for themselves; no client is told of them."""
+    return _SYSTEM.fullmatch(name.base.local) is not None
+
+
+def compiled(text: str) -> Pattern:
+    """The pattern of a client, without the domain that may stand before it. Raises PatternError."""
+    domain, separator, rest = text.partition("://")
+    if not separator:
+        return Pattern(text)
+    return Pattern(f"\\Q{rest}" if domain.rpartition("\\E")[2].find("\\Q") >= 0 else rest)
+
+
+async def matching(pattern: Pattern, names: Iterable[TopicName]) -> list[TopicName]:
+    """Those of the names that match; other tasks get their turns in between."""
+    found = []
+    pause_at = pattern.work + _WORK_MAX
+    for number, name in enumerate(names, 1):
+        base = name.base
+        if pattern.matches(f"{base.tenant}/{base.namespace}/{base.local}"):
+            found.append(name)
+        if pattern.work > pause_at or number % _NAMES_MAX == 0:
+            await asyncio.sleep(0)
+            pause_at = pattern.work + _WORK_MAX
+    return found
+
+
+def topics_digest(names: Iterable[str]) -> str:
+    """CRC32C over the sorted names joined by commas, as eight hex digits of little-endian bytes."""
+    return crc32c(",".join(sorted(names)).encode()).to_bytes(4, "little").hex()

@@ -1,0 +1,202 @@
+"""Lists of topics by pattern and domain, asked for once or watched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.watchers.pattern import Pattern
+from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, is_system, topics_digest
+from magnetar.broker.watchers.watched import Watched
+from magnetar.wire import pulsar_pb2 as pb
+from support.sessions import Peer, Type, World, in_world
+
+NAMESPACE = "public/default"
+Mode = pb.CommandGetTopicsOfNamespace
+
+
+def full(local: str, domain: str = "persistent") -> str:
+    return f"{domain}://{NAMESPACE}/{local}"
+
+
+async def listed(peer: Peer, **fields: Any) -> Any:
+    number = 100 + len(peer.seen)
+    return await peer.ask(Type.GET_TOPICS_OF_NAMESPACE, namespace=NAMESPACE, request_id=number, **fields)
+
+
+async def watch(peer: Peer, pattern: str, request_id: int = 50, watcher_id: int = 1, **more: Any) -> Any:
+    return await peer.ask(
+        Type.WATCH_TOPIC_LIST,
+        namespace=NAMESPACE,
+        topics_pattern=pattern,
+        watcher_id=watcher_id,
+        request_id=request_id,
+        **more,
+    )
+
+
+async def create(world: World, *names: str) -> None:
+    for name in names:
+        await world.broker.any_topic(TopicName.parse(name))
+
+
+def test_lists_are_by_domain() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("a"), full("b", "non-persistent"))
+        assert list((await listed(peer)).topics) == [full("a")]
+        assert list((await listed(peer, mode=Mode.NON_PERSISTENT)).topics) == [full("b", "non-persistent")]
+        assert len((await listed(peer, mode=Mode.ALL)).topics) == 2
+
+    in_world(story)
+
+
+def test_lists_are_filtered_by_short_patterns_and_marked() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("a-1"), full("b-1"))
+        found = await listed(peer, topics_pattern="persistent://public/default/a-.*")
+        assert (list(found.topics), found.filtered) == ([full("a-1")], True)
+        long = "public/default/" + "a" * PATTERN_CHARS_MAX
+        found = await listed(peer, topics_pattern=long)
+        assert (len(found.topics), found.filtered) == (2, False)
+        found = await listed(peer, topics_pattern="public/default/(?=a).*")
+        assert (len(found.topics), found.filtered) == (2, False), "what is not matched safely is not matched"
+
+    in_world(story)
+
+
+def test_a_list_that_the_client_knows_is_not_sent() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("a"))
+        first = await listed(peer)
+        assert first.topics_hash == topics_digest([full("a")])
+        again = await listed(peer, topics_hash=first.topics_hash)
+        assert (again.changed, list(again.topics)) == (False, [])
+
+    in_world(story)
+
+
+def test_clients_see_no_system_topics() -> None:
+    for local in (
+        "__change_events",
+        "__change_events-partition-3",
+        "__transaction_buffer_snapshot_segments",
+        "t-sub__transaction_pending_ack",
+        "transaction_coordinator_assign-partition-1",
+    ):
+        assert is_system(TopicName.parse(local))
+    assert not is_system(TopicName.parse("__mine"))
+
+
+def test_a_watcher_hears_of_topics_that_come_and_go() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("a-1"), full("other"))
+        begun = await watch(peer, "public/default/a-.*")
+        assert list(begun.topic) == [full("a-1")]
+        assert begun.topics_hash == topics_digest([full("a-1")])
+        await create(world, full("a-2"), full("another"), full("a-3", "non-persistent"))
+        (update,) = await world.until(lambda: peer.commands(Type.WATCH_TOPIC_UPDATE), "an update")
+        assert (list(update.new_topics), list(update.deleted_topics)) == ([full("a-2")], [])
+        assert update.topics_hash == topics_digest([full("a-1"), full("a-2")])
+        await world.broker.delete_topic(TopicName.parse(full("a-1")))
+        _, update = await world.until(
+            lambda: len(found := peer.commands(Type.WATCH_TOPIC_UPDATE)) > 1 and found, "a second update"
+        )
+        assert (list(update.new_topics), list(update.deleted_topics)) == ([], [full("a-1")])
+        assert update.watcher_id == 1
+
+    in_world(story)
+
+
+def test_a_watcher_hears_of_partitions() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        topic = TopicName.parse("p")
+        await watch(peer, "public/default/p")
+        await world.broker.policies.create_partitioned(topic, 1)
+        await world.until(lambda: len(peer.commands(Type.WATCH_TOPIC_UPDATE)) == 1, "an update")
+        await world.broker.policies.grow_partitioned(topic, 3)
+        _, update = await world.until(
+            lambda: len(found := peer.commands(Type.WATCH_TOPIC_UPDATE)) > 1 and found, "a second update"
+        )
+        assert list(update.new_topics) == [full("p-partition-1"), full("p-partition-2")]
+
+    in_world(story)
+
+
+def test_a_watcher_that_knows_the_list_is_not_told() -> None:
+    async def story(world: World) -> None:
+        await create(world, full("a"))
+        begun = await watch(world.peer(), "public/default/.*", topics_hash=topics_digest([full("a")]))
+        assert list(begun.topic) == []
+
+    in_world(story)
+
+
+def test_the_same_watch_twice_is_one_watcher() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("a"))
+        await watch(peer, "public/default/.*")
+        again = await watch(peer, "public/default/.*", request_id=51)
+        assert list(again.topic) == [full("a")]
+        assert len(world.broker.watchers) == 1
+
+    in_world(story)
+
+
+def test_watches_end_with_their_client_or_when_it_says_so() -> None:
+    async def story(world: World) -> None:
+        first, second = world.peer(), world.peer()
+        await watch(first, "public/default/.*")
+        await watch(second, "public/default/.*")
+        await first.ask(Type.WATCH_TOPIC_LIST_CLOSE, watcher_id=1, request_id=60)
+        assert len(world.broker.watchers) == 1
+        second.session.lost()
+        assert len(world.broker.watchers) == 0
+        await create(world, full("a"))
+        await world.settle()
+        assert not first.commands(Type.WATCH_TOPIC_UPDATE)
+
+    in_world(story)
+
+
+def test_patterns_that_are_too_long_or_unsafe_are_refused() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        assert (await watch(peer, "x" * (PATTERN_CHARS_MAX + 1))).error == pb.NotAllowedError
+        assert (await watch(peer, r"(a)\1", request_id=51)).message
+        assert len(world.broker.watchers) == 0
+
+    in_world(story)
+
+
+def test_a_namespace_may_come_after_its_watcher() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.ask(
+            Type.WATCH_TOPIC_LIST,
+            namespace="public/later",
+            topics_pattern="public/later/.*",
+            watcher_id=1,
+            request_id=50,
+        )
+        await world.broker.policies.create_namespace(NamespaceName.parse("public/later"), {})
+        await create(world, "persistent://public/later/t")
+        await world.until(lambda: peer.commands(Type.WATCH_TOPIC_UPDATE), "an update")
+
+    in_world(story)
+
+
+def test_what_a_watcher_is_told_adds_up() -> None:
+    watched = Watched(Pattern("a.*"))
+    assert watched.change(["a1", "a2"], []) is not None
+    assert watched.change(["a1"], ["b"]) is None, "nothing new, and what went was never known"
+    update = watched.change(["a3"], ["a1"])
+    assert update is not None
+    assert (update.new, update.deleted) == (["a3"], ["a1"])
+    assert watched.topics == {"a2", "a3"}
+    assert update.digest == watched.digest == topics_digest(["a3", "a2"])
