@@ -13,12 +13,12 @@ import base64
 import binascii
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from starlette.requests import Request
 
-from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import METHOD_BASIC, METHOD_TLS, METHOD_TOKEN, Credentials, Identity
 from magnetar.auth.permissions import Action
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
@@ -28,6 +28,8 @@ READING: Final = ("GET", "HEAD", "OPTIONS")
 STATE_CERTIFICATE_ROLE: Final = "certificate_role"
 """Key in a request's state: common name of the client's certificate."""
 _METHOD_HEADER: Final = "x-pulsar-auth-method-name"
+_ORIGINAL_HEADER: Final = "x-original-principal"
+"""Role of the client that a proxy speaks for."""
 
 
 class Scope(enum.Enum):
@@ -49,6 +51,8 @@ class Need:
 
     scope: Scope
     action: Action = Action.ADMINISTER_CLUSTER
+    domain: str = PERSISTENT
+    """Of the topic, where the path does not tell it by a variable."""
 
 
 _PUBLIC: Final = ("/status.html", "/admin/v2/brokers/ready")
@@ -84,7 +88,8 @@ def need(method: str, path: str) -> Need:
     if group == "namespaces":
         return Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
     if group in _DOMAINS:
-        return _topics(reading=reading, rest=rest) or tenant
+        found = _topics(reading=reading, rest=rest)
+        return tenant if found is None else replace(found, domain=group)
     return Need(Scope.CLUSTER)
 
 
@@ -115,7 +120,7 @@ async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[st
     if needed.scope is Scope.NOTHING:
         return None
     peer = peer_of(request)
-    identity = await guard.identify(_credentials(guard, request), peer)
+    identity = await _identify(guard, request, peer)
     if needed.scope is Scope.CLUSTER:
         guard.require_superuser(identity, peer)
     elif needed.scope is Scope.TENANT:
@@ -125,10 +130,23 @@ async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[st
         await guard.require_namespace(identity, peer, needed.action, namespace)
     elif needed.scope is Scope.TOPIC:
         topic = TopicName.of(
-            params.get("domain", PERSISTENT), params["tenant"], params["namespace"], params["topic"]
+            params.get("domain", needed.domain), params["tenant"], params["namespace"], params["topic"]
         )
         subscription = params.get("subscription", "")
         await guard.require_topic(identity, peer, needed.action, topic, subscription)
+    return identity
+
+
+async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
+    """Raises AuthenticationError, also for roles that may not speak for each other, as Pulsar does here."""
+    identity = await guard.identify(_credentials(guard, request), peer)
+    original = request.headers.get(_ORIGINAL_HEADER, "")
+    try:
+        guard.check_original(identity, original, peer)
+    except AuthorizationError as error:
+        raise AuthenticationError(str(error)) from error
+    if identity.role in guard.authentication.proxy_roles:
+        return Identity(original, via=identity.role)
     return identity
 
 

@@ -11,7 +11,6 @@ from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.admin.topics import forget_policies
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, UnsupportedError
-from magnetar.broker.policies import Policies
 from magnetar.broker.topic import Topic
 
 _BUNDLE: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
@@ -68,46 +67,6 @@ async def list_topics(call: Call) -> object:
     if mode == "NON_PERSISTENT":
         return []
     return [str(topic) for topic in await call.broker.topics_of(name)]
-
-
-async def permissions(call: Call) -> object:
-    document = await call.broker.policies.namespace(call.namespace())
-    return (document.get("auth_policies") or {}).get("namespace_auth") or {}
-
-
-_ACTIONS: Final = ("produce", "consume", "functions", "sources", "sinks", "packages")
-
-
-def _grants(document: Policies) -> dict[str, list[str]]:
-    """The roles' actions in a policies document, to be changed there."""
-    policies = document.get("auth_policies") or {}
-    policies["namespace_auth"] = policies.get("namespace_auth") or {}
-    document["auth_policies"] = policies
-    grants: dict[str, list[str]] = policies["namespace_auth"]
-    return grants
-
-
-async def grant(call: Call) -> object:
-    actions = call.json()
-    if not isinstance(actions, list) or not all(action in _ACTIONS for action in actions):
-        raise BadRequestError(f"the body must be a list of {', '.join(_ACTIONS)}")
-    role = call.params["role"]
-
-    def change(document: Policies) -> None:
-        _grants(document)[role] = sorted(set(actions))
-
-    await call.broker.policies.update_namespace(call.namespace(), change)
-    return None
-
-
-async def revoke(call: Call) -> object:
-    role = call.params["role"]
-
-    def change(document: Policies) -> None:
-        _grants(document).pop(role, None)
-
-    await call.broker.policies.update_namespace(call.namespace(), change)
-    return None
 
 
 async def replication(call: Call) -> object:
@@ -179,9 +138,6 @@ ROUTES: list[Route] = [
     ("PUT", _N, create_namespace),
     ("DELETE", _N, delete_namespace),
     ("GET", f"{_N}/topics", list_topics),
-    ("GET", f"{_N}/permissions", permissions),
-    ("POST", f"{_N}/permissions/{{role}}", grant),
-    ("DELETE", f"{_N}/permissions/{{role}}", revoke),
     ("GET", f"{_N}/replication", replication),
     ("GET", f"{_N}/bundles", bundles),
     ("PUT", f"{_N}/unload", unload),

@@ -150,7 +150,6 @@ _NAMESPACE_ONLY: Final = (
     "offloadDeletionLagMs",
     "schemaAutoUpdateCompatibilityStrategy",
     "encryptionRequired",
-    "subscriptionAuthMode",
     "removeOffloadPolicies",
     "maxProducersPerTopic",
     "maxConsumersPerTopic",
@@ -173,7 +172,6 @@ _TOPIC_ONLY: Final = (
     "offload",
     "shadowTopics",
     "truncate",
-    "permissions",
 )
 _BOTH: Final = (
     "messageTTL",

@@ -68,6 +68,13 @@ MATRIX = [
     ("GET", N, ADMINS),
     ("GET", f"{N}/topics", LOOKUP),
     ("POST", f"{N}/permissions/stranger", ADMINS),
+    ("GET", f"{N}/permissions/subscription", ADMINS),
+    ("POST", f"{N}/permissions/subscription/s", ADMINS),
+    ("DELETE", f"{N}/permissions/s/role", ADMINS),
+    ("POST", f"{N}/subscriptionAuthMode", ADMINS),
+    ("GET", f"{T}/t/permissions", ADMINS),
+    ("POST", f"{T}/t/permissions/stranger", ADMINS),
+    ("DELETE", f"{T}/t/permissions/stranger", ADMINS),
     ("POST", f"{N}/retention", ADMINS),
     ("GET", T, LOOKUP),
     ("GET", f"{T}/t/partitions", LOOKUP),
@@ -128,6 +135,32 @@ def test_credentials_in_headers() -> None:
         assert (await api.call("GET", "/status.html")).status == 200
 
     guarded(story)
+
+
+@pytest.mark.parametrize(
+    ("role", "original", "status"),
+    [
+        ("reader", "", 403),
+        ("reader", "reader", 403),
+        ("reader", "boss", 401),
+        ("proxy", "", 401),
+        ("proxy", "proxy", 401),
+        ("proxy", "boss", 403),
+        ("root", "root", 401),
+        ("root", "boss", 200),
+        ("root", "reader", 403),
+    ],
+)
+def test_both_roles_need_the_right(role: str, original: str, status: int) -> None:
+    async def story(api: AdminApi) -> None:
+        tenant = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
+        headers = {"Authorization": "Bearer superuser"}
+        assert (await api.call("POST", "/admin/v2/tenants/public", tenant, headers=headers)).status == 204
+        headers = {"Authorization": f"Bearer {role}", "X-Original-Principal": original}
+        assert (await api.call("GET", N, headers=headers)).status == status
+
+    chain = Authentication(PROVIDERS, proxy_roles=frozenset(("proxy", "root")))
+    with_api(story, authentication=chain, superuser_roles=frozenset(("root", "superuser")))
 
 
 def test_the_role_of_a_certificate_counts_where_tls_is_offered() -> None:
