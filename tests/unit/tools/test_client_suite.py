@@ -92,3 +92,12 @@ def test_the_failover_test_finds_what_it_looks_for(tmp_path: Path) -> None:
     variables = suite_failover.environment(tmp_path / "f")
     assert os.access(Path(variables["PATH"].partition(os.pathsep)[0]) / "docker", os.X_OK)
     assert (tmp_path / "f" / "testcontainers" / "core" / "container.py").exists()
+
+
+def test_an_address_that_answers_or_refuses_is_not_silent() -> None:
+    with contextlib.closing(socket.socket()) as other:
+        other.bind(("127.0.0.1", 0))
+        address = other.getsockname()
+        assert not client_suite.is_silent(address), "bound, but refused"
+        other.listen()
+        assert not client_suite.is_silent(address)
