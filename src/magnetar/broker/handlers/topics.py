@@ -23,7 +23,9 @@ def partitions(session: Session, command: Command) -> None:
     async def answer() -> None:
         topic = TopicName.parse(request.topic)
         await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
-        count = await lookup.partitions(session.broker, request.topic)
+        count = await lookup.partitions(
+            session.broker, request.topic, may_come=request.metadata_auto_creation_enabled
+        )
         session.reply(commands.partitions(request.request_id, count))
 
     session.run(
