@@ -1,0 +1,99 @@
+"""The official Java client: its jars, fetched by Maven on first use, checked against jars.sha256 and kept,
+and the driver of ours that runs scenarios with it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parents[1] / "compat" / "java"
+FETCH_DEADLINE_S = 240
+RUN_DEADLINE_S = 120
+
+
+class NotHereError(Exception):
+    """The client cannot be run on this machine; the message says why."""
+
+
+def cache_folder() -> Path:
+    """Where the jars of this pinned list are kept: under $XDG_CACHE_HOME, or ~/.cache."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(home) if home.startswith("/") else Path.home() / ".cache"
+    pinned = hashlib.sha256((HERE / "jars.sha256").read_bytes()).hexdigest()[:12]
+    return base / "magnetar" / f"java-client-{pinned}"
+
+
+def class_path() -> str:
+    """Java's class path of the client. Raises NotHereError."""
+    for tool in ("java", "javac", "mvn"):
+        if shutil.which(tool) is None:
+            raise NotHereError(f"{tool} is not installed")
+    folder = cache_folder()
+    if not folder.exists():
+        _fetch(folder)
+    _check(folder)
+    return str(folder / "*")
+
+
+def _fetch(folder: Path) -> None:
+    # Into a folder of its own first: another run may be doing the same.
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    try:
+        subprocess.run(
+            [*command, f"-DoutputDirectory={unfinished}"],
+            check=True,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=FETCH_DEADLINE_S,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        lines = str(error.stdout or error).strip().splitlines()
+        raise NotHereError(f"Maven cannot fetch the client: {lines[0] if lines else error}") from error
+    if folder.exists():
+        shutil.rmtree(unfinished)
+    else:
+        unfinished.rename(folder)
+
+
+def _check(folder: Path) -> None:
+    """AssertionError when the jars are not the pinned ones: never run what nobody looked at."""
+    expected = dict(reversed(line.split()) for line in (HERE / "jars.sha256").read_text().splitlines())
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
+    assert found == expected, f"the jars in {folder} are not those of jars.sha256"
+
+
+def run_driver(classes: Path, main: str, *arguments: str) -> dict[str, str]:
+    """Compiles the driver into `classes` and runs it: each scenario with the reason of its failure, "" when
+    it passed. Raises NotHereError."""
+    path = class_path()
+    sources = [str(source) for source in sorted((HERE / "driver").glob("*.java"))]
+    subprocess.run(["javac", "-proc:none", "-nowarn", "-cp", path, "-d", str(classes), *sources], check=True)
+    ran = subprocess.run(
+        ["java", "-cp", f"{classes}{os.pathsep}{path}", main, *arguments],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=RUN_DEADLINE_S,
+    )
+    outcomes = {}
+    for line in ran.stdout.splitlines():
+        if line.startswith("ok "):
+            outcomes[line.removeprefix("ok ")] = ""
+        elif line.startswith("failed "):
+            name, _, reason = line.removeprefix("failed ").partition(": ")
+            outcomes[name] = reason.replace("\\n", "\n")
+    assert outcomes, f"the driver printed nothing:\n{ran.stderr}"
+    return outcomes
+
+
+def scenarios_of(*sources: str) -> list[str]:
+    """Names of the scenarios in these files of the driver."""
+    texts = [(HERE / "driver" / source).read_text(encoding="utf-8") for source in sources]
+    return [name for text in texts for name in re.findall(r'scenarios\.put\("([^"]+)"', text)]
