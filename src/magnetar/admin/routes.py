@@ -6,6 +6,7 @@ from typing import Final
 
 from magnetar.admin import (
     clusters,
+    explain,
     lookups,
     messages,
     namespaces,
@@ -58,6 +59,7 @@ def all_routes(registry: Registry) -> list[Route]:
     for room in (
         clusters,
         lookups,
+        explain,
         messages,
         namespaces,
         pages,

@@ -1,6 +1,7 @@
 """Statistics of topics as Pulsar's admin API shows them, read from what the broker holds anyway.
 
-Beyond Pulsar's fields, `whyIdle` of a subscription says in words why nothing is being delivered.
+Beyond Pulsar's fields, `dispatchState` and `whyIdle` of a subscription say in a word and in a sentence why
+it does or does not dispatch.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from magnetar.base.clock import Clock
 from magnetar.broker.access.state import AccessMode
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.explain.reasons import diagnose
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import Subscription
@@ -98,6 +100,8 @@ def subscription_stats(topic: Topic, subscription: Subscription, now_ms: int, ra
     """One subscription of a topic or partition."""
     cursor = subscription.cursor
     consumers = subscription.consumers
+    view = subscription.view()
+    diagnosis = diagnose(view)
     backlog = cursor.backlog_entries
     rate_out, bytes_out = rates.per_second(
         subscription, (subscription.messages_out, subscription.bytes_out), topic.created_ms, now_ms
@@ -115,7 +119,7 @@ def subscription_stats(topic: Topic, subscription: Subscription, now_ms: int, ra
         "backlogSize": round(backlog * average),
         "msgDelayed": subscription.delayed_entries,
         "unackedMessages": sum(consumer.unacked for consumer in consumers),
-        "blockedSubscriptionOnUnackedMsgs": False,
+        "blockedSubscriptionOnUnackedMsgs": view.blocked,
         "type": _TYPES[subscription.type.name],
         "activeConsumerName": subscription.active_consumer or "",
         "msgRateExpired": 0.0,
@@ -127,7 +131,8 @@ def subscription_stats(topic: Topic, subscription: Subscription, now_ms: int, ra
         "nonContiguousDeletedMessagesRanges": len(cursor.acked_ranges()),
         "subscriptionProperties": dict(subscription.properties),
         "consumers": [consumer_stats(consumer, now_ms) for consumer in consumers],
-        "whyIdle": subscription.why_idle(),
+        "dispatchState": diagnosis.state.value,
+        "whyIdle": diagnosis.sentence,
     }
 
 

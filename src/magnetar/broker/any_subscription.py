@@ -12,6 +12,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.explain.view import View
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.wire.events import AckEvent
 
@@ -76,8 +77,8 @@ class AnySubscription(ABC):
         """Up to where everything is acknowledged; None where nothing is stored."""
 
     @abstractmethod
-    def why_idle(self) -> str:
-        """In words, why nothing is dispatched at this moment; for operators."""
+    def view(self) -> View:
+        """What decides whether it dispatches, at this moment."""
 
     # -- consumers ---------------------------------------------------------------------------------
 

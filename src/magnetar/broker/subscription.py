@@ -21,6 +21,8 @@ from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
+from magnetar.broker.explain.reading import dispatcher_view
+from magnetar.broker.explain.view import View
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
@@ -117,30 +119,22 @@ class Subscription(AnySubscription):
             return self._log.next_position(self.cursor.mark_delete)
         return self._dispatcher.read_position
 
-    def why_idle(self) -> str:
-        """In words, why nothing is dispatched at this moment; for operators."""
-        dispatcher = self._dispatcher
-        if dispatcher is None or not dispatcher.consumers:
-            return "no consumer is connected"
-        if self._reading:
-            return "entries are being read from storage"
-        if self._obstacle:
-            return self._obstacle
-        if self._delays.loading:
-            return "the times of delayed entries are being read from storage"
-        if dispatcher.want() is not None:
-            if self._delays.count:
-                return f"{self._delays.count} entries wait for their delivery time"
-            return "every entry was sent" if self.cursor.backlog_entries else "there is no backlog"
-        reasons = []
-        for consumer in dispatcher.consumers:
-            if consumer.blocked:
-                reasons.append(f"{consumer.name}: {consumer.unacked} messages unacknowledged (the limit)")
-            elif consumer.permits <= 0:
-                reasons.append(f"{consumer.name}: no permits, it does not ask for messages")
-            elif not consumer.outlet.writable:
-                reasons.append(f"{consumer.name}: its connection does not take more bytes")
-        return "; ".join(reasons) or "keys wait for consumers that still hold earlier messages of theirs"
+    def view(self) -> View:
+        log, delays, throttle = self._log, self._delays, self._limits.throttle
+        unread = log.entries_between(log.previous_position(self.read_position), log.last_position)
+        known = View(
+            topic_state=log.state.value,
+            terminated=log.terminated is not None,
+            backlog=self.cursor.backlog_entries,
+            unread=unread,
+            delayed=delays.count,
+            delayed_until_ms=delays.next_due_ms,
+            rate_wait_ms=0 if throttle is None else throttle.wait_ms(),
+            reading=self._reading or delays.loading,
+            obstacle=self._obstacle,
+            now_ms=self._clock.now_ms(),
+        )
+        return dispatcher_view(self._dispatcher, known)
 
     # -- consumers ---------------------------------------------------------------------------------
 

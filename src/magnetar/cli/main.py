@@ -10,6 +10,7 @@ import click
 from magnetar import __version__
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.standalone import standalone
+from magnetar.cli.topics import topics
 
 
 @click.group(
@@ -22,6 +23,7 @@ def magnetar() -> None:
 
 
 magnetar.add_command(standalone)
+magnetar.add_command(topics)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -165,7 +165,8 @@ def test_stats_have_the_fields_that_clients_read() -> None:
         assert subscription["type"] == "Exclusive"
         assert subscription["isDurable"] is True
         assert subscription["consumers"] == []
-        assert subscription["whyIdle"] == "no consumer is connected"
+        assert subscription["dispatchState"] == "no-consumers"
+        assert subscription["whyIdle"] == "no consumer is connected; the backlog is 3 entries"
 
     with_api(story)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import Position
+from magnetar.broker.explain.reasons import State, diagnose
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from support.sessions import Peer, Type, World, command, in_world, send
@@ -23,14 +24,14 @@ def test_why_nothing_is_dispatched() -> None:
         peer = world.peer()
         await peer.consumer(kind="Shared", consumer_name="c")
         subscription = (await world.topic()).subscriptions["s"]
-        assert subscription.why_idle() == "c: no permits, it does not ask for messages"
+        assert diagnose(subscription.view()).state is State.NO_PERMITS
         peer.send(encode_flow(1, 10))
         await world.until(lambda: len(peer.messages) == 3, "messages")
-        assert subscription.why_idle() == "every entry was sent"
+        assert diagnose(subscription.view()).state is State.ALL_SENT
         peer.ack(1, *(message.position for message in peer.messages))
-        assert subscription.why_idle() == "there is no backlog"
+        assert diagnose(subscription.view()).state is State.CAUGHT_UP
         peer.session.lost()
-        assert subscription.why_idle() == "no consumer is connected"
+        assert diagnose(subscription.view()).state is State.NO_CONSUMERS
 
     in_world(story)
 
@@ -99,7 +100,9 @@ def test_what_cannot_be_read_is_not_passed_over() -> None:
         peer.send(encode_flow(1, 10))
         await world.settle()
         assert not peer.messages
-        assert "segments/1.seg at byte 4096" in topic.subscriptions["s"].why_idle()
+        diagnosis = diagnose(topic.subscriptions["s"].view())
+        assert diagnosis.state is State.READ_ERROR
+        assert "segments/1.seg at byte 4096" in diagnosis.sentence
         topic.log.read_now = read_now  # type: ignore[method-assign]  # repaired
         peer.send(encode_flow(1, 1))
         await world.until(lambda: len(peer.messages) == 3, "messages")

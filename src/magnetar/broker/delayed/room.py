@@ -85,6 +85,11 @@ class DelayedDelivery:
         return len(self._index)
 
     @property
+    def next_due_ms(self) -> int | None:
+        """When there is something to do next, Unix ms, maybe in the past; None when nothing is held."""
+        return self._index.next_due_ms()
+
+    @property
     def last_held(self) -> Position:
         """No position after it is held back."""
         return self._index.last_held

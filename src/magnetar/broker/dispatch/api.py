@@ -33,6 +33,20 @@ class Assignment(NamedTuple):
     """Acknowledged state per entry of half-acknowledged batches; None when there are none."""
 
 
+class HashLine(NamedTuple):
+    """A key hash whose entries wait in line (Key_Shared)."""
+
+    key_hash: int
+    owner: str | None
+    """Consumer to which the hash is assigned; None: nobody."""
+    holder: str | None
+    """Consumer that holds unacknowledged entries of it; None: nobody."""
+    held: int
+    """Entries that the holder has."""
+    waiting: int
+    """Entries in line."""
+
+
 class AckView(Protocol):
     """What a dispatcher needs to know of the subscription's cursor."""
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import AckView, Assignment, Delays, Want, message_cost
+from magnetar.broker.dispatch.api import AckView, Assignment, Delays, HashLine, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
 from magnetar.broker.dispatch.shared import ReplayQueue, SharedDispatcher
@@ -67,6 +67,45 @@ class KeySharedDispatcher(SharedDispatcher):
         if consumer in self._consumers:
             self._owners.remove(consumer)
         super().remove(consumer)
+
+    @property
+    def again_count(self) -> int:
+        return len(self._due)
+
+    @property
+    def waiting_count(self) -> int:
+        """Entries that stand in line for their keys."""
+        return self._waiting_count
+
+    @property
+    def line_full(self) -> bool:
+        """Whether nothing more is read until the lines are shorter."""
+        return self._waiting_count >= _WAITING_MAX
+
+    @property
+    def can_serve_line(self) -> bool:
+        """Whether the first entry of some line can be sent now. Cost: the number of lines."""
+        return any(line and self._taker(key_hash) is not None for key_hash, line in self._waiting.items())
+
+    def lines(self, count_max: int) -> list[HashLine]:
+        """Some of the lines, first those that wait for another consumer than the hash's owner."""
+        found = []
+        for key_hash, line in self._waiting.items():
+            if not line:
+                continue
+            owner = self._owners.owner(key_hash)
+            holder, held = self._in_flight.get(key_hash, (None, 0))
+            found.append(
+                HashLine(
+                    key_hash,
+                    None if owner is None else owner.name,
+                    None if holder is None else holder.name,
+                    held,
+                    len(line),
+                )
+            )
+        found.sort(key=lambda line: line.holder is None or line.holder == line.owner)
+        return found[:count_max]
 
     def _taker(self, key_hash: int) -> Consumer | None:
         """Who may get an entry of the hash now."""

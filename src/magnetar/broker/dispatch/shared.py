@@ -83,6 +83,11 @@ class SharedDispatcher:
     def consumers(self) -> Sequence[Consumer]:
         return self._consumers
 
+    @property
+    def again_count(self) -> int:
+        """Entries that were given back or have become due, and are to be sent."""
+        return len(self._replay)
+
     def add(self, consumer: Consumer) -> None:
         self._consumers.append(consumer)
         self._consumers.sort(key=lambda each: each.priority)

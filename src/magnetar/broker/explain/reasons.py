@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from magnetar.broker.explain.view import ConsumerView, Draining, View
+from magnetar.broker.dispatch.api import HashLine
+from magnetar.broker.explain.view import ConsumerView, View
 
 
 class State(StrEnum):
@@ -48,7 +49,19 @@ class Diagnosis:
 
 def diagnose(view: View) -> Diagnosis:
     """Why the subscription does or does not dispatch at this moment."""
+    if not view.stored:
+        return _passing(view)
     return _stopped(view) or _nothing_to_send(view) or _nobody_to_take(view) or _keys_wait(view)
+
+
+def _passing(view: View) -> Diagnosis:
+    """Of a topic that keeps nothing."""
+    if not view.consumers:
+        return Diagnosis(State.NO_CONSUMERS, "no consumer is connected; messages are dropped")
+    fault = _fault(view)
+    if fault is None:
+        return Diagnosis(State.CAUGHT_UP, "every message is delivered as it arrives")
+    return Diagnosis(fault.state, f"{fault.sentence}; messages are dropped")
 
 
 def of_consumer(consumer: ConsumerView, view: View) -> Diagnosis:
@@ -85,7 +98,7 @@ def _stopped(view: View) -> Diagnosis | None:
 
 
 def _nothing_to_send(view: View) -> Diagnosis | None:
-    if view.unread or view.again or view.waiting:
+    if view.unread or view.again or view.waiting or view.due:
         return None
     if view.delayed:
         until = "" if view.delayed_until_ms is None else f", the first at {_instant(view.delayed_until_ms)}"
@@ -111,6 +124,12 @@ def _nobody_to_take(view: View) -> Diagnosis | None:
             f"{view.unacked} messages are unacknowledged of {view.unacked_max} that it may have;"
             f" it goes on below {view.unacked_max / 2:g}; {pending}",
         )
+    fault = _fault(view)
+    return None if fault is None else Diagnosis(fault.state, f"{fault.sentence}; {pending}")
+
+
+def _fault(view: View) -> Diagnosis | None:
+    """Why no consumer takes anything; None when one does."""
     found = [of_consumer(each, view) for each in view.consumers]
     takers = [each for each in found if each.state is not State.INACTIVE]
     if any(each.state is State.DISPATCHING for each in takers):
@@ -118,8 +137,8 @@ def _nobody_to_take(view: View) -> Diagnosis | None:
     for state in (State.BLOCKED_CONSUMERS, State.OUTPUT_FULL, State.NO_PERMITS):
         count = sum(each.state is state for each in takers)
         if count:
-            return Diagnosis(state, f"{_FAULTS[state].format(count, len(takers))}; {pending}")
-    return Diagnosis(State.INACTIVE, f"no consumer is the active one; {pending}")
+            return Diagnosis(state, _FAULTS[state].format(count, len(takers)))
+    return Diagnosis(State.INACTIVE, "no consumer is the active one")
 
 
 _FAULTS = {
@@ -131,7 +150,7 @@ _FAULTS = {
 
 def _keys_wait(view: View) -> Diagnosis:
     to_read = view.again + (0 if view.line_full else view.unread)
-    if to_read or view.can_serve_line or not view.waiting:
+    if to_read or view.due or view.can_serve_line or not view.waiting:
         return Diagnosis(
             State.DISPATCHING, f"{view.unread + view.again + view.waiting} entries are to be sent"
         )
@@ -151,7 +170,7 @@ def _keys_wait(view: View) -> Diagnosis:
     )
 
 
-def _drains(each: Draining, waiting: int) -> str:
+def _drains(each: HashLine, waiting: int) -> str:
     return (
         f"key hash {each.key_hash} goes to {each.owner or 'nobody'} once {each.holder} has acknowledged"
         f" {each.held} entries of it; {waiting} entries wait for their keys"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from magnetar.broker.dispatch.api import HashLine
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerView:
@@ -21,24 +23,11 @@ class ConsumerView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draining:
-    """A key hash whose waiting entries cannot be sent."""
-
-    key_hash: int
-    owner: str | None
-    """Consumer to which the hash is assigned; None: to nobody."""
-    holder: str | None
-    """Consumer that still holds unacknowledged entries of it; None: nobody."""
-    held: int
-    """Entries that the holder has."""
-    waiting: int
-    """Entries in line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """One subscription."""
 
+    stored: bool = True
+    """Whether the topic keeps what cannot be sent now."""
     topic_closed: bool = False
     topic_state: str = "open"
     """State of the topic's log."""
@@ -60,7 +49,7 @@ class View:
     """Whether the line is so long that nothing more is read."""
     can_serve_line: bool = False
     """Whether the first entry of some line could be sent now."""
-    draining: tuple[Draining, ...] = ()
+    draining: tuple[HashLine, ...] = ()
     """Some of the hashes that wait, at most a handful."""
     delayed: int = 0
     """Entries whose delivery time has not come."""
@@ -78,3 +67,8 @@ class View:
     obstacle: str = ""
     """Why the last read failed; empty when it did not."""
     now_ms: int = 0
+
+    @property
+    def due(self) -> bool:
+        """Whether the time of a delayed entry has come."""
+        return self.delayed > 0 and self.delayed_until_ms is not None and self.delayed_until_ms <= self.now_ms

@@ -10,6 +10,8 @@ from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, S
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.entry import entry_hash
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
+from magnetar.broker.explain.reading import consumer_views
+from magnetar.broker.explain.view import View
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
 from magnetar.wire.events import AckEvent
@@ -58,13 +60,11 @@ class NonPersistentSubscription(AnySubscription):
     def mark_delete(self) -> None:
         return None
 
-    def why_idle(self) -> str:
-        consumers = self.consumers
-        if not consumers:
-            return "no consumer is connected; messages are dropped"
-        if any(consumer.ready for consumer in consumers):
-            return "every message is delivered as it arrives"
-        return "no consumer takes messages at this moment; they are dropped"
+    def view(self) -> View:
+        single = isinstance(self._chooser, ActiveChooser)
+        return View(
+            stored=False, consumers=consumer_views(self.consumers), single=single, active=self.active_consumer
+        )
 
     # -- consumers ---------------------------------------------------------------------------------
 

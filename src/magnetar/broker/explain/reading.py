@@ -1,0 +1,57 @@
+"""A view of a live subscription. Reads only; changes nothing that decides about dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
+from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.dispatch.single import SingleActiveDispatcher
+from magnetar.broker.explain.view import ConsumerView, View
+
+_HASHES_SHOWN: Final = 5
+
+
+def consumer_views(consumers: Sequence[Consumer]) -> tuple[ConsumerView, ...]:
+    """Views of attached consumers."""
+    return tuple(
+        ConsumerView(
+            name=consumer.name,
+            permits=consumer.permits,
+            unacked=consumer.unacked,
+            unacked_max=consumer.unacked_max,
+            blocked=consumer.blocked,
+            writable=consumer.outlet.writable,
+        )
+        for consumer in consumers
+    )
+
+
+def dispatcher_view(dispatcher: Dispatcher | None, base: View) -> View:
+    """`base` with what the dispatcher knows."""
+    if dispatcher is None:
+        return base
+    found: dict[str, Any] = {"consumers": consumer_views(dispatcher.consumers)}
+    if isinstance(dispatcher, SingleActiveDispatcher):
+        active = dispatcher.active
+        found.update(single=True, active=None if active is None else active.name)
+    if isinstance(dispatcher, SharedDispatcher):
+        limit = dispatcher.unacked
+        found.update(
+            again=dispatcher.again_count,
+            unacked=limit.total,
+            unacked_max=limit.maximum,
+            blocked=limit.blocked,
+        )
+    if isinstance(dispatcher, KeySharedDispatcher):
+        found.update(
+            waiting=dispatcher.waiting_count,
+            line_full=dispatcher.line_full,
+            can_serve_line=dispatcher.can_serve_line,
+            draining=tuple(dispatcher.lines(_HASHES_SHOWN)),
+        )
+    return replace(base, **found)

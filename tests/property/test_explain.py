@@ -1,0 +1,116 @@
+"""Every subscription that sends nothing has a reason; one that sends never claims to be stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
+
+from magnetar.base.ids import Position
+from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
+from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.dispatch.single import SingleActiveDispatcher
+from magnetar.broker.explain.reading import dispatcher_view
+from magnetar.broker.explain.reasons import State, diagnose, of_consumer
+from magnetar.broker.explain.view import View
+from support.dispatch_machines import Acks, DispatchMachine, Redelivering, successor
+
+
+class Explained(DispatchMachine):
+    """Asks before and after each pump; limits and slow connections come and go."""
+
+    def view(self) -> View:
+        read_to = max(0, self.dispatcher.read_position.entry_id)
+        known = View(unread=max(0, len(self.log) - read_to), backlog=len(self.log) - len(self.cursor.done))
+        return dispatcher_view(self.dispatcher, known)
+
+    def pump(self) -> None:
+        before = diagnose(self.view())
+        held = sum(map(len, self.sent.values()))
+        super().pump()
+        if sum(map(len, self.sent.values())) > held:
+            assert before.state is State.DISPATCHING, before
+
+    @invariant()
+    def whoever_is_idle_has_a_reason(self) -> None:
+        view = self.view()
+        found = diagnose(view)
+        assert found.state is not State.DISPATCHING, found
+        assert found.sentence
+        if found.state in (State.DRAINING, State.OWNER_NOT_READY, State.NO_OWNER):
+            assert view.waiting
+            assert not view.can_serve_line
+        if found.state in (State.NO_PERMITS, State.BLOCKED_CONSUMERS, State.OUTPUT_FULL):
+            states = {of_consumer(each, view).state for each in view.consumers}
+            assert found.state in states
+            assert State.DISPATCHING not in states
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), messages_max=st.integers(0, 4))
+    def limit_a_consumer(self, data: Any, messages_max: int) -> None:
+        data.draw(st.sampled_from(list(self.sent))).limit_unacked(messages_max)
+        self.pump()
+
+    @precondition(lambda self: isinstance(self.dispatcher, SharedDispatcher))
+    @rule(messages_max=st.integers(0, 6))
+    def limit_the_subscription(self, messages_max: int) -> None:
+        assert isinstance(self.dispatcher, SharedDispatcher)
+        self.dispatcher.unacked.limit(messages_max)
+        self.pump()
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), writable=st.booleans())
+    def connection(self, data: Any, writable: bool) -> None:
+        data.draw(st.sampled_from(list(self.sent))).outlet.writable = writable
+        self.pump()
+
+    def teardown(self) -> None:
+        for consumer in self.sent:
+            consumer.outlet.writable = True  # type: ignore[misc]  # the machine's pipe, not a connection
+        super().teardown()
+
+
+class SharedExplained(Explained, Redelivering):
+    def make(self) -> Dispatcher:
+        return SharedDispatcher(self.cursor, Position(0, 0))
+
+
+class KeySharedExplained(Explained):
+    ordered_by_key = True
+
+    def make(self) -> Dispatcher:
+        return key_shared(self.cursor, sticky=False)
+
+
+class FailoverExplained(Explained):
+    def make(self) -> Dispatcher:
+        return SingleActiveDispatcher(
+            self.cursor,
+            Position(0, 0),
+            failover=True,
+            partition=-1,
+            successor=successor,
+            active_changed=lambda consumer, active: self.sent[consumer].clear() if active else None,
+        )
+
+
+def key_shared(cursor: Acks, *, sticky: bool) -> KeySharedDispatcher:
+    return KeySharedDispatcher(
+        cursor,
+        Position(0, 0),
+        sticky=sticky,
+        allow_out_of_order=False,
+        hash_of=lambda entry: entry[0] * 331,
+    )
+
+
+@pytest.mark.parametrize("machine", [SharedExplained, KeySharedExplained, FailoverExplained])
+def test_idle_subscriptions_have_a_reason_and_busy_ones_do_not(machine: Callable[[], Explained]) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis has no types for it
+        machine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
+    )
