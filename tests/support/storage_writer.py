@@ -2,6 +2,8 @@
 
     python storage_writer.py FOLDER SEED FIRST_LEDGER SEGMENT_BYTES fsync|no-sync
 
+Segments of which half is dead are rewritten all the time, without a bound on the rate.
+
 Each line on stdout is `ledger last_entry`, written when the store said that the ledger is durable up
 to there, or `deleting ledger` and `deleted ledger` around a deletion. What an entry holds follows from
 its place, so whoever reads the store later can tell.
@@ -57,7 +59,14 @@ async def write_for_ever(
     chance = random.Random(seed)
     store = await SegmentStore.open(
         folder,
-        options=StoreOptions(segment_bytes=segment_bytes, idle_mark_ms=5),
+        options=StoreOptions(
+            segment_bytes=segment_bytes,
+            idle_mark_ms=5,
+            rewrite_interval_s=0.001,
+            rewrite_bytes_per_s=1 << 40,
+            rewrite_below=0.9,
+            rewrite_bytes_below=0.95,
+        ),
         durability=Durability.FSYNC,
         syncer=None if sync else NoSyncer(),
     )
@@ -69,7 +78,7 @@ async def write_for_ever(
             following += 1
         for appender in chance.sample(appenders, chance.randrange(1, LEDGERS + 1)):
             append_some(appender, chance)
-        if chance.random() < 0.02:
+        if chance.random() < 0.05:
             gone = appenders.pop(0)
             await gone.settle()
             store.release(gone)

@@ -58,6 +58,8 @@ DRIVERS = {
     "auth/https_fetch.py",
     "bookie/appender.py",
     "bookie/reader.py",
+    "bookie/rewriter.py",
+    "bookie/segment_copy.py",
     "bookie/store.py",
     "broker/connection.py",
     "broker/delayed/room.py",

@@ -26,6 +26,8 @@ def registry_for(broker: Broker) -> Registry:
     registry = Registry()
     registry.collector(process.collect)
     registry.collector(lambda exposition: _collect_broker(broker, exposition))
+    for collect in broker.collectors:
+        registry.collector(collect)
     registry.collector(lambda exposition: _collect_topics(broker, rates, exposition))
     return registry
 

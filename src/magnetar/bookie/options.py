@@ -28,6 +28,15 @@ class StoreOptions:
     idle_mark_ms: int = 100
     """After so long without a commit the log's end is marked: damage there is told from a torn tail."""
 
+    rewrite_below: float = 0.5
+    """A sealed segment is a candidate for rewriting when at most this share of its blocks lives."""
+    rewrite_bytes_below: float = 0.5
+    """It is rewritten when that leaves at most this share of its bytes."""
+    rewrite_bytes_per_s: int = 16 << 20
+    """Most that rewriting copies, bytes per second."""
+    rewrite_interval_s: float = 30.0
+    """Between two looks for segments to rewrite."""
+
     def __post_init__(self) -> None:
         assert 1 << 14 <= self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.segment_blocks_max > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
@@ -11,7 +12,7 @@ from weakref import WeakValueDictionary
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
 from magnetar.bookie.files import Disk, storage_error
-from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex
+from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex, SegmentIndex
 from magnetar.bookie.reading import Extent, decode, plan, trim
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet, corrupt
@@ -50,22 +51,37 @@ class BlockReader:
         if (index := self._indexes.pop(ledger_id, None)) is not None:
             index.deleted = True
 
+    def replace(self, segment: SegmentFile, fresh: SegmentFile, rows: SegmentIndex) -> None:
+        """The blocks of `segment` lie at other places now; whoever holds an index has them at once."""
+        for index in list(self._indexes.values()):
+            for part in index.parts:
+                moved = rows.ledgers.get(index.ledger_id)
+                if part.segment_id == segment.segment_id and moved is not None:
+                    assert len(part) == len(moved)
+                    part.rows[:] = moved.rows
+        for key in [key for key in self._rests if key[0] == fresh.segment_id]:
+            self._rests_bytes -= self._rests.pop(key)[1]
+
     async def index_of(self, ledger_id: int) -> LedgerIndex:
         """Where the ledger's blocks lie; empty when there are none. Raises StorageError."""
         if (index := self._indexes.get(ledger_id)) is not None:
             return index
-        parts: list[BlockRows] = []
-        try:
-            for segment in self._segments.holding(ledger_id):
-                if self._segments.get(segment.segment_id) is not segment:
-                    # The ledger was deleted while another segment was read.
-                    continue
-                with self._segments.pinned(segment):
-                    rows = await asyncio.to_thread(segment.load_rows, ledger_id)
-                if rows is not None:
-                    parts.append(rows)
-        except OSError as error:
-            raise storage_error(error, self._directory, "read an index") from error
+        while True:
+            segments = self._segments.holding(ledger_id)
+            parts: list[BlockRows] = []
+            try:
+                for segment in segments:
+                    if self._segments.get(segment.segment_id) is segment:
+                        with self._segments.pinned(segment):
+                            rows = await asyncio.to_thread(segment.load_rows, ledger_id)
+                        if rows is not None:
+                            parts.append(rows)
+            except OSError as error:
+                raise storage_error(error, self._directory, "read an index") from error
+            # While one segment was read the ledger may have been deleted, or another was rewritten, so
+            # that its blocks lie elsewhere now.
+            if all(self._segments.get(segment.segment_id) in (segment, None) for segment in segments):
+                break
         return self._indexes.setdefault(ledger_id, LedgerIndex(ledger_id, parts))
 
     # -- reading ------------------------------------------------------------------------------
@@ -98,16 +114,22 @@ class BlockReader:
         if found is not None:
             return found
         runs, extents = self._start(index, first, last, bytes_max)
-        for extent in extents:
-            segment = self._segment(extent, index)
+        with ExitStack() as pins:
+            # All at once: the places are those of these files, and a segment may be rewritten meanwhile.
             try:
-                with self._segments.pinned(segment) as fd:
-                    data = await asyncio.to_thread(self._disk.read, fd, extent.offset, extent.length)
+                pinned = [self._pinned(extent, index, pins) for extent in extents]
+                for extent, segment in zip(extents, pinned, strict=True):
+                    data = await asyncio.to_thread(self._disk.read, segment.fd, extent.offset, extent.length)
+                    if not self._decode(extent, data, index, segment, runs):
+                        break
             except OSError as error:
                 raise storage_error(error, self._directory, "read entries") from error
-            if not self._decode(extent, data, index, segment, runs):
-                break
         return self._finish(index, runs, first, last, bytes_max)
+
+    def _pinned(self, extent: Extent, index: LedgerIndex, pins: ExitStack) -> SegmentFile:
+        segment = self._segment(extent, index)
+        pins.enter_context(self._segments.pinned(segment))
+        return segment
 
     def _start(
         self, index: LedgerIndex, first: int, last: int, bytes_max: int

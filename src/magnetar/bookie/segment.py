@@ -219,6 +219,15 @@ class SealedIndex:
         at = bisect_left(self.ledger_ids, ledger_id)
         return at if at < len(self.ledger_ids) and self.ledger_ids[at] == ledger_id else -1
 
+    def count_rows(self, deleted: set[int]) -> tuple[int, int]:
+        """Blocks of entries in the segment, and those of ledgers that are not in `deleted`."""
+        alive = sum(
+            count
+            for ledger_id, count in zip(self.ledger_ids, self._counts, strict=True)
+            if ledger_id not in deleted
+        )
+        return sum(self._counts), alive
+
     def rows_extent(self, position: int) -> tuple[int, int]:
         """Offset and length in the file of the rows of the ledger at `position`."""
         return self.rows_offset + self._starts[position] * ROW_BYTES, self._counts[position] * ROW_BYTES

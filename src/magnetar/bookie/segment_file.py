@@ -39,6 +39,7 @@ class SegmentFile:
         "index",
         "live_count",
         "path",
+        "rewriting",
         "salt",
         "sealed",
         "segment_id",
@@ -56,6 +57,8 @@ class SegmentFile:
         """The whole index while the segment is not sealed."""
         self.sealed: SealedIndex | None = None
         """The directory of the footer once it is."""
+        self.rewriting = False
+        """Whether a new file is being made of it: it must not be deleted meanwhile."""
         self.live_count = 0
         """Ledgers with blocks here that are not deleted; kept for sealed segments only."""
 
@@ -156,6 +159,12 @@ def seal_segment(segment: SegmentFile, disk: Disk, footer: bytes, end: int) -> N
     os.ftruncate(segment.fd, end)
     disk.write(segment.fd, [footer], end)
     disk.sync(segment.fd)
+
+
+def remove_segment(segment: SegmentFile, disk: Disk) -> None:
+    """Deletes the file, durably. Raises OSError."""
+    segment.path.unlink(missing_ok=True)
+    disk.sync_folder(segment.path.parent)
 
 
 def sealed_index(segment: SegmentFile, footer: bytes, end: int) -> SealedIndex:

@@ -60,6 +60,18 @@ class SegmentSet:
                 self.deleted.discard(ledger_id)
         return True
 
+    def replace(self, segment: SegmentFile, fresh: SegmentFile) -> None:
+        """`fresh` has taken the place of `segment`, without blocks of ledgers that are deleted."""
+        assert self._segments[segment.segment_id] is segment
+        self._segments[segment.segment_id] = fresh
+        self._recent.pop(segment.segment_id, None)
+        fresh.count_live(self.deleted)
+        for ledger_id in segment.ledger_ids():
+            if ledger_id in self.deleted and not self.holds(ledger_id):
+                self.deleted.discard(ledger_id)
+        segment.drop()
+        self.used(fresh)
+
     @contextmanager
     def pinned(self, segment: SegmentFile) -> Iterator[int]:
         """The segment's file, open as long as the block lasts. Raises OSError."""

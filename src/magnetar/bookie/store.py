@@ -26,11 +26,13 @@ from magnetar.bookie.files import Disk, VolatileDisk, storage_error
 from magnetar.bookie.folder import LOCK_FILE, StoreFolder
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.reader import BlockReader
+from magnetar.bookie.rewriter import Rewriter
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
 from magnetar.bookie.segment_file import (
     SegmentFile,
     create_segment,
     load_segments,
+    remove_segment,
     seal_segment,
     sealed_index,
 )
@@ -85,7 +87,6 @@ class SegmentStore:
         self._mark_timer: asyncio.TimerHandle | None = None
         self._marked = True
         self._commits = 0
-        # -- segments
         self._next_segment_id = 1
         self._active: SegmentFile
         self._tail: Tail
@@ -94,6 +95,9 @@ class SegmentStore:
         self._preparing = False
         self._must_roll = False
         syncer.watch(self._syncer_broken)
+        self.rewriter: Final = Rewriter(
+            self.segments, self.reader, folder, disk, options, lambda: self._busy, self._reclaim_if_dead
+        )
 
     # -- opening and closing ------------------------------------------------------------------
 
@@ -154,6 +158,7 @@ class SegmentStore:
         self._activate(self._create(self._take_segment_id(), size), size)
         for segment in segments:
             self._reclaim_if_dead(segment)
+        self.rewriter.start()
 
     async def close(self) -> None:
         """Waits for what was appended, seals the active segment, and gives the folder back."""
@@ -165,6 +170,7 @@ class SegmentStore:
         if self._failure is None and self._busy:
             self._idle = self._loop.create_future()
             await self._idle
+        await self.rewriter.close()
         await self._tasks.drain(_DRAIN_S)
         await self._tasks.close()
         if self._failure is None:
@@ -510,7 +516,7 @@ class SegmentStore:
                 future.set_result(None)
 
     def _reclaim_if_dead(self, segment: SegmentFile) -> None:
-        if segment.live_count == 0 and segment.sealed is not None:
+        if segment.live_count == 0 and segment.sealed is not None and not segment.rewriting:
             self._tasks.spawn(self._reclaim(segment))
 
     async def _reclaim(self, segment: SegmentFile) -> None:
@@ -523,11 +529,7 @@ class SegmentStore:
             await self._write_tombstones(needed)
         if self.segments.remove(segment):
             segment.drop()
-            await asyncio.to_thread(self._unlink, segment.path)
-
-    def _unlink(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        self._disk.sync_folder(path.parent)
+            await asyncio.to_thread(remove_segment, segment, self._disk)
 
     def check(self) -> None:
         """Walks the invariants of the queue, the active segment and the open ledgers."""

@@ -36,6 +36,7 @@ from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
+from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import SingleFlight, TaskGroup
 from magnetar.schemas.registry import SchemaRegistry
@@ -114,6 +115,8 @@ class Broker:
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
+        self.collectors: list[Collector] = []
+        """What below the broker has something to say in `/metrics`."""
         self.sessions: set[Session] = set()
         self.draining = False
         self.started_ms = clock.now_ms()

@@ -18,11 +18,13 @@ import socket
 import ssl
 import sys
 from dataclasses import replace
+from functools import partial
 
 import magnetar
 from magnetar.admin.server import AdminServer
 from magnetar.auth.authentication import Authentication
 from magnetar.base.errors import StartupError, StorageError
+from magnetar.bookie import metrics as bookie_metrics
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
@@ -205,6 +207,7 @@ class Standalone:
             authentication=authentication,
             superuser_roles=frozenset(names(config.superuser_roles)),
         )
+        broker.collectors.append(partial(bookie_metrics.collect, bookie))
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)
         return broker

@@ -1,0 +1,27 @@
+"""What `/metrics` says of a segment store. Read at scrape time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from magnetar.bookie.store import SegmentStore
+from magnetar.observability.metrics import Exposition
+
+
+def collect(store: SegmentStore, out: Exposition) -> Iterable[None]:
+    """Adds the store's samples to a scrape."""
+    segments = list(store.segments)
+    out.gauge("magnetar_segments", "Segments of the message store.", len(segments))
+    damages = sum(len(segment.damages) for segment in segments)
+    out.gauge("magnetar_segment_damages", "Places in segments whose bytes were found damaged.", damages)
+    done = store.rewriter.reclaimed
+    out.counter(
+        "magnetar_segments_rewritten_total",
+        "Mostly dead segments written anew without the rest.",
+        done.segments,
+    )
+    out.counter(
+        "magnetar_rewrite_copied_bytes_total", "Bytes of living entries copied for that.", done.copied_bytes
+    )
+    out.counter("magnetar_rewrite_freed_bytes_total", "Bytes given back by that.", done.freed_bytes)
+    yield

@@ -1,0 +1,197 @@
+"""Gives back the space of dead ledgers in segments where some ledger still lives.
+
+A segment in which nothing lives is deleted as a file at once. One slow subscription would keep 256 MiB
+of others' consumed messages for every segment that holds a little of its own; so now and then the
+sealed segment with the smallest living part is written anew without the rest (segment_copy.py).
+
+The work is done in small pieces in a thread, at a bounded rate, and waits while entries wait for their
+sync: what it takes from live traffic is bounded, and nothing is in a hurry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.errors import CorruptDataError
+from magnetar.bookie.files import Disk, storage_error
+from magnetar.bookie.folder import StoreFolder
+from magnetar.bookie.index import BlockPlace
+from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.reader import BlockReader
+from magnetar.bookie.segment import DATA_OFFSET
+from magnetar.bookie.segment_copy import SegmentCopy
+from magnetar.bookie.segment_file import SegmentFile
+from magnetar.bookie.segment_set import SegmentSet
+
+_log = logging.getLogger("magnetar.bookie")
+
+_STEP_BYTES: Final = 128 << 10
+"""Copied at once: some milliseconds in which a thread competes with the loop."""
+_YIELDS_MAX: Final = 20
+"""Times that a step waits for the store to be idle before it goes on all the same."""
+
+
+@dataclass(slots=True)
+class Reclaimed:
+    """What rewriting did since the store was opened."""
+
+    segments: int = 0
+    """Segments rewritten."""
+    copied_bytes: int = 0
+    """Bytes of living blocks that were copied."""
+    freed_bytes: int = 0
+    """Bytes given back."""
+
+
+class Rewriter:
+    """Rewrites mostly dead segments of one store, one at a time."""
+
+    def __init__(
+        self,
+        segments: SegmentSet,
+        reader: BlockReader,
+        folder: StoreFolder,
+        disk: Disk,
+        options: StoreOptions,
+        busy: Callable[[], bool],
+        replaced: Callable[[SegmentFile], None],
+    ) -> None:
+        """`busy` says whether live traffic waits for the disk; `replaced` hears of each new segment."""
+        self.reclaimed = Reclaimed()
+        self._segments = segments
+        self._reader = reader
+        self._folder = folder
+        self._disk = disk
+        self._options = options
+        self._busy = busy
+        self._replaced = replaced
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._once = asyncio.Lock()
+        self._refused: dict[int, int] = {}
+        """Segments not worth it, or damaged, by how many ledgers lived then: looked at again with fewer."""
+
+    def start(self) -> None:
+        """Works in the background until `close`."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stops; a rewriting under way is given up."""
+        self._stop.set()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        while not await self._pause(self._options.rewrite_interval_s):
+            try:
+                while await self.rewrite_one():
+                    pass
+            except Exception:  # noqa: BLE001 - one failed round must not end the rounds
+                _log.exception("rewriting segments failed")
+
+    async def _pause(self, seconds: float) -> bool:
+        """Waits; whether it is time to stop."""
+        try:
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    # -- choosing -----------------------------------------------------------------------------
+
+    def _candidate(self) -> SegmentFile | None:
+        """The sealed segment with the smallest living share of blocks, if that is small enough."""
+        best: tuple[float, SegmentFile] | None = None
+        for segment in self._segments:
+            # A damaged one stays as it is: its damage is known by places in this file.
+            if segment.sealed is None or segment.live_count == 0 or segment.damages:
+                continue
+            if self._refused.get(segment.segment_id, segment.live_count + 1) <= segment.live_count:
+                continue
+            total, alive = segment.sealed.count_rows(self._segments.deleted)
+            share = alive / total
+            if share <= self._options.rewrite_below and (best is None or share < best[0]):
+                best = share, segment
+        return None if best is None else best[1]
+
+    async def rewrite_one(self) -> bool:
+        """Rewrites the segment that gives back most; False when there is none, or it was given up."""
+        async with self._once:
+            segment = self._candidate()
+            if segment is None or self._stop.is_set():
+                return False
+            self._refused[segment.segment_id] = segment.live_count
+            try:
+                segment.pin()
+            except OSError as error:
+                _log.warning("%s", storage_error(error, self._folder.root, "rewrite a segment"))
+                return False
+            segment.rewriting = True
+            try:
+                return await self._rewrite(segment)
+            except CorruptDataError as error:
+                _log.error("%s", error)
+            except OSError as error:
+                _log.warning("%s", storage_error(error, self._folder.root, "rewrite a segment"))
+            finally:
+                segment.rewriting = False
+                segment.unpin()
+                if (now := self._segments.get(segment.segment_id)) is not None:
+                    self._replaced(now)
+            return False
+
+    # -- copying ------------------------------------------------------------------------------
+
+    async def _rewrite(self, segment: SegmentFile) -> bool:
+        places = await asyncio.to_thread(self._living, segment, set(self._segments.deleted))
+        size = sum(place.size for place in places)
+        before = segment.path.stat().st_size
+        if DATA_OFFSET + size > before * self._options.rewrite_bytes_below:
+            return False
+        copy = await asyncio.to_thread(SegmentCopy, self._folder, self._disk, segment, places, size)
+        try:
+            while not copy.done:
+                await asyncio.to_thread(copy.step, _STEP_BYTES)
+                if await self._give_way():
+                    copy.discard()
+                    return False
+            tombstones = self._segments.needed_tombstones(segment)
+            fresh = await asyncio.to_thread(copy.finish, tombstones)
+        except BaseException:
+            copy.discard()
+            raise
+        # From here to the end of `replace` nothing else runs: readers see the one file or the other.
+        self._reader.replace(segment, fresh, copy.rows())
+        self._segments.replace(segment, fresh)
+        self._refused.pop(segment.segment_id, None)
+        after = fresh.path.stat().st_size
+        self.reclaimed.segments += 1
+        self.reclaimed.copied_bytes += copy.copied_bytes
+        self.reclaimed.freed_bytes += before - after
+        _log.info("%s: rewritten from %d to %d bytes", segment.path, before, after)
+        return True
+
+    @staticmethod
+    def _living(segment: SegmentFile, deleted: set[int]) -> list[BlockPlace]:
+        """Blocks of ledgers that are not deleted. Raises CorruptDataError, OSError."""
+        places: list[BlockPlace] = []
+        for ledger_id in segment.ledger_ids():
+            if ledger_id not in deleted and (rows := segment.load_rows(ledger_id)) is not None:
+                places += [rows.place(row) for row in range(len(rows))]
+        return places
+
+    async def _give_way(self) -> bool:
+        """Waits as the rate wants, and longer while live traffic waits; whether to stop."""
+        delay_s = _STEP_BYTES / self._options.rewrite_bytes_per_s
+        if await self._pause(delay_s):
+            return True
+        for _ in range(_YIELDS_MAX):
+            if not self._busy():
+                break
+            if await self._pause(delay_s):
+                return True
+        return False

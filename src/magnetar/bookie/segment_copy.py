@@ -1,0 +1,163 @@
+"""Copying what is alive of a sealed segment into a new file that takes its place.
+
+The new file has the same id and a new salt, and holds the blocks of living ledgers in the order in
+which they lay in the old one, so that everything said about segments by their ids stays true. It is
+written under another name, whole and synced with its footer, and then renamed over the old one: a
+crash leaves the one or the other. Blocking; no event loop here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from itertools import islice
+from pathlib import Path
+
+from magnetar.base.errors import CorruptDataError
+from magnetar.bookie.blocks import (
+    HEADER_BYTES,
+    Block,
+    BlockHeader,
+    Kind,
+    body_is_good,
+    decode_header,
+    tombstone_block,
+)
+from magnetar.bookie.commit import Tail
+from magnetar.bookie.files import Disk
+from magnetar.bookie.folder import StoreFolder
+from magnetar.bookie.index import BlockPlace, SegmentIndex
+from magnetar.bookie.segment import DATA_OFFSET, SEGMENT_BYTES_MAX, encode_footer, encode_segment_header
+from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
+
+
+class SegmentCopy:
+    """A new file in the making. Not used any more after `finish` or `discard`."""
+
+    def __init__(
+        self, folder: StoreFolder, disk: Disk, source: SegmentFile, places: list[BlockPlace], size: int
+    ) -> None:
+        """Of `source`, which must be pinned, the blocks at `places` are copied; they take `size` bytes.
+
+        Raises OSError.
+        """
+        self._folder = folder
+        self._disk = disk
+        self._source = source
+        self._places = sorted(places, key=lambda place: place.offset)
+        self._at = 0
+        self.path: Path = folder.new_segment_path(source.segment_id)
+        salt = secrets.randbits(64)
+        fd = disk.create(self.path, DATA_OFFSET + size)
+        self._copy = SegmentFile(disk, source.segment_id, folder.segment_path(source.segment_id), fd, salt)
+        self._index = SegmentIndex(source.segment_id)
+        self._tail = Tail(source.segment_id, salt, DATA_OFFSET, SEGMENT_BYTES_MAX)
+        try:
+            disk.write(fd, [encode_segment_header(source.segment_id, folder.instance, salt)], 0)
+            self._copy_start()
+        except BaseException:
+            self.discard()
+            raise
+
+    def _copy_start(self) -> None:
+        """The first block may say where the segment before this one ended."""
+        head = self._disk.read(self._source.fd, DATA_OFFSET, HEADER_BYTES)
+        header = decode_header(head, 0, self._source.salt, DATA_OFFSET)
+        if header is not None and header.kind == Kind.START:
+            body = self._disk.read(self._source.fd, DATA_OFFSET + HEADER_BYTES, header.body_length)
+            self._append([self._checked(header, body, DATA_OFFSET)])
+
+    @property
+    def done(self) -> bool:
+        """Whether all blocks are copied."""
+        return self._at == len(self._places)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of blocks copied so far."""
+        return self._tail.offset - DATA_OFFSET
+
+    def step(self, bytes_max: int) -> None:
+        """Copies the next blocks, those within `bytes_max` bytes of the file, at least one.
+
+        Raises CorruptDataError, OSError.
+        """
+        first = self._places[self._at].offset
+        chosen = [self._places[self._at]]
+        for place in islice(self._places, self._at + 1, None):
+            if place.offset + place.size - first > bytes_max:
+                break
+            chosen.append(place)
+        self._at += len(chosen)
+        data = self._disk.read(self._source.fd, first, chosen[-1].offset + chosen[-1].size - first)
+        blocks = []
+        for place in chosen:
+            at = place.offset - first
+            header = decode_header(data, at, self._source.salt, place.offset)
+            if header is None:
+                raise self._corrupt(place.offset)
+            blocks.append(self._checked(header, data[at + HEADER_BYTES : at + place.size], place.offset))
+        self._append(blocks)
+
+    def _checked(self, header: BlockHeader, body: bytes, offset: int) -> Block:
+        # What is damaged must stay where it is: a new sum over it would make it good.
+        if not body_is_good(header, body):
+            raise self._corrupt(offset)
+        block = Block(
+            header.kind,
+            header.ledger_id,
+            header.first_entry,
+            header.entry_count,
+            header.flags,
+            header.base_index,
+            header.broker_time_ms,
+            [body],
+            header.data_bytes,
+        )
+        assert block.body_crc == header.body_crc
+        return block
+
+    def _corrupt(self, offset: int) -> CorruptDataError:
+        return CorruptDataError(str(self._source.path), offset, "found while the segment was rewritten")
+
+    def _append(self, blocks: list[Block]) -> None:
+        offsets, pieces = self._tail.place(blocks)
+        if not blocks:
+            return
+        self._disk.write(self._copy.fd, pieces, self._tail.offset)
+        self._tail.advance(sum(block.size for block in blocks), len(blocks))
+        self._index.block_count += len(blocks)
+        for block, offset in zip(blocks, offsets, strict=True):
+            if block.kind == Kind.ENTRIES:
+                rows = self._index.rows(block.ledger_id)
+                rows.append(block.first_entry, offset, block.size, block.entry_count, block.data_bytes)
+            elif block.kind == Kind.TOMBSTONE:
+                self._index.tombstones.append(block.ledger_id)
+
+    def finish(self, tombstones: list[int]) -> SegmentFile:
+        """Adds what must stay known as deleted, and puts the new file in the place of the old one.
+
+        Raises OSError: then the old file is still in its place.
+        """
+        assert self.done
+        self._append([tombstone_block(ledger_id) for ledger_id in tombstones])
+        copy, end = self._copy, self._tail.offset
+        footer = encode_footer(self._index, copy.salt, end)
+        seal_segment(copy, self._disk, footer, end)
+        self.path.rename(copy.path)
+        # After a power cut without it the old file may be there once more: it holds the same and more.
+        with contextlib.suppress(OSError):
+            self._disk.sync_folder(self._folder.segments)
+        copy.sealed = sealed_index(copy, footer, end)
+        copy.index = None
+        return copy
+
+    def rows(self) -> SegmentIndex:
+        """Where the blocks lie in the new file."""
+        return self._index
+
+    def discard(self) -> None:
+        """Gives up; the old file stays."""
+        os.close(self._copy.fd)
+        self.path.unlink(missing_ok=True)
