@@ -64,6 +64,8 @@ class Guard:
         self._policies = policies
         self._clock = clock
         self._errands: SingleFlight[None] = SingleFlight()
+        self.policy_changes = 0
+        """Counts up with each change that may have taken rights away."""
 
     # -- who is it? --------------------------------------------------------------------------------
 

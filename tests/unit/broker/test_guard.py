@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from magnetar.auth.authentication import Authentication
+from magnetar.auth.authentication import Authentication, Provider
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.names import NamespaceName
@@ -418,5 +419,108 @@ def test_a_policy_that_takes_nothing_away_disturbs_nobody() -> None:
         await grant(world, writer=["produce"], stranger=["consume"])
         await world.settle()
         assert not writer.commands(Type.CLOSE_PRODUCER)
+
+    guarded(story)
+
+
+def test_a_right_that_is_lost_while_a_topic_is_opened_does_not_slip_through() -> None:
+    async def story(world: World) -> None:
+        writer, reader = [await connected(world, role) for role in ("writer", "reader")]
+        writer.send(command(Type.PRODUCER, topic=TOPIC, producer_id=1, request_id=1))
+        reader.send(
+            command(Type.SUBSCRIBE, topic=TOPIC, subscription="s", consumer_id=1, request_id=2, subType=0)
+        )
+        await grant(world)
+        await world.settle()
+        for peer, request_id, close in ((writer, 1, Type.CLOSE_PRODUCER), (reader, 2, Type.CLOSE_CONSUMER)):
+            answer = peer.find_answer(request_id)
+            refused = getattr(answer, "error", None) == pb.AuthorizationError
+            assert refused or peer.commands(close)
+            assert not peer.session.producers
+            assert not peer.session.consumers
+
+    guarded(story)
+
+
+def test_subscriptions_have_roles_and_prefixes() -> None:
+    async def story(world: World) -> None:
+        async def allowed(role: str, subscription: str) -> bool:
+            peer = await connected(world, role)
+            answer = await peer.consumer(1, request_id=1, subscription=subscription)
+            return getattr(answer, "error", None) != pb.AuthorizationError
+
+        both = {"reader": ["consume"], "writer": ["consume"]}
+        name = NamespaceName.parse("public/default")
+        closed = {"namespace_auth": both, "subscription_auth_roles": {"closed": ["reader"]}}
+        await world.broker.policies.update_namespace(name, lambda d: d.update(auth_policies=closed))
+        assert await allowed("writer", "open")
+        assert not await allowed("writer", "closed")
+        assert await allowed("reader", "closed")
+        await world.broker.policies.update_namespace(
+            name, lambda document: document.update(subscription_auth_mode="Prefix")
+        )
+        assert not await allowed("reader", "other")
+        assert await allowed("reader", "reader-1")
+
+    guarded(story)
+
+
+class Fetching:
+    """Knows nobody until its errand was run."""
+
+    slow = False
+
+    def __init__(self) -> None:
+        self.asked = self.runs = 0
+        self.known = self.hopeless = False
+        self.started, self.go_on = threading.Event(), threading.Event()
+
+    @property
+    def target(self) -> str:
+        return "keys"
+
+    def run(self) -> None:
+        self.runs += 1
+        self.started.set()
+        assert self.go_on.wait(20)
+        self.known = not self.hopeless
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity | Fetching:
+        self.asked += 1
+        return Identity("root") if self.known else self
+
+
+def test_the_loop_goes_on_while_keys_are_fetched_once_for_all() -> None:
+    async def story(world: World) -> None:
+        guard = world.broker.guard
+        assert guard is not None
+        fetching = Fetching()
+        cast(dict[str, Provider], guard.authentication.providers)["far"] = fetching
+        peers = [world.peer(connected=False) for _ in range(20)]
+        for peer in peers:
+            peer.send(connect("", "far"))
+        await asyncio.to_thread(fetching.started.wait, 20)
+        # Others are served meanwhile.
+        await connected(world, "root")
+        assert not any(peer.commands(Type.CONNECTED) for peer in peers)
+        fetching.go_on.set()
+        while not all(peer.commands(Type.CONNECTED) for peer in peers):
+            await asyncio.to_thread(int)
+        assert fetching.runs == 1
+
+    guarded(story)
+
+
+def test_keys_that_cannot_be_had_refuse_the_credentials() -> None:
+    async def story(world: World) -> None:
+        guard = world.broker.guard
+        assert guard is not None
+        fetching = Fetching()
+        fetching.hopeless = True
+        fetching.go_on.set()
+        cast(dict[str, Provider], guard.authentication.providers)["far"] = fetching
+        with pytest.raises(AuthenticationError, match="cannot be fetched"):
+            await guard.identify(Credentials("far"), "peer")
+        assert fetching.runs == fetching.asked <= 10
 
     guarded(story)

@@ -44,7 +44,7 @@ def subscribe(session: Session, command: Command) -> None:
 
 async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
     try:
-        await _open_consumer(session, request)
+        await permission.opening(session, _open_consumer(session, request))
     finally:
         session.opening_consumers.ended(request.consumer_id, request.request_id)
 

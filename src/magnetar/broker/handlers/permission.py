@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from magnetar.auth.identity import Identity
 from magnetar.auth.permissions import Action
@@ -11,6 +11,7 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker import guard as guards
 
 if TYPE_CHECKING:
+    from magnetar.broker.guard import Guard
     from magnetar.broker.service import Broker
     from magnetar.broker.session import Session
 
@@ -53,29 +54,46 @@ async def recheck(broker: Broker) -> None:
 
     As Pulsar does. Their clients come back at once and are told why they are refused.
     """
-    guard = broker.guard
-    if guard is None:
+    if broker.guard is not None:
+        broker.guard.policy_changes += 1
+        rights = _Rights(broker.guard)
+        for session in list(broker.sessions):
+            await _recheck(session, rights)
+
+
+async def opening(session: Session, work: Coroutine[Any, Any, None]) -> None:
+    """Awaits `work`, which asks for a right and then attaches a producer or consumer.
+
+    A right may be taken away in between: asked for, taken away, everybody rechecked, attached. Whoever
+    attached after a change is therefore looked at once more.
+    """
+    guard = session.broker.guard
+    before = 0 if guard is None else guard.policy_changes
+    await work
+    if guard is not None and guard.policy_changes != before:
+        await _recheck(session, _Rights(guard))
+
+
+class _Rights:
+    """Answers that count for one round; many ask the same."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self._known: dict[tuple[Identity, Action, TopicName, str], bool] = {}
+
+    async def may(self, identity: Identity, action: Action, topic: TopicName, subscription: str = "") -> bool:
+        key = (identity, action, topic.base, subscription)
+        if key not in self._known:
+            self._known[key] = await self.guard.may_topic(identity, action, topic, subscription)
+        return self._known[key]
+
+
+async def _recheck(session: Session, rights: _Rights) -> None:
+    identity = session.identity
+    if identity is None or rights.guard.is_superuser(identity):
         return
-    known: dict[tuple[Identity, Action, TopicName, str], bool] = {}
-    for session in list(broker.sessions):
-        identity = session.identity
-        if identity is None or guard.is_superuser(identity):
-            continue
-
-        async def may(
-            action: Action, topic: TopicName, subscription: str = "", identity: Identity = identity
-        ) -> bool:
-            key = (identity, action, topic.base, subscription)
-            if key not in known:
-                known[key] = await guard.may_topic(identity, action, topic, subscription)
-            return known[key]
-
-        await _recheck(session, identity, may)
-
-
-async def _recheck(session: Session, identity: Identity, may: Callable[..., Awaitable[bool]]) -> None:
     for producer_id, (topic, producer) in list(session.producers.items()):
-        if await may(Action.PRODUCE, topic.name):
+        if await rights.may(identity, Action.PRODUCE, topic.name):
             continue
         # It may have left, and another one come, while the policies were read.
         attached = session.producers.get(producer_id)
@@ -85,7 +103,7 @@ async def _recheck(session: Session, identity: Identity, may: Callable[..., Awai
             session.producer_detached(producer)
     for consumer_id, consumer in list(session.consumers.items()):
         subscription = consumer.subscription
-        if await may(Action.CONSUME, subscription.topic, subscription.name):
+        if await rights.may(identity, Action.CONSUME, subscription.topic, subscription.name):
             continue
         if session.consumers.get(consumer_id) is consumer:
             what = f"{subscription.topic}, subscription {subscription.name}"

@@ -37,7 +37,7 @@ def producer(session: Session, command: Command) -> None:
 
 async def _opening(session: Session, request: pb.CommandProducer) -> None:
     try:
-        await _open_producer(session, request)
+        await permission.opening(session, _open_producer(session, request))
     finally:
         session.opening_producers.ended(request.producer_id, request.request_id)
 
