@@ -93,8 +93,12 @@ class Call:
     def topic(self) -> TopicName:
         """The topic of the path. Raises InvalidTopicNameError."""
         params = self.params
-        domain = params.get("domain", PERSISTENT)
-        return TopicName.of(domain, params["tenant"], params["namespace"], params["topic"])
+        return TopicName.of(self.domain, params["tenant"], params["namespace"], params["topic"])
+
+    @property
+    def domain(self) -> str:
+        """The domain of the topics that the path is about."""
+        return self.params.get("domain", PERSISTENT)
 
     # -- query ---------------------------------------------------------------------------------------
 

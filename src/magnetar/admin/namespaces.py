@@ -9,7 +9,7 @@ from typing import Final
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.admin.topics import forget_policies
-from magnetar.base.names import TopicName
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, UnsupportedError
 from magnetar.broker.topic import Topic
 
@@ -42,7 +42,7 @@ async def create_namespace(call: Call) -> object:
 async def delete_namespace(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    topics = await call.broker.topics_of(name)
+    topics = [topic for domain in _DOMAINS["ALL"] for topic in await call.broker.topics_of(name, domain)]
     if topics and not call.flag("force"):
         raise ConflictError(f"namespace {name} still has topics; delete them or add ?force=true")
     for topic in topics:
@@ -50,23 +50,30 @@ async def delete_namespace(call: Call) -> object:
             await call.broker.delete_topic(topic, force=True)
         if topic.partition < 0:
             await forget_policies(call.broker, topic)
-    for topic in await call.broker.policies.partitioned_topics(name):
-        await call.broker.policies.delete_partitioned(topic)
-        await call.broker.schemas.delete(topic)
-        await forget_policies(call.broker, topic)
+    for domain in _DOMAINS["ALL"]:
+        for topic in await call.broker.policies.partitioned_topics(name, domain):
+            await call.broker.policies.delete_partitioned(topic)
+            await call.broker.schemas.delete(topic)
+            await forget_policies(call.broker, topic)
     await call.broker.policies.delete_namespace(name)
     return None
 
 
+_DOMAINS: Final = {
+    "PERSISTENT": (PERSISTENT,),
+    "NON_PERSISTENT": (NON_PERSISTENT,),
+    "ALL": (PERSISTENT, NON_PERSISTENT),
+}
+"""Which topics a mode stands for."""
+
+
 async def list_topics(call: Call) -> object:
     mode = call.query.get("mode", "PERSISTENT").upper()
-    if mode not in ("PERSISTENT", "NON_PERSISTENT", "ALL"):
+    if mode not in _DOMAINS:
         raise BadRequestError(f"mode must be PERSISTENT, NON_PERSISTENT or ALL, not {mode!r}")
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    if mode == "NON_PERSISTENT":
-        return []
-    return [str(topic) for topic in await call.broker.topics_of(name)]
+    return [str(topic) for domain in _DOMAINS[mode] for topic in await call.broker.topics_of(name, domain)]
 
 
 async def replication(call: Call) -> object:

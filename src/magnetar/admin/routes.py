@@ -10,6 +10,7 @@ from magnetar.admin import (
     lookups,
     messages,
     namespaces,
+    nonpersistent,
     pages,
     permissions,
     policy_routes,
@@ -58,10 +59,11 @@ def all_routes(registry: Registry) -> list[Route]:
     table: list[Route] = [("GET", "/metrics", handler_for(registry))]
     for room in (
         clusters,
-        lookups,
         explain,
+        lookups,
         messages,
         namespaces,
+        nonpersistent,
         pages,
         permissions,
         policy_routes,

@@ -8,12 +8,12 @@ from typing import Final
 from magnetar.admin.call import Call, Route, position_document
 from magnetar.admin.errors import BadRequestError, NotAcceptableError
 from magnetar.base.names import TopicName
+from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import (
     ConflictError,
     InvalidTopicError,
     NotAllowedError,
     TopicNotFoundError,
-    UnsupportedError,
 )
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
@@ -33,14 +33,25 @@ async def loaded(broker: Broker, name: TopicName) -> Topic:
     return await broker.topic(name, create=False)
 
 
+async def any_parts(broker: Broker, name: TopicName) -> list[AnyTopic]:
+    """The topic of either domain, or the partitions of it that exist.
+
+    Raises TopicNotFoundError when there are none at all.
+    """
+    return [await broker.any_topic(part, create=False) for part in await _part_names(broker, name)]
+
+
 async def parts(broker: Broker, name: TopicName) -> list[Topic]:
-    """The topic, or the partitions of it that exist. Raises TopicNotFoundError when there are none at all."""
+    """As `any_parts`, of a persistent topic."""
+    return [await loaded(broker, part) for part in await _part_names(broker, name)]
+
+
+async def _part_names(broker: Broker, name: TopicName) -> list[TopicName]:
     await broker.check_name(name)
     count = await broker.policies.partitions(name) if name.partition < 0 else 0
     if not count:
-        return [await loaded(broker, name)]
-    names = [name.with_partition(i) for i in range(count)]
-    return [await loaded(broker, part) for part in names if await broker.exists(part)]
+        return [name]
+    return [part for part in map(name.with_partition, range(count)) if await broker.exists(part)]
 
 
 async def refuse_partitioned(broker: Broker, name: TopicName, what: str) -> None:
@@ -55,19 +66,13 @@ async def refuse_partitioned(broker: Broker, name: TopicName, what: str) -> None
 async def list_topics(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    return [str(topic) for topic in await call.broker.topics_of(name)]
+    return [str(topic) for topic in await call.broker.topics_of(name, call.domain)]
 
 
 async def list_partitioned(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    return sorted(str(topic) for topic in await call.broker.policies.partitioned_topics(name))
-
-
-async def list_none(call: Call) -> object:
-    """Non-persistent topics: there are none."""
-    await call.broker.policies.namespace(call.namespace())
-    return []
+    return sorted(str(topic) for topic in await call.broker.policies.partitioned_topics(name, call.domain))
 
 
 # -- one topic ---------------------------------------------------------------------------------------
@@ -98,7 +103,7 @@ async def forget_policies(broker: Broker, name: TopicName) -> None:
 
 
 async def unload(call: Call) -> None:
-    for topic in await parts(call.broker, call.topic()):
+    for topic in await any_parts(call.broker, call.topic()):
         await call.broker.unload(topic.name)
 
 
@@ -224,7 +229,7 @@ async def delete_partitioned(call: Call) -> None:
     await call.broker.check_name(name)
     if not await call.broker.policies.partitions(name):
         raise TopicNotFoundError(f"{name} is not a partitioned topic")
-    topics = await parts(call.broker, name)
+    topics = await any_parts(call.broker, name)
     if not force:
         for topic in topics:
             topic.check_deletable()
@@ -238,10 +243,6 @@ async def delete_partitioned(call: Call) -> None:
 async def create_missed_partitions(call: Call) -> None:
     """Partitions come to be when they are first used, so none is ever missed."""
     await get_partitions(call)
-
-
-async def refuse_non_persistent(call: Call) -> object:
-    raise UnsupportedError("non-persistent topics are not offered by this broker yet")
 
 
 ROUTES: list[Route] = [
@@ -261,8 +262,4 @@ ROUTES: list[Route] = [
     ("GET", f"{_T}/partitions", get_partitions),
     ("DELETE", f"{_T}/partitions", delete_partitioned),
     ("POST", f"{_T}/createMissedPartitions", create_missed_partitions),
-    ("GET", "/admin/v2/non-persistent/{tenant}/{namespace}", list_none),
-    ("GET", "/admin/v2/non-persistent/{tenant}/{namespace}/partitioned", list_none),
-    ("*", "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}", refuse_non_persistent),
-    ("*", "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}/{rest:path}", refuse_non_persistent),
 ]

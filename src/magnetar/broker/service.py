@@ -28,6 +28,7 @@ from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.limits import Limits, effective
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
+from magnetar.broker.nonpersistent.topic import NonPersistentTopic
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
 from magnetar.broker.watchers.room import TopicWatchers
@@ -308,15 +309,13 @@ class Broker:
 
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:
         """Deletes a topic or partition with its data. Raises TopicNotFoundError, ConflictError."""
-        passing = self.nonpersistent.find(name)
-        if passing is not None:
-            if not force:
-                passing.check_deletable()
-            self.nonpersistent.remove(passing)
-            return
-        topic = await self.topic(name, create=False)
+        topic = await self.any_topic(name, create=False)
         if not force:
             topic.check_deletable()
+        if isinstance(topic, NonPersistentTopic):
+            self.nonpersistent.remove(topic)
+            return
+        assert isinstance(topic, Topic)
         self.topics.pop(str(name), None)
         topic.disconnect_clients()
         await topic.log.close()

@@ -13,6 +13,7 @@ SHORT = {
     "N": "/admin/v2/namespaces/{tenant}/{namespace}",
     "T": "/admin/v2/persistent/{tenant}/{namespace}/{topic}",
     "S": "/admin/v2/persistent/{tenant}/{namespace}/{topic}/subscription/{subscription}",
+    "X": "/admin/v2/non-persistent/{tenant}/{namespace}/{topic}",
 }
 
 

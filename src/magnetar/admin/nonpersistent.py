@@ -1,0 +1,178 @@
+"""`/admin/v2/non-persistent`: topics that store nothing. What both domains have is done by `topics.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+from magnetar.admin import topics
+from magnetar.admin.call import Call, Handler, Route
+from magnetar.admin.rates import Rates
+from magnetar.admin.stats import aggregate, consumer_stats, producer_stats
+from magnetar.admin.topics import any_parts
+from magnetar.base.clock import Clock
+from magnetar.base.names import NON_PERSISTENT
+from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, TopicNotFoundError
+from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
+from magnetar.broker.nonpersistent.topic import NonPersistentTopic
+
+Document = dict[str, Any]
+
+_N: Final = f"/admin/v2/{NON_PERSISTENT}/{{tenant}}/{{namespace}}"
+_T: Final = f"{_N}/{{topic}}"
+
+
+def topic_stats(topic: NonPersistentTopic, clock: Clock, rates: Rates) -> Document:
+    """One topic or partition."""
+    now_ms = clock.now_ms()
+    subscriptions = {
+        name: _subscription_stats(topic, subscription, now_ms, rates)
+        for name, subscription in topic.subscriptions.items()
+    }
+    each = subscriptions.values()
+    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
+    return {
+        "msgRateIn": rate_in,
+        "msgThroughputIn": bytes_in,
+        "msgRateOut": sum(document["msgRateOut"] for document in each),
+        "msgThroughputOut": sum(document["msgThroughputOut"] for document in each),
+        "msgDropRate": sum(document["msgDropRate"] for document in each),
+        "bytesInCounter": topic.bytes_in,
+        "msgInCounter": topic.messages_in,
+        "bytesOutCounter": sum(document["bytesOutCounter"] for document in each),
+        "msgOutCounter": sum(document["msgOutCounter"] for document in each),
+        "msgDropCounter": sum(document["msgDropCounter"] for document in each),
+        "averageMsgSize": bytes_in / rate_in if rate_in else 0.0,
+        "waitingPublishers": topic.access.waiting_count,
+        "publishers": [
+            {**producer_stats(producer, now_ms), "msgDropRate": 0.0} for producer in topic.producers.values()
+        ],
+        "subscriptions": subscriptions,
+        "replication": {},
+        "deduplicationStatus": "Disabled",
+        "topicCreationTimeStamp": topic.created_ms,
+        "lastPublishTimeStamp": topic.last_publish_ms,
+    }
+
+
+def _subscription_stats(
+    topic: NonPersistentTopic, subscription: NonPersistentSubscription, now_ms: int, rates: Rates
+) -> Document:
+    counters = (subscription.messages_out, subscription.bytes_out, subscription.messages_dropped)
+    rate_out, bytes_out, drop_rate = rates.per_second(subscription, counters, topic.created_ms, now_ms)
+    return {
+        "msgRateOut": rate_out,
+        "msgThroughputOut": bytes_out,
+        "msgDropRate": drop_rate,
+        "msgOutCounter": subscription.messages_out,
+        "bytesOutCounter": subscription.bytes_out,
+        "msgDropCounter": subscription.messages_dropped,
+        "msgBacklog": 0,
+        "type": subscription.type.name.title(),
+        "activeConsumerName": subscription.active_consumer or "",
+        "isDurable": subscription.durable,
+        "subscriptionProperties": dict(subscription.properties),
+        "consumers": [consumer_stats(consumer, now_ms) for consumer in subscription.consumers],
+    }
+
+
+async def _there(call: Call) -> list[NonPersistentTopic]:
+    """The topic or the partitions of it that are there. Raises TopicNotFoundError."""
+    found = await any_parts(call.broker, call.topic())
+    return [topic for topic in found if isinstance(topic, NonPersistentTopic)]
+
+
+async def stats(call: Call) -> object:
+    return topic_stats(await _one(call), call.broker.clock, call.service.rates)
+
+
+async def _one(call: Call) -> NonPersistentTopic:
+    topic = await call.broker.any_topic(call.topic(), create=False)
+    assert isinstance(topic, NonPersistentTopic)
+    return topic
+
+
+async def partitioned_stats(call: Call) -> object:
+    count = await _partitions(call)
+    documents = {
+        str(topic.name): topic_stats(topic, call.broker.clock, call.service.rates)
+        for topic in await _there(call)
+    }
+    return {
+        **aggregate(list(documents.values())),
+        "metadata": {"partitions": count, "deleted": False},
+        "partitions": documents if call.flag("perPartition", default=True) else {},
+    }
+
+
+async def _partitions(call: Call) -> int:
+    name = call.topic()
+    await call.broker.check_name(name)
+    count = await call.broker.policies.partitions(name) if name.partition < 0 else 0
+    if not count:
+        raise TopicNotFoundError(f"{name} is not a partitioned topic")
+    return count
+
+
+async def internal_stats(call: Call) -> object:
+    """There is no log: the shape of Pulsar's answer, with nothing in it."""
+    topic = await _one(call)
+    cursors: Document = {name: {} for name in topic.subscriptions}
+    return {
+        "entriesAddedCounter": topic.messages_in,
+        "numberOfEntries": 0,
+        "totalSize": 0,
+        "cursors": cursors,
+    }
+
+
+async def list_subscriptions(call: Call) -> object:
+    return sorted({name for topic in await _there(call) for name in topic.subscriptions})
+
+
+async def create_subscription(call: Call) -> None:
+    name = call.params["subscription"]
+    found = await _there(call)
+    if any(name in topic.subscriptions for topic in found):
+        raise ConflictError(f"subscription {name} already exists on {call.topic()}")
+    for topic in found:
+        await topic.subscription(name, initial_earliest=False, start=None, properties=None)
+
+
+async def delete_subscription(call: Call) -> None:
+    name = call.params["subscription"]
+    found = [topic for topic in await _there(call) if name in topic.subscriptions]
+    if not found:
+        raise SubscriptionNotFoundError(f"{call.topic()} has no subscription {name}")
+    for topic in found:
+        await topic.delete_subscription(name, force=call.flag("force"))
+
+
+def _of_this_domain(handler: Handler) -> Handler:
+    async def called(call: Call) -> object:
+        return await handler(dataclasses.replace(call, params={**call.params, "domain": NON_PERSISTENT}))
+
+    return called
+
+
+ROUTES: list[Route] = [
+    (method, path, _of_this_domain(handler))
+    for method, path, handler in (
+        ("GET", _N, topics.list_topics),
+        ("GET", f"{_N}/partitioned", topics.list_partitioned),
+        ("PUT", _T, topics.create_topic),
+        ("DELETE", _T, topics.delete_topic),
+        ("PUT", f"{_T}/unload", topics.unload),
+        ("PUT", f"{_T}/partitions", topics.create_partitioned),
+        ("POST", f"{_T}/partitions", topics.grow_partitioned),
+        ("GET", f"{_T}/partitions", topics.get_partitions),
+        ("DELETE", f"{_T}/partitions", topics.delete_partitioned),
+        ("POST", f"{_T}/createMissedPartitions", topics.create_missed_partitions),
+        ("GET", f"{_T}/stats", stats),
+        ("GET", f"{_T}/partitioned-stats", partitioned_stats),
+        ("GET", f"{_T}/internalStats", internal_stats),
+        ("GET", f"{_T}/subscriptions", list_subscriptions),
+        ("PUT", f"{_T}/subscription/{{subscription}}", create_subscription),
+        ("DELETE", f"{_T}/subscription/{{subscription}}", delete_subscription),
+    )
+]
