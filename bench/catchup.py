@@ -6,8 +6,7 @@ import select
 import time
 from typing import Final
 
-from bench.connection import connect_to_owner
-from bench.consumer import Consumer
+from bench.driver import Driver
 from bench.meter import Meter, no_garbage_collection
 from bench.publisher import Publisher
 from bench.scan import BrokerAnswerError
@@ -18,7 +17,7 @@ STALL_S: Final = 30.0
 
 
 def run(
-    service_url: str,
+    driver: Driver,
     topic: str,
     meter: Meter,
     *,
@@ -27,31 +26,14 @@ def run(
     messages_per_entry: int,
     queue_messages: int,
 ) -> dict[str, float]:
-    """Publish a backlog in batches, wait three seconds, read it all with one reader.
-
-    A durable subscription made before the first message keeps the broker from trimming the backlog.
-    """
+    """Publish a backlog in batches, wait three seconds, read it all with one reader."""
     entries = messages // messages_per_entry
-    with connect_to_owner(service_url, topic) as keeper:
-        keeper.subscribe(topic, "keep", durable=True, earliest=True)
-    publisher = Publisher(
-        service_url,
-        topic,
-        producer_id=1,
-        payload_bytes=payload_bytes,
-        messages_per_entry=messages_per_entry,
-        entries_max=entries,
-    )
+    driver.keep(topic)
+    lane = driver.lane(topic, payload_bytes=payload_bytes, messages_per_entry=messages_per_entry)
+    publisher = Publisher(lane, entries_max=entries)
     fill_start, fill_end = publish_all([publisher], meter)
     time.sleep(PAUSE_S)
-    reader = Consumer(
-        service_url,
-        topic,
-        subscription="reader-bench",
-        queue_messages=queue_messages,
-        durable=False,
-        earliest=True,
-    )
+    reader = driver.consumer(topic, queue_messages=queue_messages, backlog=True)
     poll = select.poll()
     poll.register(reader.socket, select.POLLIN)
     with no_garbage_collection():
@@ -66,7 +48,6 @@ def run(
         end = meter.now()
     reader.socket.close()
     metrics = meter.metrics(start, end, messages=messages, payload_bytes=messages * payload_bytes)
-    assert reader.scanner is not None
-    metrics["checksums_verified"] = float(reader.scanner.checksums_verified)
+    metrics["checksums_verified"] = float(reader.checks)
     metrics["fill_messages_per_s"] = messages / (fill_end.wall_s - fill_start.wall_s)
     return metrics

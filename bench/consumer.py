@@ -8,6 +8,7 @@ from typing import Final
 from bench import frames as f
 from bench import protobuf as pb
 from bench.connection import Inbox, answer_commands, connect_to_owner
+from bench.driver import Template
 from bench.scan import MessageScanner
 
 ACK_PERIOD_S: Final = 0.1
@@ -40,8 +41,14 @@ class Consumer:
         self._inbox: Inbox | None = None
         self.scanner: MessageScanner | None = None
 
-    def start(self, template: f.SendTemplate) -> None:
+    @property
+    def checks(self) -> int:
+        """Entries whose checksum was verified."""
+        return self.scanner.checksums_verified if self.scanner else 0
+
+    def start(self, template: Template) -> None:
         """Give the first permits; entries must look like those of `template`, from the first id on."""
+        assert isinstance(template, f.SendTemplate)
         self.scanner = MessageScanner(template)
         self._step = template.messages_per_entry
         self._granted = self._queue

@@ -23,7 +23,8 @@ import numpy as np
 
 from bench import frames as f
 from bench import protobuf as pb
-from bench.publisher import BLOCK_BYTES, now_ms
+from bench.payload import now_ms
+from bench.publisher import BLOCK_BYTES
 from bench.scan import split_command
 
 READ_BYTES: Final = 4 << 20

@@ -34,6 +34,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from bench.driver import Template
 from bench.protobuf import field, varint
 
 Bytes2D = npt.NDArray[np.uint8]
@@ -212,9 +213,9 @@ class SendTemplate:
 
 
 class SendBlock:
-    """`count` SEND frames in one buffer, ready for the socket after `number`."""
+    """`count` frames in one buffer, ready for the socket after `number`."""
 
-    def __init__(self, template: SendTemplate, count: int) -> None:
+    def __init__(self, template: Template, count: int) -> None:
         self.template: Final = template
         self.count: Final = count
         self.frame_length: Final = len(template.frame)
@@ -223,5 +224,5 @@ class SendBlock:
         """All frames, one after the other."""
 
     def number(self, first_sequence_id: int, publish_time_ms: int) -> None:
-        """Renumber all frames (`SendTemplate.renumber`)."""
+        """Renumber all frames (`Template.renumber`)."""
         self.template.renumber(self.frames, first_sequence_id, publish_time_ms)

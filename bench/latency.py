@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bench import frames as f
-from bench.connection import Inbox, answer_commands, connect_to_owner
-from bench.consumer import Consumer
+from bench.connection import Inbox
+from bench.driver import Driver, Lane
 from bench.histogram import Latencies, due_count, intended_ns
 from bench.meter import Meter, no_garbage_collection
-from bench.publisher import message_of, now_ms
-from bench.scan import ReceiptScanner
+from bench.payload import now_ms
 
 BLOCK_FRAMES: Final = 256
 LEAD_S: Final = 0.2
@@ -66,30 +65,26 @@ class OpenLoopPublisher:
     content is with the kernel, at a moment when nothing is due, so that numbering delays no entry.
     """
 
-    def __init__(
-        self, service_url: str, topic: str, *, payload_bytes: int, messages_per_entry: int = 1
-    ) -> None:
-        connection = connect_to_owner(service_url, topic)
-        name = connection.open_producer(topic, 1)
-        self.template: Final = f.SendTemplate(
-            producer_id=1,
-            producer_name=name,
-            message=message_of(payload_bytes),
-            messages_per_entry=messages_per_entry,
-        )
-        self.scanner: Final = ReceiptScanner(producer_id=1, messages_per_entry=messages_per_entry)
-        self.socket: Final = connection.socket
+    def __init__(self, lane: Lane) -> None:
+        self.template: Final = lane.template
+        self.socket: Final = lane.socket
+        self._lane = lane
         self._blocks = [f.SendBlock(self.template, BLOCK_FRAMES) for _ in range(2)]
         self._frame_length = len(self.template.frame)
         self._numbered = 0
         self._taken_bytes = 0
-        self._inbox = Inbox(connection.hand_over())
+        self._inbox = Inbox(lane.pending())
         self.prepare()
 
     @property
     def sent(self) -> int:
         """Entries that the kernel has taken in full."""
         return self._taken_bytes // self._frame_length
+
+    @property
+    def acknowledged(self) -> int:
+        """Entries whose receipt came."""
+        return self._lane.acknowledged
 
     def prepare(self) -> bool:
         """Number the next block if its buffer is free; True when it was."""
@@ -122,9 +117,7 @@ class OpenLoopPublisher:
         data = self._inbox.receive(self.socket)
         if data is None:
             return False
-        self._inbox.used(self.scanner.feed(data))
-        if self.scanner.commands:
-            answer_commands(self.socket, self.scanner.commands)
+        self._inbox.used(self._lane.feed(data))
         return True
 
 
@@ -148,7 +141,7 @@ def behind_everyone() -> Iterator[None]:
 
 
 def run(
-    service_url: str,
+    driver: Driver,
     topic: str,
     meter: Meter,
     *,
@@ -166,13 +159,9 @@ def run(
     The generator spins on its core: sleeping would add the kernel's wake-up time to every figure. It does
     so in the idle class, see `behind_everyone`.
     """
-    consumer = None
-    if end_to_end:
-        consumer = Consumer(
-            service_url, topic, subscription="bench", queue_messages=E2E_QUEUE, durable=True, earliest=True
-        )
+    consumer = driver.consumer(topic, queue_messages=E2E_QUEUE, backlog=False) if end_to_end else None
     publisher = OpenLoopPublisher(
-        service_url, topic, payload_bytes=payload_bytes, messages_per_entry=messages_per_entry
+        driver.lane(topic, payload_bytes=payload_bytes, messages_per_entry=messages_per_entry)
     )
     if consumer:
         consumer.start(publisher.template)
@@ -194,7 +183,7 @@ def run(
             if publisher.send(min(count, due_count(start_ns, rate_per_s, now) // messages_per_entry)):
                 departures.until(publisher.sent, clock())
             elif publisher.receive():
-                receipts.until(min(count, publisher.scanner.received), clock())
+                receipts.until(min(count, publisher.acknowledged), clock())
             elif not consumer:
                 publisher.prepare()
             if consumer:

@@ -18,7 +18,7 @@ from typing import Final
 import pulsar
 
 from bench.meter import Meter
-from bench.publisher import message_of
+from bench.payload import message_of
 
 RECEIVE_TIMEOUT_MS: Final = 20_000
 PENDING_MAX: Final = 10_000

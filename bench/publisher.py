@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import random
-import time
 from typing import Final
 
 from bench import frames as f
-from bench.connection import Inbox, answer_commands, connect_to_owner
-from bench.scan import BrokerAnswerError, ReceiptScanner
+from bench.connection import Inbox
+from bench.driver import Lane, Template
+from bench.payload import now_ms
+from bench.scan import BrokerAnswerError
 
 BLOCK_BYTES: Final = 512 << 10
 BLOCK_FRAMES_MAX: Final = 1024
 WINDOW_MESSAGES: Final = 10_000
 WINDOW_BYTES: Final = 64 << 20
-SEND_BUFFER_BYTES: Final = 1 << 20
 
 
-def message_of(size: int) -> bytes:
-    """A payload that does not compress, the same in every run."""
-    return random.Random(size).randbytes(size)
-
-
-def now_ms() -> int:
-    """Publish time for metadata."""
-    return time.time_ns() // 1_000_000
-
-
-def window_entries(template: f.SendTemplate, window_messages: int = WINDOW_MESSAGES) -> int:
+def window_entries(template: Template, window_messages: int = WINDOW_MESSAGES) -> int:
     """Entries that may wait for receipts: the messages asked for, at least two entries, at most 64 MiB."""
     entries = max(2, window_messages // template.messages_per_entry)
     return max(1, min(entries, WINDOW_BYTES // len(template.frame)))
@@ -41,27 +30,12 @@ class Publisher:
     """
 
     def __init__(
-        self,
-        service_url: str,
-        topic: str,
-        *,
-        producer_id: int,
-        payload_bytes: int,
-        messages_per_entry: int,
-        window_messages: int = WINDOW_MESSAGES,
-        entries_max: int | None = None,
+        self, lane: Lane, *, window_messages: int = WINDOW_MESSAGES, entries_max: int | None = None
     ) -> None:
-        """Connect and open the producer. `entries_max`: stop after so many entries, None for no end."""
-        connection = connect_to_owner(service_url, topic)
-        name = connection.open_producer(topic, producer_id)
-        self.socket: Final = connection.socket
-        self.template: Final = f.SendTemplate(
-            producer_id=producer_id,
-            producer_name=name,
-            message=message_of(payload_bytes),
-            messages_per_entry=messages_per_entry,
-        )
-        self.scanner: Final = ReceiptScanner(producer_id=producer_id, messages_per_entry=messages_per_entry)
+        """`entries_max`: stop after so many entries, None for no end."""
+        self.socket: Final = lane.socket
+        self.template: Final = lane.template
+        self._lane = lane
         self.window: Final = window_entries(self.template, window_messages)
         self.entries_sent: int = 0
         """Entries whose last byte the kernel has taken or that belong to the block under way."""
@@ -71,12 +45,12 @@ class Publisher:
         )
         self._block = f.SendBlock(self.template, block_bytes)
         self._unsent = self._block.view[:0]
-        self._inbox = Inbox(connection.hand_over())
+        self._inbox = Inbox(lane.pending())
 
     @property
     def entries_acknowledged(self) -> int:
         """Entries whose receipt came."""
-        return self.scanner.received
+        return self._lane.acknowledged
 
     def stop(self) -> None:
         """Send nothing after the block under way."""
@@ -85,7 +59,7 @@ class Publisher:
     @property
     def done(self) -> bool:
         """Everything that was to be sent is acknowledged."""
-        return not self._unsent and self.entries_sent == self._entries_max == self.scanner.received
+        return not self._unsent and self.entries_sent == self._entries_max == self._lane.acknowledged
 
     def pump(self) -> bool:
         """Send what window and socket take; False when the socket took less and must become writable."""
@@ -98,7 +72,7 @@ class Publisher:
                 return False
 
     def _next_block(self) -> bool:
-        count = min(self._block.count, self.window - (self.entries_sent - self.scanner.received))
+        count = min(self._block.count, self.window - (self.entries_sent - self._lane.acknowledged))
         if self._entries_max is not None:
             count = min(count, self._entries_max - self.entries_sent)
         # A sliver of a block costs as much work as a whole one; better to wait for a few more receipts.
@@ -115,8 +89,6 @@ class Publisher:
         data = self._inbox.receive(self.socket)
         if data is None:
             return
-        self._inbox.used(self.scanner.feed(data))
-        if self.scanner.received > self.entries_sent:
+        self._inbox.used(self._lane.feed(data))
+        if self._lane.acknowledged > self.entries_sent:
             raise BrokerAnswerError("more receipts than entries sent")
-        if self.scanner.commands:
-            answer_commands(self.socket, self.scanner.commands)

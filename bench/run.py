@@ -18,6 +18,7 @@ from bench.histogram import median_metrics
 from bench.memory import PageCache
 from bench.meter import Meter
 from bench.publisher import Publisher
+from bench.pulsar_driver import PulsarDriver
 from bench.scan import BrokerAnswerError
 from bench.scenario import (
     Case,
@@ -174,25 +175,22 @@ def _with_broker(
 ) -> CaseRun:
     meter = Meter(broker.pid)
     url, topic = broker.service_url, _topic()
+    driver = PulsarDriver(url)
     match load:
         case PublishLoad():
-            publishers = [
-                Publisher(
-                    url,
-                    topic,
-                    producer_id=1,
-                    payload_bytes=load.payload_bytes,
-                    messages_per_entry=load.messages_per_entry,
-                    window_messages=load.window_messages,
+            lanes = [
+                driver.lane(
+                    topic, payload_bytes=load.payload_bytes, messages_per_entry=load.messages_per_entry
                 )
                 for _ in range(load.producers)
             ]
+            publishers = [Publisher(lane, window_messages=load.window_messages) for lane in lanes]
             return CaseRun(
                 publish_for(publishers, meter, warm_up_s=options.warm_up_s, seconds=options.seconds)
             )
         case LatencyLoad():
             result = latency.run(
-                url,
+                driver,
                 topic,
                 meter,
                 rate_per_s=load.rate_per_s,
@@ -206,7 +204,7 @@ def _with_broker(
         case CatchupLoad():
             return CaseRun(
                 catchup.run(
-                    url,
+                    driver,
                     topic,
                     meter,
                     messages=load.messages,

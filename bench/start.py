@@ -12,6 +12,7 @@ from bench import proc
 from bench.broker import Broker, Cpus, started
 from bench.meter import MEGA, Meter
 from bench.publisher import Publisher
+from bench.pulsar_driver import PulsarDriver
 from bench.scenario import StartLoad
 from bench.throughput import publish_all
 
@@ -48,15 +49,10 @@ def run(command: Sequence[str], folder: Path, cpus: Cpus, load: StartLoad) -> di
 def _publish(broker: Broker, messages: int) -> None:
     """Publish unbatched messages of 1 KiB to four topics, or a single one to one."""
     topics = min(TOPICS_BEFORE, messages)
-    publishers = [
-        Publisher(
-            broker.service_url,
-            f"persistent://public/default/bench-start-{i}",
-            producer_id=1,
-            payload_bytes=1024,
-            messages_per_entry=1,
-            entries_max=messages // topics,
-        )
+    driver = PulsarDriver(broker.service_url)
+    lanes = [
+        driver.lane(f"persistent://public/default/bench-start-{i}", payload_bytes=1024, messages_per_entry=1)
         for i in range(topics)
     ]
+    publishers = [Publisher(lane, entries_max=messages // topics) for lane in lanes]
     publish_all(publishers, Meter(None))

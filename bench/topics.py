@@ -12,7 +12,7 @@ from bench import protobuf as pb
 from bench.connection import Connection, Inbox
 from bench.histogram import Latencies, due_count, intended_ns
 from bench.meter import MEGA, Meter, no_garbage_collection
-from bench.publisher import message_of, now_ms
+from bench.payload import message_of, now_ms
 from bench.scan import BrokerAnswerError, Command, refuse, split_command
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from bench import catchup, latency, start, topics  # noqa: E402  # needs the pat
 from bench.broker import BrokerFailedError, Cpus, discard_command, magnetar_command, started  # noqa: E402  # needs the path above
 from bench.meter import Meter  # noqa: E402  # needs the path above
 from bench.publisher import Publisher  # noqa: E402  # needs the path above
+from bench.pulsar_driver import PulsarDriver  # noqa: E402  # needs the path above
 from bench.scenario import StartLoad, TopicsLoad  # noqa: E402  # needs the path above
 from bench.throughput import publish_all, publish_for  # noqa: E402  # needs the path above
 
@@ -38,9 +39,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def publisher(url: str, *, per_entry: int = 1, entries: int | None = None) -> Publisher:
-    return Publisher(
-        url, TOPIC, producer_id=1, payload_bytes=100, messages_per_entry=per_entry, entries_max=entries
-    )
+    lane = PulsarDriver(url).lane(TOPIC, payload_bytes=100, messages_per_entry=per_entry)
+    return Publisher(lane, entries_max=entries)
 
 
 @pytest.mark.parametrize("per_entry", [1, 50])
@@ -63,7 +63,7 @@ def test_publishing_for_a_time_counts_acknowledged_messages(url: str) -> None:
 def test_a_backlog_is_read_whole(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catchup, "PAUSE_S", 0.0)
     metrics = catchup.run(
-        url,
+        PulsarDriver(url),
         "persistent://public/default/backlog",
         Meter(None),
         messages=10_000,
@@ -78,7 +78,7 @@ def test_a_backlog_is_read_whole(url: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_open_loop_gets_a_receipt_for_every_message(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "LEAD_S", 0.0)
     run = latency.run(
-        url,
+        PulsarDriver(url),
         TOPIC,
         Meter(None),
         rate_per_s=20_000,
