@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Final
 
 from magnetar.auth.settings import METHODS
 from magnetar.base.errors import StartupError
 from magnetar.base.names import is_entity_name
+from magnetar.broker.limits.backlog import QuotaPolicy
 from magnetar.broker.listeners import parse_listeners
 from magnetar.server.config import MIB, StandaloneConfig, names
+from magnetar.server.limit_settings import LimitSettings
 
 PORT_MAX: Final = 65535
 UNLIMITED: Final = -1
@@ -40,6 +43,13 @@ def check(config: StandaloneConfig) -> None:
         _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for no limit")
     for name in ("deduplication_producers_max", "deduplication_inactivity_minutes"):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
+    for limit in fields(LimitSettings):
+        if limit.type == "int":
+            least = 1 if limit.name in ("limits_interval_seconds", "subscribe_rate_period_seconds") else 0
+            _require(getattr(config, limit.name) >= least, config, limit.name, f"at least {least}")
+    rule = "one of " + ", ".join(QuotaPolicy)
+    policies = [policy.value for policy in QuotaPolicy]
+    _require(config.backlog_quota_policy in policies, config, "backlog_quota_policy", rule)
     for name, least in _SECONDS.items():
         _require(getattr(config, name) >= least, config, name, f"at least {least}")
     _require(config.log_level in LOG_LEVELS, config, "log_level", "one of " + ", ".join(LOG_LEVELS))

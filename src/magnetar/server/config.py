@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.auth.secrets import SecretSource
+from magnetar.server.limit_settings import LimitSettings
 
 MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandaloneConfig:
+class StandaloneConfig(LimitSettings):
     """Settings of one standalone process. Made by `load`, which checks them."""
 
     host: str = "127.0.0.1"

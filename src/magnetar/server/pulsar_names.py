@@ -13,6 +13,7 @@ SAME: Final = {
     "anonymousUserRole": "anonymous_role",
     "authenticateOriginalAuthData": "authenticate_original_auth_data",
     "authenticationRefreshCheckSeconds": "authentication_refresh_check_seconds",
+    "backlogQuotaDefaultRetentionPolicy": "backlog_quota_policy",
     "bindAddress": "host",
     "brokerDeduplicationEnabled": "deduplication",
     "brokerDeduplicationMaxNumberOfProducers": "deduplication_producers_max",
@@ -22,8 +23,11 @@ SAME: Final = {
     "clusterName": "cluster",
     "defaultRetentionSizeInMB": "retention_mib",
     "defaultRetentionTimeInMinutes": "retention_minutes",
+    "encryptionRequireOnProducer": "encryption_required",
     "internalListenerName": "internal_listener",
     "maxMessageSize": "max_message_bytes",
+    "maxUnackedMessagesPerConsumer": "unacked_max_per_consumer",
+    "maxUnackedMessagesPerSubscription": "unacked_max_per_subscription",
     "openIDAcceptedTimeLeewaySeconds": "openid_accepted_time_leeway_seconds",
     "openIDAllowedAudiences": "openid_audiences",
     "openIDAllowedTokenIssuers": "openid_issuers",
@@ -44,10 +48,29 @@ SAME: Final = {
 """Settings that mean the same, in the same unit."""
 
 SCALED: Final = {
+    "backlogQuotaCheckIntervalInSeconds": ("limits_interval_seconds", 1),
+    # The later of two that both are given counts: Pulsar prefers bytes.
+    "backlogQuotaDefaultLimitGB": ("backlog_quota_bytes", 1 << 30),
+    "backlogQuotaDefaultLimitBytes": ("backlog_quota_bytes", 1),
+    "backlogQuotaDefaultLimitSecond": ("backlog_quota_seconds", 1),
+    "dispatchThrottlingRatePerSubscriptionInByte": ("subscription_dispatch_rate_bytes", 1),
+    "dispatchThrottlingRatePerSubscriptionInMsg": ("subscription_dispatch_rate_messages", 1),
+    "dispatchThrottlingRatePerTopicInByte": ("dispatch_rate_bytes", 1),
+    "dispatchThrottlingRatePerTopicInMsg": ("dispatch_rate_messages", 1),
     "managedLedgerCacheSizeMB": ("cache_bytes", MIB),
+    "maxConsumersPerSubscription": ("consumers_max_per_subscription", 1),
+    "maxConsumersPerTopic": ("consumers_max_per_topic", 1),
     "maxMessagePublishBufferSizeInMB": ("publish_pending_bytes_max", MIB),
+    "maxProducersPerTopic": ("producers_max_per_topic", 1),
+    "maxPublishRatePerTopicInBytes": ("publish_rate_bytes", 1),
+    "maxPublishRatePerTopicInMessages": ("publish_rate_messages", 1),
+    "maxSubscriptionsPerTopic": ("subscriptions_max_per_topic", 1),
+    "maxTopicsPerNamespace": ("topics_max_per_namespace", 1),
+    "subscribeRatePeriodPerConsumerInSecond": ("subscribe_rate_period_seconds", 1),
+    "subscribeThrottlingRatePerConsumer": ("subscribe_rate", 1),
+    "ttlDurationDefaultInSeconds": ("message_ttl_seconds", 1),
 }
-"""Settings in another unit, and how many of ours one of it is."""
+"""Numbers that mean nothing below 1, and how many of ours one of it is."""
 
 TLS: Final = {
     "tlsCertificateFilePath": "tls_certificate",

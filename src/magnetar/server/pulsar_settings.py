@@ -94,7 +94,7 @@ def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
         if name in said:
             settings[key] = read(key, said[name], f"{source}, key {name}")
     for name, (key, unit) in pulsar_names.SCALED.items():
-        # Pulsar writes -1 (sometimes 0) where it means its own choice.
+        # Pulsar writes -1, sometimes 0, where it means no limit, or its own choice.
         if name in said and (number := _number(said[name], f"{source}, key {name}")) > 0:
             settings[key] = number * unit
     return settings

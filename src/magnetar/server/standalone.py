@@ -43,6 +43,7 @@ from magnetar.server import security
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
+from magnetar.server.limit_settings import default_limits
 
 _log = logging.getLogger("magnetar.server")
 
@@ -195,6 +196,8 @@ class Standalone:
                     producers_max=config.deduplication_producers_max,
                     inactivity_ms=config.deduplication_inactivity_minutes * 60_000,
                 ),
+                limits=default_limits(config),
+                limits_interval_s=config.limits_interval_seconds,
                 auto_create_topics=config.auto_topic_creation,
                 in_flight_bytes_max=config.publish_pending_bytes_max,
                 connection_output_bytes_max=config.connection_output_bytes_max,

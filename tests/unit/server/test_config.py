@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     ("text", "said"),
     [
         ("broker-port = 1", "unknown key 'broker-port'; did you mean 'broker_port'?"),
-        ("zzz = 1", "unknown key 'zzz'; known keys are host, "),
+        ("zzz = 1", "unknown key 'zzz'; known keys are "),
         ("broker_port = 70000", "broker_port is 70000; it must be from 0 to 65535"),
         ('broker_port = "x"', "key 'broker_port': 'x' is not a whole number"),
         ("broker_port = true", "True is not a whole number"),
@@ -60,6 +61,9 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
         ("http_port = 6650", "broker_port and http_port are both 6650"),
         ("max_message_bytes = 1", "max_message_bytes is 1"),
         ("publish_pending_bytes_max = 1", "publish_pending_bytes_max is 1"),
+        ("message_ttl_seconds = -1", "message_ttl_seconds is -1; it must be at least 0"),
+        ("limits_interval_seconds = 0", "limits_interval_seconds is 0; it must be at least 1"),
+        ('backlog_quota_policy = "x"', "it must be one of producer_request_hold, producer_exception"),
         ("retention_minutes = -2", "retention_minutes is -2"),
         ("= 1", "is not valid TOML"),
     ],
@@ -83,5 +87,7 @@ def test_other_refusals(tmp_path: Path) -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (REPOSITORY / "docs" / "configuration.md").read_text()
-    missing = [field.name for field in fields(StandaloneConfig) if f"| `{field.name}` |" not in text]
+    # A row's first cell may name several settings.
+    named = {name for row in re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE) for name in row.split(", ")}
+    missing = [field.name for field in fields(StandaloneConfig) if f"`{field.name}`" not in named]
     assert missing == []

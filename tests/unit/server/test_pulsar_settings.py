@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from magnetar.auth.secrets import Inline
 from magnetar.base.errors import StartupError
+from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
+from magnetar.broker.limits.limits import Limits
 from magnetar.server import pulsar_names
+from magnetar.server.limit_settings import LimitSettings, default_limits
 from magnetar.server.loading import Loaded, load
 from magnetar.server.values import KEYS
 
@@ -194,3 +198,25 @@ def test_issuers_proxies_and_renewal(tmp_path: Path) -> None:
     assert not config.authenticate_original_auth_data
     assert (config.authentication_refresh_check_seconds, config.token_allowed_clock_skew_seconds) == (30, 0)
     assert (config.openid_issuers, config.openid_audiences) == ("https://a.test,https://b.test", "us")
+
+
+def test_limits_and_issuers(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        "backlogQuotaDefaultLimitGB=10\nbacklogQuotaDefaultLimitSecond=-1\nttlDurationDefaultInSeconds=60\n"
+        "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction\nmaxProducersPerTopic=3\n"
+        "maxUnackedMessagesPerConsumer=0\ndispatchThrottlingRatePerTopicInMsg=-1\nproxyRoles=p\n"
+        "authenticationEnabled=true\nopenIDAllowedTokenIssuers=https://i\nopenIDAllowedAudiences=a\n"
+        "authenticationProviders=org.apache.pulsar.broker.authentication.oidc.AuthenticationProviderOpenID\n",
+    ).config
+    limits = default_limits(config)
+    assert limits.quotas == (BacklogQuota(QuotaKind.SIZE, 10 << 30, QuotaPolicy.EVICT),)
+    assert (limits.ttl_s, limits.producers_max, limits.unacked_max_per_consumer) == (60, 3, 0)
+    assert not limits.dispatch_rate.limits
+    assert (config.authentication, config.openid_issuers, config.proxy_roles) == ("openid", "https://i", "p")
+
+
+def test_the_defaults_of_settings_are_those_of_the_room() -> None:
+    limits = default_limits(LimitSettings())
+    assert replace(limits, subscribe_rate=Limits().subscribe_rate) == Limits()
+    assert not limits.subscribe_rate.limits

@@ -1,0 +1,80 @@
+"""Settings of the limits that hold where neither a topic nor its namespace says anything.
+
+0 is "without limit" everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
+from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
+from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
+from magnetar.broker.limits.limits import Limits
+from magnetar.broker.limits.token_bucket import Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """The part of the settings that is about limits."""
+
+    encryption_required: bool = False
+    """Whether producers must encrypt their messages."""
+    producers_max_per_topic: int = 0
+    consumers_max_per_topic: int = 0
+    consumers_max_per_subscription: int = 0
+    subscriptions_max_per_topic: int = 0
+    topics_max_per_namespace: int = 0
+    """Partitions count."""
+    unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
+    """Messages of a Shared or Key_Shared consumer that wait for their acknowledgement."""
+    unacked_max_per_subscription: int = UNACKED_MESSAGES_MAX_SHARED
+    """Messages of a Shared or Key_Shared subscription that do."""
+    message_ttl_seconds: int = 0
+    """Age at which messages count as acknowledged."""
+    backlog_quota_bytes: int = 0
+    """How far behind the slowest subscription of a topic may be."""
+    backlog_quota_seconds: int = 0
+    """How old the oldest message may be that it has not acknowledged."""
+    backlog_quota_policy: str = QuotaPolicy.HOLD.value
+    """What happens beyond a quota: one of QuotaPolicy."""
+    publish_rate_messages: int = 0
+    """Of a topic, each second; so are the following."""
+    publish_rate_bytes: int = 0
+    dispatch_rate_messages: int = 0
+    dispatch_rate_bytes: int = 0
+    subscription_dispatch_rate_messages: int = 0
+    """Of a subscription, each second."""
+    subscription_dispatch_rate_bytes: int = 0
+    subscribe_rate: int = 0
+    """Subscribe commands of a consumer in each period."""
+    subscribe_rate_period_seconds: int = 30
+    limits_interval_seconds: int = 60
+    """Between two looks at ages and quotas. At least 1."""
+
+
+def default_limits(settings: LimitSettings) -> Limits:
+    """The limits of a topic of which nothing is said."""
+    policy = QuotaPolicy(settings.backlog_quota_policy)
+    quotas = (
+        (QuotaKind.SIZE, settings.backlog_quota_bytes),
+        (QuotaKind.AGE, settings.backlog_quota_seconds),
+    )
+    return Limits(
+        encryption_required=settings.encryption_required,
+        producers_max=settings.producers_max_per_topic,
+        consumers_max=settings.consumers_max_per_topic,
+        consumers_max_per_subscription=settings.consumers_max_per_subscription,
+        subscriptions_max=settings.subscriptions_max_per_topic,
+        topics_max=settings.topics_max_per_namespace,
+        unacked_max_per_consumer=settings.unacked_max_per_consumer,
+        unacked_max_per_subscription=settings.unacked_max_per_subscription,
+        ttl_s=settings.message_ttl_seconds,
+        quotas=tuple(BacklogQuota(kind, limit, policy) for kind, limit in quotas if limit),
+        publish_rate=Rate(settings.publish_rate_messages, settings.publish_rate_bytes),
+        dispatch_rate=Rate(settings.dispatch_rate_messages, settings.dispatch_rate_bytes),
+        subscription_dispatch_rate=Rate(
+            settings.subscription_dispatch_rate_messages, settings.subscription_dispatch_rate_bytes
+        ),
+        subscribe_rate=Rate(settings.subscribe_rate, 0, settings.subscribe_rate_period_seconds * 1000),
+    )
