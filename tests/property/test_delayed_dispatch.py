@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.index import DelayedIndex
 from magnetar.broker.dispatch.api import Dispatcher
@@ -41,7 +42,16 @@ class Delays:
     def screen(self, entries: Sequence[bytes]) -> bool:
         return any(len(entry) > 1 for entry in entries)
 
-    def hold(self, position: Position, entry: bytes) -> bool:
+    def hold(self, run: EntryRun, start: int, stop: int, is_acked: Callable[[Position], bool] | None) -> int:
+        offset = start
+        while offset < stop:
+            position = Position(run.ledger_id, run.first_entry + offset)
+            if (is_acked and is_acked(position)) or not self._hold(position, run.entries[offset]):
+                break
+            offset += 1
+        return offset
+
+    def _hold(self, position: Position, entry: bytes) -> bool:
         if position in self.index:
             return True
         due_ms = int(entry[1:] or b"0")

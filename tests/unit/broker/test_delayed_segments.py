@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fakes.managed_logs import Process, until
+from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.index import IndexLimits
@@ -58,8 +59,9 @@ class Holding:
         return cls(process, cursor, log.first_position.ledger_id)
 
     def hold(self, first: int, count: int, due_ms: int, step_ms: int = 1_000) -> None:
-        for i in range(count):
-            assert self.delays.hold(Position(self.ledger_id, first + i), delayed_entry(due_ms + i * step_ms))
+        entries = [delayed_entry(due_ms + i * step_ms) for i in range(count)]
+        run = EntryRun(self.ledger_id, first, entries, None, 0, 0)
+        assert self.delays.hold(run, 0, count, None) == count
 
     def take(self) -> list[int]:
         return [position.entry_id for position in self.delays.take_due(1_000)]

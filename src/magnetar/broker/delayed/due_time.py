@@ -11,7 +11,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.broker.entry import metadata_of
+from google.protobuf.message import DecodeError
+
+from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import MAGIC_CHECKSUM
 from magnetar.wire.payload import EntryError, entry_layout
 
@@ -49,10 +51,11 @@ def deliver_at_ms(entry: bytes) -> int:
 
     An entry that cannot be parsed does not say: its consumer will tell that it is damaged.
     """
-    if not _tagged(entry):
-        return 0
     try:
-        metadata = metadata_of(entry)
-    except EntryError:
+        _, metadata_at, payload_at = entry_layout(entry)
+        metadata = entry[metadata_at:payload_at]
+        if _TAG not in metadata:
+            return 0
+        return max(0, pb.MessageMetadata.FromString(metadata).deliver_at_time)
+    except (EntryError, DecodeError):
         return 0
-    return max(0, metadata.deliver_at_time)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.ids import Position
-from magnetar.broker.delayed.positions import PositionSet
+from magnetar.broker.delayed.positions import PositionSet, by_ledger
 from magnetar.broker.delayed.segment import CHUNK_RECORDS, Sealing, Segment
 from magnetar.broker.delayed.wheel import TimeWheel
 from magnetar.managedlog.entry_set import EntrySet
@@ -102,6 +102,12 @@ class DelayedIndex:
         self._unchecked += 1
         return True
 
+    def add_many(self, ledger_id: int, entries: Sequence[tuple[int, int]], now_ms: int) -> None:
+        """Notes entries of a ledger, none of which is held, with the times at which they are due."""
+        self._held.update(by_ledger(ledger_id, [entry_id for entry_id, _ in entries]))
+        self._wheel.add_many(ledger_id, entries, now_ms)
+        self._unchecked += len(entries)
+
     def discard(self, positions: Sequence[Position]) -> bool:
         """These need not be delivered any more; whether any of them was held."""
         held = self._held
@@ -179,6 +185,7 @@ class DelayedIndex:
         """They were written to this ledger."""
         self._sealing = None
         self._segments[ledger_id] = sealing.segment(ledger_id)
+        self._unchecked = _CHECK_EVERY  # there may be enough for the next one
         self._look()
         if not self._held.count:
             self.clear()

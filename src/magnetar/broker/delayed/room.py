@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.due_time import deliver_at_ms, may_be_delayed
@@ -102,19 +103,27 @@ class DelayedDelivery:
         """Whether `hold` must be asked about any of these entries."""
         return may_be_delayed(entries)
 
-    def hold(self, position: Position, entry: bytes) -> bool:
-        """Whether the entry is to be delivered later; then `take_due` will give its position."""
-        index = self._index
-        if position <= index.last_held and position in index:
-            return True
-        due_ms = deliver_at_ms(entry) if self.active else 0
-        now_ms = self._clock.now_ms()
-        if due_ms <= now_ms:
-            return False
-        index.add(position, due_ms, now_ms)
-        self._arm()
-        self._work_soon()
-        return True
+    def hold(self, run: EntryRun, start: int, stop: int, is_acked: Callable[[Position], bool] | None) -> int:
+        """Holds back the entries from `start` on that are to be delivered later; see `Delays`."""
+        index, now_ms = self._index, self._clock.now_ms()
+        ledger_id, entry_id = run.ledger_id, run.first_entry + start
+        last_held = index.last_held
+        found: list[tuple[int, int]] = []
+        for entry in run.entries[start:stop]:
+            if is_acked is not None and is_acked(Position(ledger_id, entry_id)):
+                break
+            known = (ledger_id, entry_id) <= last_held and Position(ledger_id, entry_id) in index
+            if not known:
+                due_ms = deliver_at_ms(entry) if self.active else 0
+                if due_ms <= now_ms:
+                    break
+                found.append((entry_id, due_ms))
+            entry_id += 1
+        if found:
+            index.add_many(ledger_id, found, now_ms)
+            self._arm()
+            self._work_soon()
+        return entry_id - run.first_entry
 
     def take_due(self, count_max: int) -> list[Position]:
         """Takes entries whose time has come; the rest is announced by `wake` or taken by the next call."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.broker.delayed.positions import PositionSet, by_ledger
+from magnetar.broker.delayed.positions import PositionSet
 from magnetar.broker.delayed.wheel import ENTRY_BITS, ENTRY_MASK
 from magnetar.managedlog import entry_set_codec
 from magnetar.managedlog.entry_set import EntrySet
@@ -145,12 +145,12 @@ class Sealing:
         if not chunk:
             return
         self._first_times.append(chunk[0])
-        for ledger_id, added in by_ledger(
-            Position(self._ledgers[packed >> ENTRY_BITS], packed & ENTRY_MASK) for packed in chunk[1::2]
-        ).items():
-            entries = positions.setdefault(ledger_id, EntrySet())
-            for number, bits in added.chunks.items():
-                entries.add_chunk(number, bits)
+        for packed in chunk[1::2]:
+            ledger_id = self._ledgers[packed >> ENTRY_BITS]
+            entries = positions.get(ledger_id)
+            if entries is None:
+                entries = positions[ledger_id] = EntrySet()
+            entries.add(packed & ENTRY_MASK)
         if sys.byteorder == "big":
             chunk.byteswap()
         self.entries.append(chunk.tobytes())

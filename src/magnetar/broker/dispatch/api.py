@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from magnetar.base.entries import EntryRun
@@ -99,8 +99,10 @@ class Delays(Protocol):
     def screen(self, entries: Sequence[bytes]) -> bool:
         """Whether any of these entries may be delayed; False is certain."""
 
-    def hold(self, position: Position, entry: bytes) -> bool:
-        """Whether the entry is to be delivered later: then its position comes with `take_due`."""
+    def hold(self, run: EntryRun, start: int, stop: int, is_acked: Callable[[Position], bool] | None) -> int:
+        """Holds back the entries from `start` on that are to be delivered later, up to the first that is
+        not, is acknowledged, or is number `stop`; returns its number. Their positions come with
+        `take_due`. `is_acked`: None when no entry is acknowledged."""
 
     def take_due(self, count_max: int) -> list[Position]:
         """Entries that were held back and whose time has come, at most `count_max`."""

@@ -187,15 +187,19 @@ class KeySharedDispatcher(SharedDispatcher):
         delays = self._delays
         if delays is not None and not delays.screen(run.entries):
             delays = None
+        held_upto = 0
         for offset, entry in enumerate(run.entries):
             if self._waiting_count >= _WAITING_MAX:
                 return
             position = Position(run.ledger_id, run.first_entry + offset)
             self.read_position = Position(run.ledger_id, position.entry_id + 1)
-            if holes and self._cursor.is_acked(position):
+            if delays is not None and offset >= held_upto:
+                held_upto = delays.hold(
+                    run, offset, len(run.entries), self._cursor.is_acked if holes else None
+                )
+            if offset < held_upto or (holes and self._cursor.is_acked(position)):
                 continue
-            if delays is None or not delays.hold(position, entry):
-                self._place(run, offset, position, self._hash_of(entry), assignments)
+            self._place(run, offset, position, self._hash_of(entry), assignments)
 
     def _place(
         self, run: EntryRun, offset: int, position: Position, key_hash: int, assignments: list[Assignment]

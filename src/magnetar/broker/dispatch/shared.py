@@ -163,13 +163,22 @@ class SharedDispatcher:
             return None
         consumers = self._consumers
         count = len(consumers)
+        if not count:
+            return None
+        highest = consumers[0].priority
         best: Consumer | None = None
-        for i in range(count):
-            consumer = consumers[(self._turn + i) % count]
+        best_at = 0
+        at = self._turn
+        for _ in range(count):
+            at = at if at < count else 0
+            consumer = consumers[at]
             if consumer.ready and (best is None or consumer.priority < best.priority):
-                best = consumer
+                best, best_at = consumer, at
+                if consumer.priority == highest:
+                    break
+            at += 1
         if best is not None:
-            self._turn = (consumers.index(best) + 1) % count
+            self._turn = best_at + 1
         return best
 
     def _serve(
@@ -206,11 +215,15 @@ class SharedDispatcher:
         while offset < stop_max and consumer.permits > 0 and not consumer.blocked:
             position = Position(run.ledger_id, run.first_entry + offset)
             taken = want.replay and position not in self._replay
-            if (
-                taken
-                or (holes and self._cursor.is_acked(position))
-                or (delays is not None and delays.hold(position, run.entries[offset]))
-            ):
+            if delays is not None:
+                passed = delays.hold(run, offset, len(run.entries), self._cursor.is_acked if holes else None)
+                if passed > offset:
+                    close()
+                    offset = passed
+                    self.read_position = Position(run.ledger_id, run.first_entry + offset)
+                    start, counts, sets = offset, [], []
+                    continue
+            if taken or (holes and self._cursor.is_acked(position)):
                 close()
                 self._passed(position, want)
                 offset += 1
