@@ -12,6 +12,13 @@ from typing import Any, Final
 
 from magnetar.admin.call import Call, Handler, Route
 from magnetar.admin.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.topics import PARTITIONS_MAX
+from magnetar.broker.creation import (
+    NON_PARTITIONED,
+    PARTITIONED,
+    SUBSCRIPTIONS_POLICY,
+    TOPICS_POLICY,
+)
 from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies import Policies
@@ -51,6 +58,31 @@ def _retention(value: object) -> dict[str, int]:
     return limits
 
 
+def _topic_creation(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("allowAutoTopicCreation"), bool):
+        raise BadRequestError('the body must be {"allowAutoTopicCreation": true or false, ...}')
+    kind, partitions = value.get("topicType", NON_PARTITIONED), value.get("defaultNumPartitions")
+    if kind not in (PARTITIONED, NON_PARTITIONED):
+        raise PreconditionFailedError(f"topicType must be {PARTITIONED} or {NON_PARTITIONED}")
+    number = not isinstance(partitions, bool) and isinstance(partitions, int)
+    if kind == PARTITIONED and not (number and 0 < int(partitions or 0) <= PARTITIONS_MAX):
+        raise PreconditionFailedError(f"defaultNumPartitions must be from 1 to {PARTITIONS_MAX}")
+    if kind == NON_PARTITIONED and partitions:
+        raise PreconditionFailedError("defaultNumPartitions is for partitioned topics only")
+    return {
+        "allowAutoTopicCreation": value["allowAutoTopicCreation"],
+        "topicType": kind,
+        **({"defaultNumPartitions": partitions} if kind == PARTITIONED else {}),
+    }
+
+
+def _subscription_creation(value: object) -> dict[str, bool]:
+    allowed = value.get("allowAutoSubscriptionCreation") if isinstance(value, dict) else None
+    if not isinstance(allowed, bool):
+        raise BadRequestError('the body must be {"allowAutoSubscriptionCreation": true or false}')
+    return {"allowAutoSubscriptionCreation": allowed}
+
+
 def _strategy(value: object) -> str:
     if value not in COMPATIBILITY_STRATEGIES:
         raise BadRequestError(f"the body must be one of {', '.join(COMPATIBILITY_STRATEGIES)}")
@@ -72,6 +104,8 @@ _DEDUPLICATION: Final = _Policy("deduplicationEnabled", _boolean)
 _DEDUPLICATION_INTERVAL: Final = _Policy(SNAPSHOT_INTERVAL_POLICY, _seconds)
 _RETENTION: Final = _Policy("retention_policies", _retention)
 _COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
+_TOPIC_CREATION: Final = _Policy(TOPICS_POLICY, _topic_creation)
+_SUBSCRIPTION_CREATION: Final = _Policy(SUBSCRIPTIONS_POLICY, _subscription_creation)
 _AUTO_UPDATE: Final = _Policy("is_allow_auto_update_schema", _boolean, default=True)
 _VALIDATION: Final = _Policy("schema_validation_enforced", _boolean, default=False)
 
@@ -139,54 +173,30 @@ def _routes(path: str, handlers: tuple[Handler, Handler, Handler], set_method: s
 
 
 _NAMESPACE_ONLY: Final = (
-    "autoTopicCreation",
-    "autoSubscriptionCreation",
-    "backlogQuota",
     "subscriptionExpirationTime",
-    "maxTopicsPerNamespace",
     "antiAffinity",
     "offloadThreshold",
     "offloadThresholdInSeconds",
     "offloadDeletionLagMs",
     "schemaAutoUpdateCompatibilityStrategy",
-    "encryptionRequired",
     "removeOffloadPolicies",
-    "maxProducersPerTopic",
-    "maxConsumersPerTopic",
-    "maxUnackedMessagesPerConsumer",
-    "maxUnackedMessagesPerSubscription",
     "resourcegroup",
     "migration",
     "allowedClusters",
 )
 _TOPIC_ONLY: Final = (
-    "maxProducers",
-    "maxConsumers",
-    "maxMessageSize",
-    "maxUnackedMessagesOnConsumer",
-    "maxUnackedMessagesOnSubscription",
     "replication",
-    "backlogQuota",
-    "autoSubscriptionCreation",
     "compaction",
     "offload",
     "shadowTopics",
     "truncate",
 )
 _BOTH: Final = (
-    "messageTTL",
     "persistence",
     "delayedDelivery",
     "inactiveTopicPolicies",
-    "maxConsumersPerSubscription",
-    "maxSubscriptionsPerTopic",
-    "subscriptionTypesEnabled",
     "entryFilters",
     "dispatcherPauseOnAckStatePersistent",
-    "publishRate",
-    "dispatchRate",
-    "subscriptionDispatchRate",
-    "subscribeRate",
     "replicatorDispatchRate",
     "compactionThreshold",
     "offloadPolicies",
@@ -197,15 +207,13 @@ async def _not_offered(call: Call) -> object:
     raise NotImplementedHereError("this policy or operation is not offered by this broker yet")
 
 
-async def _empty_map(call: Call) -> object:
-    await call.broker.policies.namespace(call.namespace())
-    return {}
-
-
 ROUTES: list[Route] = [
     *_routes(f"{_N}/deduplication", _of_namespace(_DEDUPLICATION)),
     *_routes(f"{_N}/deduplicationSnapshotInterval", _of_namespace(_DEDUPLICATION_INTERVAL)),
     *_routes(f"{_T}/deduplicationSnapshotInterval", _of_topic(_DEDUPLICATION_INTERVAL)),
+    *_routes(f"{_N}/autoTopicCreation", _of_namespace(_TOPIC_CREATION)),
+    *_routes(f"{_N}/autoSubscriptionCreation", _of_namespace(_SUBSCRIPTION_CREATION)),
+    *_routes(f"{_T}/autoSubscriptionCreation", _of_topic(_SUBSCRIPTION_CREATION)),
     *_routes(f"{_N}/retention", _of_namespace(_RETENTION)),
     *_routes(f"{_N}/schemaCompatibilityStrategy", _of_namespace(_COMPATIBILITY), "PUT"),
     *_routes(f"{_N}/isAllowAutoUpdateSchema", _of_namespace(_AUTO_UPDATE)),
@@ -215,8 +223,6 @@ ROUTES: list[Route] = [
     *_routes(f"{_T}/deduplicationEnabled", _of_topic(_DEDUPLICATION)),
     *_routes(f"{_T}/deduplication", _of_topic(_DEDUPLICATION)),
     *_routes(f"{_T}/retention", _of_topic(_RETENTION)),
-    ("GET", f"{_N}/backlogQuotaMap", _empty_map),
-    ("GET", f"{_T}/backlogQuotaMap", _empty_map),
     *(("*", f"{_N}/{name}", _not_offered) for name in (*_NAMESPACE_ONLY, *_BOTH)),
     *(("*", f"{_T}/{name}", _not_offered) for name in (*_TOPIC_ONLY, *_BOTH)),
 ]

@@ -7,6 +7,7 @@ from typing import Final
 from magnetar.admin import (
     clusters,
     explain,
+    limit_routes,
     lookups,
     messages,
     namespaces,
@@ -60,6 +61,7 @@ def all_routes(registry: Registry) -> list[Route]:
     for room in (
         clusters,
         explain,
+        limit_routes,
         lookups,
         messages,
         namespaces,

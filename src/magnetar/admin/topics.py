@@ -198,11 +198,8 @@ async def create_partitioned(call: Call) -> None:
         raise InvalidTopicError(f"{name} ends like a partition; a partitioned topic may not")
     if await call.broker.exists(name):
         raise ConflictError(f"topic {name} already exists")
-    await call.broker.policies.create_partitioned(name, count)
-    if properties:
-        await call.broker.policies.update_topic(
-            name, lambda document: document.update({PROPERTIES: properties})
-        )
+    await call.broker.check_topics_max(name.namespace_name, count)
+    await call.broker.policies.create_partitioned(name, count, properties)
 
 
 async def grow_partitioned(call: Call) -> None:
@@ -214,6 +211,8 @@ async def grow_partitioned(call: Call) -> None:
     await call.broker.policies.grow_partitioned(name, count)
 
 
+    more = count - await call.broker.policies.partitions(name)
+    await call.broker.check_topics_max(name.namespace_name, more)
 async def get_partitions(call: Call) -> object:
     name = call.topic()
     await call.broker.check_name(name)

@@ -341,6 +341,7 @@ class Broker:
         if topic is not None:
             await self._close_topic(topic)
 
+            await self.check_topics_max(name.namespace_name)
     async def _close_topic(self, topic: Topic) -> None:
         await self._guard(topic.close(), f"{topic.name}: closing")
         if self.topics.get(str(topic.name)) is topic:
