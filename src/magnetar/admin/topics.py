@@ -208,11 +208,11 @@ async def grow_partitioned(call: Call) -> None:
     await call.broker.check_name(name)
     if not await call.broker.policies.partitions(name) and await call.broker.exists(name):
         raise ConflictError(f"{name} is not a partitioned topic")
+    more = count - await call.broker.policies.partitions(name)
+    await call.broker.check_topics_max(name.namespace_name, more)
     await call.broker.policies.grow_partitioned(name, count)
 
 
-    more = count - await call.broker.policies.partitions(name)
-    await call.broker.check_topics_max(name.namespace_name, more)
 async def get_partitions(call: Call) -> object:
     name = call.topic()
     await call.broker.check_name(name)

@@ -329,6 +329,7 @@ class Broker:
         if await self.exists(name) or await self.policies.partitions(name):
             raise ConflictError(f"topic {name} already exists")
         if name.persistent:
+            await self.check_topics_max(name.namespace_name)
             await self.logs.open(name.log_name)
         await self.any_topic(name)
 
@@ -341,7 +342,6 @@ class Broker:
         if topic is not None:
             await self._close_topic(topic)
 
-            await self.check_topics_max(name.namespace_name)
     async def _close_topic(self, topic: Topic) -> None:
         await self._guard(topic.close(), f"{topic.name}: closing")
         if self.topics.get(str(topic.name)) is topic:
