@@ -20,8 +20,8 @@ from magnetar.broker.access.state import Admission
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.errors import (
     ChecksumMismatchError,
-    ConflictError,
     NotAllowedError,
+    PreconditionFailedError,
     RefusedError,
     ServiceNotReadyError,
     SubscriptionNotFoundError,
@@ -195,9 +195,9 @@ class AnyTopic(ABC):
             subscription.detach_all()
 
     def check_deletable(self) -> None:
-        """Raises ConflictError while producers, consumers or durable subscriptions are there."""
+        """Raises PreconditionFailedError while producers, consumers or durable subscriptions are there."""
         if self.producers or any(sub.consumers or sub.durable for sub in self.subscriptions.values()):
-            raise ConflictError(f"{self.name} has active producers or subscriptions")
+            raise PreconditionFailedError(f"{self.name} has active producers or subscriptions")
 
     @abstractmethod
     async def close(self) -> None:

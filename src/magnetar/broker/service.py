@@ -70,6 +70,8 @@ class BrokerConfig:
     """In force where neither a topic nor its namespace says something else."""
     limits_interval_s: float = 60.0
     """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
+    authorization: bool = True
+    """False: whoever is authenticated may do everything."""
     auto_create_topics: bool = True
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
@@ -105,7 +107,11 @@ class Broker:
         self.guard: Guard | None = None
         if authentication is not None:
             self.guard = Guard(
-                authentication, superuser_roles=superuser_roles, policies=self.policies, clock=clock
+                authentication,
+                superuser_roles=superuser_roles,
+                policies=self.policies,
+                clock=clock,
+                authorization=config.authorization,
             )
         self.tasks = TaskGroup("broker")
         self.alarms = Alarms(clock)

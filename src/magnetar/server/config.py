@@ -84,6 +84,8 @@ class StandaloneConfig(LimitSettings):
     everybody may do everything."""
     authentication_refresh_check_seconds: int = 60
     """Time between two looks for clients whose credentials have ended. At least 1."""
+    authorization: bool = True
+    """False: whoever proves who he is may do everything; grants are not asked for."""
     anonymous_role: str = ""
     """Role of clients without credentials; empty: they are refused."""
     superuser_roles: str = ""

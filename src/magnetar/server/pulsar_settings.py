@@ -159,7 +159,10 @@ def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[
             methods.append(method)
     if not methods:
         raise StartupError(f"{source}: authenticationEnabled needs authenticationProviders; name them")
-    settings: dict[str, Any] = {"authentication": ",".join(methods)}
+    settings: dict[str, Any] = {
+        "authentication": ",".join(methods),
+        "authorization": _is_true(said, "authorizationEnabled"),
+    }
     claim = said.get("tokenAudienceClaim", "aud")
     if "token" in methods and claim != "aud":
         raise StartupError(f"{source}: tokenAudienceClaim {claim} is not offered; only aud is looked at")

@@ -196,6 +196,7 @@ class Standalone:
                     producers_max=config.deduplication_producers_max,
                     inactivity_ms=config.deduplication_inactivity_minutes * 60_000,
                 ),
+                authorization=config.authorization,
                 limits=default_limits(config),
                 limits_interval_s=config.limits_interval_seconds,
                 auto_create_topics=config.auto_topic_creation,

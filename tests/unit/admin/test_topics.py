@@ -14,7 +14,7 @@ def test_creation_and_deletion() -> None:
         assert (await api.refused("PUT", f"{T}/t"))[0] == 409
         assert await api.get(T) == ["persistent://public/default/t"]
         await api.done("PUT", f"{T}/t/subscription/s")
-        assert (await api.refused("DELETE", f"{T}/t"))[0] == 409
+        assert (await api.refused("DELETE", f"{T}/t"))[0] == 412
         await api.done("DELETE", f"{T}/t?force=true")
         assert await api.refused("DELETE", f"{T}/t") == MISSING
         assert await api.get(T) == []

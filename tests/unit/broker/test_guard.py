@@ -15,6 +15,7 @@ from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.names import NamespaceName
 from magnetar.broker.handlers import renewals
+from magnetar.broker.service import BrokerConfig
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, Type, World, command
 
@@ -529,3 +530,22 @@ def test_keys_that_cannot_be_had_refuse_the_credentials() -> None:
         assert fetching.runs == fetching.asked <= 10
 
     guarded(story)
+
+
+def test_without_authorization_whoever_is_authenticated_may_do_everything() -> None:
+    async def run() -> None:
+        chain = Authentication({"name": ByName()})
+        world = World(BrokerConfig(authorization=False), authentication=chain)
+        await world.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+        try:
+            peer = await connected(world, "stranger")
+            assert all((await codes(peer)).values())
+            guard = world.broker.guard
+            assert guard is not None
+            await guard.require_tenant(Identity("stranger"), "peer", "public")
+            guard.require_superuser(Identity("stranger"), "peer")
+            assert (await connected(world, "liar")).closed
+        finally:
+            await world.close()
+
+    asyncio.run(run())

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker.errors import ConflictError, NotAllowedError, TopicNotFoundError
+from magnetar.broker.errors import NotAllowedError, PreconditionFailedError, TopicNotFoundError
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
@@ -223,7 +223,7 @@ def test_exclusive_producers_get_epochs() -> None:
 def test_deletion_and_unload_send_clients_away() -> None:
     async def story(world: World) -> None:
         publisher, receiver = await pair(world)
-        with pytest.raises(ConflictError):
+        with pytest.raises(PreconditionFailedError):
             await world.broker.delete_topic(NAME)
         await world.broker.unload(NAME)
         await world.until(lambda: publisher.commands(Type.CLOSE_PRODUCER), "CLOSE_PRODUCER")

@@ -10,7 +10,6 @@ import pytest
 from magnetar.base.ids import EARLIEST
 from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.errors import (
-    ConflictError,
     PreconditionFailedError,
     ServiceNotReadyError,
     SubscriptionNotFoundError,
@@ -26,7 +25,7 @@ def test_what_is_in_use_is_not_deleted() -> None:
         peer = world.peer()
         await peer.producer()
         topic = await world.topic()
-        with pytest.raises(ConflictError):
+        with pytest.raises(PreconditionFailedError):
             await world.broker.delete_topic(topic.name)
         await world.broker.delete_topic(topic.name, force=True)
         await world.until(lambda: peer.commands(Type.CLOSE_PRODUCER), "CLOSE_PRODUCER")

@@ -116,6 +116,7 @@ def test_authentication_by_class_names(tmp_path: Path) -> None:
     assert config.token_secret_key == Path("/keys/secret.key")
     assert config.basic_users == Path("conf/.htpasswd")
     assert (config.superuser_roles, config.anonymous_role) == ("a, b", "anonymous")
+    assert config.authorization
     assert config.host == "0.0.0.0"
 
 
@@ -125,6 +126,7 @@ def test_without_tls_its_files_and_its_provider_do_not_count(tmp_path: Path) -> 
         f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\ntlsCertificateFilePath=c.pem\n",
     ).config
     assert config.authentication == "token,basic"
+    assert not config.authorization, "it has a switch of its own, which is off"
     assert config.tls_certificate is None
 
 
