@@ -22,6 +22,7 @@ from magnetar.broker.access.room import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.dedup.overlap import without_known
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
@@ -156,13 +157,15 @@ class Topic(AnyTopic):
         self._release(EARLIEST)
 
     def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
-        for start, stop, duplicate in spans:
+        for start, stop, duplicate, known in spans:
             sequence_ids = run.sequence_ids[start:stop]
             highest_ids = None if run.highest_sequence_ids is None else run.highest_sequence_ids[start:stop]
             entries = run.entries[start:stop]
             size = sum(map(len, entries))
             if not duplicate:
                 counts = None if run.counts is None else run.counts[start:stop]
+                if known >= 0:
+                    entries, counts = self._new_part(entries, counts, known)
                 self._append(
                     producer, sequence_ids, highest_ids, counts, entries, size, max(marks[start:stop])
                 )
@@ -171,6 +174,16 @@ class Topic(AnyTopic):
             self.dedup.duplicates += stop - start
             self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, None, 0, size, -1))
         self._release(EARLIEST)
+
+    def _new_part(
+        self, entries: list[bytes], counts: list[int] | None, known: int
+    ) -> tuple[list[bytes], list[int] | None]:
+        """Of a batch that is known up to a number what is new; the whole where it cannot be opened."""
+        found = without_known(entries[0], known)
+        if found is None or not found[1]:
+            _log.warning("%s: a batch that is known up to %d in part is stored whole", self.name, known)
+            return entries, counts
+        return [found[0]], [found[1]]
 
     def _append(
         self,

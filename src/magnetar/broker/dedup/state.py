@@ -37,6 +37,8 @@ class Span(NamedTuple):
     start: int
     stop: int
     duplicate: bool
+    known: int = -1
+    """Of a batch that is new in part, a span of its own: its messages up to this number are known."""
 
 
 def sequence_marks(
@@ -96,11 +98,16 @@ class DedupState:
         spans: list[Span] = []
         duplicates = False
         for i, sequence in enumerate(sequence_ids):
+            if sequence <= pushed < marks[i]:
+                spans.append(Span(i, i + 1, duplicate=False, known=pushed))
+                pushed = marks[i]
+                duplicates = True
+                continue
             duplicate = sequence <= pushed
             if not duplicate and marks[i] > pushed:
                 pushed = marks[i]
             duplicates |= duplicate
-            if spans and spans[-1].duplicate is duplicate:
+            if spans and spans[-1].duplicate is duplicate and spans[-1].known < 0:
                 spans[-1] = spans[-1]._replace(stop=i + 1)
             else:
                 spans.append(Span(i, i + 1, duplicate))

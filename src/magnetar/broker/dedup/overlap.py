@@ -1,0 +1,49 @@
+"""A batch of which a part is known already: what is new in it is kept, what is known is not.
+
+Clients send a batch again as it was. An application that resumes by itself may pack the same messages
+differently: 3 to 7 in one batch, after 3 to 5 were stored. Refused as a duplicate, 6 and 7 would be
+acknowledged and lost; taken whole, 3 to 5 would be there twice.
+"""
+
+from __future__ import annotations
+
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import (
+    EntryError,
+    build_batch,
+    build_entry,
+    is_batch,
+    parse_metadata,
+    split_batch,
+    split_entry,
+)
+
+
+def without_known(entry: bytes, known: int) -> tuple[bytes, int] | None:
+    """The entry without its messages up to number `known`, and how many are left, perhaps none.
+
+    None when the batch cannot be opened here: it is compressed or encrypted, its messages carry no
+    numbers, or it is no batch at all.
+    """
+    try:
+        parts = split_entry(entry)
+        metadata = parse_metadata(parts.metadata)
+        if not is_batch(metadata) or metadata.encryption_keys or metadata.compression != pb.NONE:
+            return None
+        messages = [
+            (single, bytes(payload))
+            for single, payload in split_batch(parts.payload, metadata.num_messages_in_batch)
+        ]
+    except EntryError:
+        return None
+    if not all(single.HasField("sequence_id") for single, _ in messages):
+        return None
+    new = [(single, payload) for single, payload in messages if single.sequence_id > known]
+    if not new:
+        return entry, 0
+    metadata.sequence_id = new[0][0].sequence_id
+    metadata.num_messages_in_batch = len(new)
+    plain = build_batch(new)
+    if metadata.HasField("uncompressed_size"):
+        metadata.uncompressed_size = len(plain)
+    return build_entry(metadata, plain), len(new)
