@@ -63,7 +63,23 @@ _FOR_ALL_ROLES: Final = (
     "/admin/v2/clusters",
     "/admin/v2/clusters/{cluster}",
 )
-_READ_BY_LOOKUP: Final = ("partitions", "stats", "partitioned-stats", "lastMessageId")
+_READ_BY_LOOKUP: Final = (
+    "partitions",
+    "stats",
+    "partitioned-stats",
+    "internalStats",
+    "partitioned-internalStats",
+    "explain",
+)
+_READ_BY_CONSUME: Final = (
+    "subscriptions",
+    "lastMessageId",
+    "messageid",
+    "getMessageIdByIndex",
+    "ledger",
+    "examinemessage",
+)
+"""What tells of messages, or shows them."""
 _DOMAINS: Final = ("persistent", "non-persistent")
 
 
@@ -107,7 +123,7 @@ def _topics(*, reading: bool, rest: list[str]) -> Need | None:
         return None
     if rest[2:3] == ["subscription"]:
         return Need(Scope.TOPIC, Action.CONSUME)
-    if reading and rest[2:] == ["subscriptions"]:
+    if reading and len(rest) > 2 and rest[2] in _READ_BY_CONSUME:
         return Need(Scope.TOPIC, Action.CONSUME)
     if reading and len(rest) == 3 and rest[2] in _READ_BY_LOOKUP:
         return Need(Scope.TOPIC, Action.LOOKUP)
