@@ -132,10 +132,10 @@ async def terminate_partitions(call: Call) -> object:
 
 
 async def get_properties(call: Call) -> object:
-    """Those of a partitioned topic are kept with its policies, others with the log, as Pulsar does."""
+    """Those of a partitioned topic are kept beside the number of partitions, others with the log."""
     name = call.topic()
     if await _is_partitioned(call.broker, name):
-        return (await call.broker.policies.topic_policies(name)).get(PROPERTIES) or {}
+        return await call.broker.policies.partitioned_properties(name)
     return dict((await loaded(call.broker, name)).log.properties)
 
 
@@ -157,7 +157,7 @@ async def delete_property(call: Call) -> None:
 async def _change_properties(call: Call, change: Callable[[Mapping[str, str]], dict[str, str]]) -> None:
     name = call.topic()
     if await _is_partitioned(call.broker, name):
-        await call.broker.policies.update_topic(
+        await call.broker.policies.update_partitioned(
             name, lambda document: document.update({PROPERTIES: change(document.get(PROPERTIES) or {})})
         )
         return
@@ -198,7 +198,6 @@ async def create_partitioned(call: Call) -> None:
         raise InvalidTopicError(f"{name} ends like a partition; a partitioned topic may not")
     if await call.broker.exists(name):
         raise ConflictError(f"topic {name} already exists")
-    await call.broker.check_topics_max(name.namespace_name, count)
     await call.broker.policies.create_partitioned(name, count, properties)
 
 
@@ -208,8 +207,6 @@ async def grow_partitioned(call: Call) -> None:
     await call.broker.check_name(name)
     if not await call.broker.policies.partitions(name) and await call.broker.exists(name):
         raise ConflictError(f"{name} is not a partitioned topic")
-    more = count - await call.broker.policies.partitions(name)
-    await call.broker.check_topics_max(name.namespace_name, more)
     await call.broker.policies.grow_partitioned(name, count)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
-from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.watchers.pattern import PatternError
 from magnetar.broker.watchers.selection import (
     PATTERN_CHARS_MAX,
@@ -19,21 +19,40 @@ from magnetar.broker.watchers.selection import (
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from magnetar.broker.any_topic import AnyTopic
     from magnetar.broker.service import Broker
 
 
 async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int:
     """Partitions of a topic; 0 when it is not a partitioned one. Its namespace must exist.
 
-    Unless the topic `may_come` into being later, raises TopicNotFoundError when there is none: clients ask
-    so whether a topic exists. Source: PIP-344.
+    A topic that does not exist becomes a partitioned one here where that is what clients may make. Unless
+    the topic `may_come` into being, raises TopicNotFoundError when there is none: clients ask so whether a
+    topic exists. Source: PIP-344.
     """
     topic = TopicName.parse(name)
     await broker.check_name(topic)
     count = 0 if topic.partition >= 0 else await broker.policies.partitions(topic)
-    if not count and not may_come and not await broker.exists(topic):
+    if count or await broker.exists(topic):
+        return count
+    rules = await broker.creation(topic)
+    if not may_come or not rules.topics:
         raise TopicNotFoundError(f"topic {topic} does not exist")
-    return count
+    if not rules.partitions or topic.partition >= 0:
+        return 0
+    await broker.check_topics_max(topic.namespace_name, rules.partitions)
+    # Another client may have been faster.
+    with contextlib.suppress(ConflictError):
+        await broker.policies.create_partitioned(topic, rules.partitions)
+    return await broker.policies.partitions(topic)
+
+
+async def check_subscription(broker: Broker, topic: AnyTopic, name: str) -> None:
+    """Raises SubscriptionNotFoundError when a subscription is missing that clients may not make."""
+    if topic.name.persistent and name not in topic.subscriptions:
+        rules = await broker.creation(topic.name)
+        if not rules.subscriptions:
+            raise SubscriptionNotFoundError(f"{topic.name} has no subscription {name}, and clients make none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.metadata import keys
@@ -126,11 +127,15 @@ class PolicyStore:
 
     async def update_namespace(self, name: NamespaceName, change: Callable[[Policies], None]) -> None:
         """Changes the policies in one step; `change` edits the document and may be called again."""
-        path = keys.namespace_policies(name)
+        missing = NamespaceNotFoundError(f"namespace {name} does not exist")
+        await self._update(keys.namespace_policies(name), change, missing)
+
+    async def _update(self, path: str, change: Callable[[Policies], None], missing: MagnetarError) -> None:
+        """Changes a document in one step; raises `missing` when there is none."""
         while True:
             value = await self._store.get(path)
             if value is None:
-                raise NamespaceNotFoundError(f"namespace {name} does not exist")
+                raise missing
             document = json.loads(value.data)
             change(document)
             try:
@@ -170,20 +175,35 @@ class PolicyStore:
         document = await self._read(keys.partitioned_topic(topic.base))
         return 0 if document is None else int(document["partitions"])
 
-    async def create_partitioned(self, topic: TopicName, partitions: int) -> None:
+    async def partitioned_properties(self, topic: TopicName) -> dict[str, str]:
+        """Properties of a partitioned topic; kept beside the number of its partitions, as in Pulsar."""
+        document = await self._read(keys.partitioned_topic(topic.base))
+        return {} if document is None else dict(document.get("properties") or {})
+
+    async def create_partitioned(
+        self, topic: TopicName, partitions: int, properties: Mapping[str, str] | None = None
+    ) -> None:
         """Raises ConflictError when it exists."""
-        await self._create(
-            keys.partitioned_topic(topic), {"partitions": partitions}, f"partitioned topic {topic}"
-        )
+        document: Policies = {"partitions": partitions}
+        if properties:
+            document["properties"] = dict(properties)
+        await self._create(keys.partitioned_topic(topic), document, f"partitioned topic {topic}")
 
     async def grow_partitioned(self, topic: TopicName, partitions: int) -> None:
         """Raises TopicNotFoundError, or ConflictError when it would shrink."""
-        current = await self.partitions(topic)
-        if current == 0:
-            raise TopicNotFoundError(f"{topic} is not a partitioned topic")
-        if partitions < current:
-            raise ConflictError(f"{topic} has {current} partitions; partitions cannot be taken away")
-        await self._store.put(keys.partitioned_topic(topic), _encode({"partitions": partitions}))
+
+        def grow(document: Policies) -> None:
+            current = int(document["partitions"])
+            if partitions < current:
+                raise ConflictError(f"{topic} has {current} partitions; partitions cannot be taken away")
+            document["partitions"] = partitions
+
+        await self.update_partitioned(topic, grow)
+
+    async def update_partitioned(self, topic: TopicName, change: Callable[[Policies], None]) -> None:
+        """Changes what is kept of a partitioned topic in one step. Raises TopicNotFoundError."""
+        missing = TopicNotFoundError(f"{topic} is not a partitioned topic")
+        await self._update(keys.partitioned_topic(topic), change, missing)
 
     async def delete_partitioned(self, topic: TopicName) -> None:
         """Raises TopicNotFoundError."""

@@ -13,6 +13,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.errors import (
@@ -72,7 +73,8 @@ class BrokerConfig:
     """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
     authorization: bool = True
     """False: whoever is authenticated may do everything."""
-    auto_create_topics: bool = True
+    creation: CreationRules = field(default_factory=CreationRules)
+    """What clients may bring into being where policies say nothing."""
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
     connection_output_bytes_max: int = 4 * 1024 * 1024
@@ -284,10 +286,14 @@ class Broker:
         if name.partition < 0:
             if partitions:
                 raise NotAllowedError(f"{name} has {partitions} partitions; use one of them")
-            return self.config.auto_create_topics
-        if partitions:
+        elif partitions:
             return name.partition < partitions
-        return self.config.auto_create_topics
+        return (await self.creation(name)).topics
+
+    async def creation(self, name: TopicName) -> CreationRules:
+        """What clients may bring into being here. Raises NamespaceNotFoundError."""
+        own = await self.policies.topic_policies(name)
+        return self.config.creation.under(own, await self.policies.namespace(name.namespace_name))
 
     async def exists(self, name: TopicName) -> bool:
         """Whether the topic was created. A partition exists from the day its topic has so many."""

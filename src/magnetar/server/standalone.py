@@ -28,6 +28,7 @@ from magnetar.bookie import metrics as bookie_metrics
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker, BrokerConfig
@@ -199,7 +200,7 @@ class Standalone:
                 authorization=config.authorization,
                 limits=default_limits(config),
                 limits_interval_s=config.limits_interval_seconds,
-                auto_create_topics=config.auto_topic_creation,
+                creation=CreationRules(topics=config.auto_topic_creation),
                 in_flight_bytes_max=config.publish_pending_bytes_max,
                 connection_output_bytes_max=config.connection_output_bytes_max,
                 retention_minutes=config.retention_minutes,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.auth.permissions import Action
 from magnetar.base.ids import EARLIEST, LATEST
 from magnetar.base.names import TopicName
+from magnetar.broker import lookup
 from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.attached import AttachedConsumer
@@ -74,6 +75,7 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
     caller = (session.peer.rpartition(":")[0], request.consumer_name, request.consumer_id)
     topic.limits.admit_subscribe(topic.subscriptions, request.subscription, type_.name, caller)
     if request.durable:
+        await lookup.check_subscription(session.broker, topic, request.subscription)
         subscription = await topic.subscription(
             request.subscription,
             initial_earliest=request.initialPosition == pb.CommandSubscribe.InitialPosition.Earliest,

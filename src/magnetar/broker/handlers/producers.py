@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
+from magnetar.broker import lookup
 from magnetar.broker.access.state import AccessMode, Admission
 from magnetar.broker.handlers import permission
 from magnetar.broker.producer import Producer
@@ -84,6 +85,7 @@ async def _begin_subscription(session: Session, topic: AnyTopic, name: str) -> N
     consumers may come much later. Source: PIP 106."""
     if name and topic.name.persistent and name not in topic.subscriptions:
         await permission.allow(session, Action.CONSUME, topic.name, name)
+        await lookup.check_subscription(session.broker, topic, name)
         await topic.subscription(name, initial_earliest=True, start=None, properties=None)
 
 
