@@ -1,0 +1,220 @@
+"""Non-persistent topics, patterns, topics that come by themselves, with the official Python client."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pulsar
+import pytest
+from pulsar import ConsumerType, RegexSubscriptionMode
+
+from support.standalone import StandaloneProcess
+
+pytestmark = pytest.mark.process
+
+TIMEOUT_MS = 10_000
+NAMESPACE = "public/default"
+
+
+@pytest.fixture
+def client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(
+        standalone.broker_url,
+        operation_timeout_seconds=10,
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"t-{uuid.uuid4().hex}"
+
+
+def admin(standalone: StandaloneProcess, method: str, path: str, body: object = None) -> Any:
+    """The answer of an admin call, None when it has no body."""
+    data = None if body is None else json.dumps(body).encode()
+    call = urllib.request.Request(f"{standalone.http_url}/admin/v2/{path}", data=data, method=method)
+    call.add_header("content-type", "application/json")
+    with urllib.request.urlopen(call, timeout=10) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def received(consumer: Any, count: int) -> list[bytes]:
+    found = []
+    for _ in range(count):
+        message = consumer.receive(TIMEOUT_MS)
+        consumer.acknowledge(message)
+        found.append(message.data())
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind", [ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover, ConsumerType.KeyShared]
+)
+@pytest.mark.parametrize("batching", [False, True])
+def test_messages_of_a_non_persistent_topic_reach_who_is_there(
+    client: pulsar.Client, name: str, kind: ConsumerType, batching: bool
+) -> None:
+    topic = f"non-persistent://{NAMESPACE}/{name}"
+    consumer = client.subscribe(topic, "s", consumer_type=kind)
+    producer = client.create_producer(topic, batching_enabled=batching)
+    sent = [b"%d" % i for i in range(50)]
+    for body in sent:
+        producer.send_async(body, lambda result, _: None, partition_key=body.decode())
+    producer.flush()
+    assert sorted(received(consumer, 50)) == sorted(sent)
+    late = client.subscribe(topic, "late")
+    with pytest.raises(pulsar.Timeout):
+        late.receive(200)
+
+
+def test_a_partitioned_non_persistent_topic(
+    standalone: StandaloneProcess, client: pulsar.Client, name: str
+) -> None:
+    topic = f"non-persistent://{NAMESPACE}/{name}"
+    admin(standalone, "PUT", f"non-persistent/{NAMESPACE}/{name}/partitions", 3)
+    consumer = client.subscribe(topic, "s", consumer_type=ConsumerType.Shared)
+    producer = client.create_producer(topic)
+    for i in range(30):
+        producer.send(b"%d" % i)
+    assert len(set(received(consumer, 30))) == 30
+    stats = admin(standalone, "GET", f"non-persistent/{NAMESPACE}/{name}/partitioned-stats")
+    assert stats["msgInCounter"] == stats["msgOutCounter"] == 30
+
+
+def test_what_nobody_asks_for_is_dropped_and_counted(
+    standalone: StandaloneProcess, client: pulsar.Client, name: str
+) -> None:
+    topic = f"non-persistent://{NAMESPACE}/{name}"
+    consumer = client.subscribe(topic, "s", receiver_queue_size=5)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for i in range(20):
+        producer.send(b"%d" % i)
+    assert received(consumer, 5) == [b"%d" % i for i in range(5)]
+    stats = admin(standalone, "GET", f"non-persistent/{NAMESPACE}/{name}/stats")
+    assert stats["subscriptions"]["s"]["msgDropCounter"] == 15
+    assert stats["subscriptions"]["s"]["msgDropRate"] > 0
+
+
+def test_a_reader_of_a_non_persistent_topic(client: pulsar.Client, name: str) -> None:
+    topic = f"non-persistent://{NAMESPACE}/{name}"
+    reader = client.create_reader(topic, pulsar.MessageId.latest)
+    client.create_producer(topic).send(b"seen")
+    assert reader.read_next(TIMEOUT_MS).data() == b"seen"
+
+
+@pytest.mark.parametrize(
+    ("mode", "seen"),
+    [
+        (RegexSubscriptionMode.PersistentOnly, {"persistent"}),
+        (RegexSubscriptionMode.NonPersistentOnly, {"non-persistent"}),
+        (RegexSubscriptionMode.AllTopics, {"persistent", "non-persistent"}),
+    ],
+)
+def test_a_pattern_over_the_domains(
+    client: pulsar.Client, name: str, mode: RegexSubscriptionMode, seen: set[str]
+) -> None:
+    producers = {
+        domain: client.create_producer(f"{domain}://{NAMESPACE}/{name}-x")
+        for domain in ("persistent", "non-persistent")
+    }
+    pattern = re.compile(f"{NAMESPACE}/{name}-.*")
+    consumer = client.subscribe(pattern, "s", regex_subscription_mode=mode)
+    for domain, producer in producers.items():
+        producer.send(domain.encode())
+    assert set(received(consumer, len(seen))) == {domain.encode() for domain in seen}
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(200)
+
+
+def test_topics_come_partitioned_where_the_namespace_says_so(
+    standalone: StandaloneProcess, client: pulsar.Client, name: str
+) -> None:
+    space = f"public/{name}"
+    admin(standalone, "PUT", f"namespaces/{space}")
+    override = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
+    admin(standalone, "POST", f"namespaces/{space}/autoTopicCreation", override)
+    client.create_producer(f"persistent://{space}/t").send(b"x")
+    assert admin(standalone, "GET", f"persistent/{space}/t/partitions")["partitions"] == 2
+    assert admin(standalone, "GET", f"namespaces/{space}/autoTopicCreation") == override
+    admin(standalone, "POST", f"namespaces/{space}/autoTopicCreation", {"allowAutoTopicCreation": False})
+    with pytest.raises(pulsar.TopicNotFound):
+        client.create_producer(f"persistent://{space}/other")
+
+
+def test_subscriptions_do_not_come_where_the_namespace_forbids_it(
+    standalone: StandaloneProcess, client: pulsar.Client, name: str
+) -> None:
+    space = f"public/{name}"
+    admin(standalone, "PUT", f"namespaces/{space}")
+    client.create_producer(f"persistent://{space}/t").send(b"x")
+    path = f"namespaces/{space}/autoSubscriptionCreation"
+    admin(standalone, "POST", path, {"allowAutoSubscriptionCreation": False})
+    hasty = pulsar.Client(standalone.broker_url, operation_timeout_seconds=1)
+    # This client tries again until its time is up.
+    with pytest.raises((pulsar.SubscriptionNotFound, pulsar.Timeout)):
+        hasty.subscribe(f"persistent://{space}/t", "s")
+    hasty.close()
+    assert admin(standalone, "GET", f"persistent/{space}/t/subscriptions") == []
+    admin(standalone, "PUT", f"persistent/{space}/t/subscription/s", "earliest")
+    assert received(client.subscribe(f"persistent://{space}/t", "s"), 1) == [b"x"]
+
+
+def test_growth_reaches_connected_clients(
+    standalone: StandaloneProcess, client: pulsar.Client, name: str
+) -> None:
+    admin(standalone, "PUT", f"persistent/{NAMESPACE}/{name}/partitions", 1)
+    topic = f"persistent://{NAMESPACE}/{name}"
+    quick = pulsar.Client(standalone.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    consumer = client.subscribe(topic, "s")
+    admin(standalone, "POST", f"persistent/{NAMESPACE}/{name}/partitions", 4)
+    producer = quick.create_producer(
+        topic, message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution
+    )
+    for i in range(8):
+        producer.send(b"%d" % i)
+    again = quick.subscribe(topic, "t", initial_position=pulsar.InitialPosition.Earliest)
+    assert len(set(received(again, 8))) == 8
+    # It began when there was one partition, and goes on with it.
+    assert len(received(consumer, 2)) == 2
+    quick.close()
+
+
+@pytest.mark.parametrize("local", ["ü ö%20+", "a:b,c;d?e#f&g=h", "naïve ✓ 名", "x%2Fy", "tilde~*()'!"])
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_names_of_any_legal_characters(
+    standalone: StandaloneProcess, client: pulsar.Client, name: str, local: str, domain: str
+) -> None:
+    topic = f"{domain}://{NAMESPACE}/{name}{local}"
+    consumer = client.subscribe(topic, "sub ü/%")
+    client.create_producer(topic).send(b"x")
+    assert received(consumer, 1) == [b"x"]
+    assert consumer.topic() == topic
+    listed = admin(standalone, "GET", f"{domain}/{NAMESPACE}")
+    assert topic in listed
+    path = f"{domain}/{NAMESPACE}/{quote(name + local, safe='')}"
+    assert admin(standalone, "GET", f"{path}/subscriptions") == ["sub ü/%"]
+    consumer.close()
+    assert admin(standalone, "GET", f"{path}/stats")["msgInCounter"] == 1
+
+
+def test_properties_of_topics(standalone: StandaloneProcess, name: str) -> None:
+    plain, parts = (f"persistent/{NAMESPACE}/{name}{end}" for end in ("a", "b"))
+    admin(standalone, "PUT", plain)
+    admin(standalone, "PUT", f"{parts}/partitions", {"partitions": 2, "properties": {"owner": "x"}})
+    for path in (plain, parts):
+        admin(standalone, "PUT", f"{path}/properties", {"team": "y"})
+        admin(standalone, "PUT", f"{path}/properties", {"gone": "z"})
+        admin(standalone, "DELETE", f"{path}/properties?key=gone")
+    assert admin(standalone, "GET", f"{plain}/properties") == {"team": "y"}
+    admin(standalone, "POST", f"{parts}/partitions", 3)
+    assert admin(standalone, "GET", f"{parts}/properties") == {"owner": "x", "team": "y"}
