@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from magnetar.admin import bundles
 from magnetar.admin.call import Call, Route, Text, is_domain
 from magnetar.admin.clusters import broker_id, broker_port
 from magnetar.admin.errors import NotHereError
 from magnetar.base.names import TopicName
-from magnetar.metadata import keys
 
 _T = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
@@ -35,9 +35,9 @@ async def lookup(call: Call) -> object:
 
 
 async def bundle(call: Call) -> object:
-    """The range of hashes that the topic falls into: a namespace has one bundle."""
-    await _checked(call)
-    return Text(keys.bundle(0, 0xFFFFFFFF))
+    """The range of hashes that the topic falls into."""
+    topic = await _checked(call)
+    return Text(bundles.bundle_of(topic, await call.broker.policies.namespace(topic.namespace_name)))
 
 
 ROUTES: list[Route] = [

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import zlib
 from typing import Final
 
+from magnetar.admin import bundles as bundle_ranges
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.admin.topics import forget_policies
@@ -13,7 +12,6 @@ from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, UnsupportedError
 from magnetar.broker.topic import Topic
 
-_BUNDLE: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 
 
@@ -30,11 +28,7 @@ async def get_namespace(call: Call) -> object:
 
 async def create_namespace(call: Call) -> object:
     body = call.json_object()
-    bundles = body.get("bundles")
-    if isinstance(bundles, dict) and bundles.get("numBundles", 1) not in (0, 1):
-        raise UnsupportedError("a namespace has one bundle here; numBundles must be 1")
-    # One broker serves all topics, so there is nothing to divide.
-    body.pop("bundles", None)
+    body["bundles"] = bundle_ranges.wanted(body.get("bundles"))
     await call.broker.policies.create_namespace(call.namespace(), body)
     return None
 
@@ -81,9 +75,23 @@ async def replication(call: Call) -> object:
     return document.get("replication_clusters") or []
 
 
+async def set_replication(call: Call) -> object:
+    """Only the cluster itself can be named: nothing is replicated yet."""
+    clusters = call.json()
+    own = call.broker.config.cluster
+    if not isinstance(clusters, list) or not clusters:
+        raise BadRequestError("the body must be a list of clusters")
+    if foreign := [cluster for cluster in clusters if cluster != own]:
+        raise UnsupportedError(f"this broker does not replicate to {foreign} yet")
+    await call.broker.policies.update_namespace(
+        call.namespace(), lambda document: document.update({"replication_clusters": [own]})
+    )
+    return None
+
+
 async def bundles(call: Call) -> object:
     document = await call.broker.policies.namespace(call.namespace())
-    return document.get("bundles") or {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+    return document.get("bundles") or bundle_ranges.WHOLE
 
 
 # -- all topics of a namespace -----------------------------------------------------------------------
@@ -97,13 +105,7 @@ async def _in_bundle(call: Call) -> list[TopicName]:
     bundle = call.params.get("bundle")
     if bundle is None:
         return topics
-    found = _BUNDLE.fullmatch(bundle)
-    if found is None:
-        raise BadRequestError(f"a bundle is written 0x00000000_0xffffffff, not {bundle!r}")
-    lower, upper = (int(bound, 16) for bound in found.groups())
-    last = upper if upper == 0xFFFFFFFF else upper - 1
-    # Source: Pulsar places a topic by the CRC-32 of its full name.
-    return [topic for topic in topics if lower <= zlib.crc32(str(topic).encode()) <= last]
+    return [topic for topic in topics if bundle_ranges.within(topic, bundle)]
 
 
 async def _existing(call: Call) -> list[Topic]:
@@ -146,6 +148,7 @@ ROUTES: list[Route] = [
     ("DELETE", _N, delete_namespace),
     ("GET", f"{_N}/topics", list_topics),
     ("GET", f"{_N}/replication", replication),
+    ("POST", f"{_N}/replication", set_replication),
     ("GET", f"{_N}/bundles", bundles),
     ("PUT", f"{_N}/unload", unload),
     ("PUT", f"{_N}/{{bundle}}/unload", unload),

@@ -99,7 +99,8 @@ def test_namespaces() -> None:
         grant = {"auth_policies": {"namespace_auth": {"me": ["produce"]}}}
         await api.done("PUT", f"{N}/public/n", grant)
         assert (await api.refused("PUT", f"{N}/public/n"))[0] == 409
-        assert (await api.refused("PUT", f"{N}/public/m", {"bundles": {"numBundles": 4}}))[0] == 501
+        for wrong in (4, {"numBundles": 1025}, {"boundaries": ["0x0", "0x1"]}, {"boundaries": ["a"]}):
+            assert (await api.refused("PUT", f"{N}/public/m", {"bundles": wrong}))[0] == 400
         assert await api.get(f"{N}/public/n/permissions") == {"me": ["produce"]}
         assert await api.get(f"{N}/public/n/replication") == ["standalone"]
         assert (await api.get(f"{N}/public/n"))["replication_clusters"] == ["standalone"]

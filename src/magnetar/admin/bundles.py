@@ -1,0 +1,74 @@
+"""Bundles: the ranges of hashes that a namespace's topics fall into (pure).
+
+One broker has them all; they still name parts of a namespace, which can be unloaded and cleared one by
+one. A namespace has one bundle unless it was created with more.
+Source: Pulsar places a topic by the CRC-32 of its full name; the last range includes its end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from magnetar.admin.errors import BadRequestError
+from magnetar.base.names import TopicName
+from magnetar.metadata import keys
+
+LAST: Final = 0xFFFFFFFF
+BUNDLES_MAX: Final = 1024
+_NAME: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
+_BOUND: Final = re.compile(r"0x[0-9a-fA-F]{1,8}")
+
+WHOLE: Final[dict[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+"""The bundles of a namespace that names none."""
+
+
+def wanted(document: object) -> dict[str, Any]:
+    """The bundles of a namespace created with `document`: `{"numBundles": n}`, `{"boundaries": [...]}` or
+    both; 0 and nothing are one bundle. Raises BadRequestError."""
+    if document is None:
+        return WHOLE
+    if not isinstance(document, dict):
+        raise BadRequestError('bundles are {"numBundles": n} or {"boundaries": [...]}')
+    bounds = document.get("boundaries") or []
+    number = document.get("numBundles") or max(1, len(bounds) - 1)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= BUNDLES_MAX:
+        raise BadRequestError(f"numBundles must be from 1 to {BUNDLES_MAX}")
+    if not bounds:
+        found = [LAST * i // number for i in range(number)] + [LAST]
+    else:
+        if not isinstance(bounds, list) or not all(
+            isinstance(b, str) and _BOUND.fullmatch(b) for b in bounds
+        ):
+            raise BadRequestError("boundaries must be a list of numbers like 0x00000000")
+        found = sorted({int(bound, 16) for bound in bounds})
+        if found[0] != 0 or found[-1] != LAST or len(found) != number + 1:
+            raise BadRequestError(f"boundaries of {number} bundles are {number + 1}, from 0x0 to 0xffffffff")
+    return {"boundaries": [f"0x{bound:08x}" for bound in found], "numBundles": number}
+
+
+def hash_of(topic: TopicName) -> int:
+    """Where a topic falls."""
+    return zlib.crc32(str(topic).encode())
+
+
+def bundle_of(topic: TopicName, policies: Mapping[str, Any]) -> str:
+    """Name of the topic's bundle; `policies` is its namespace's document."""
+    bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]
+    place = hash_of(topic)
+    for lower, upper in itertools.pairwise(bounds):
+        if lower <= place < upper or upper == LAST:
+            return keys.bundle(lower, upper)
+    raise AssertionError(f"boundaries {bounds} do not end at the last hash")
+
+
+def within(topic: TopicName, bundle: str) -> bool:
+    """Whether the topic falls into a range, by its name. Raises BadRequestError."""
+    found = _NAME.fullmatch(bundle)
+    if found is None:
+        raise BadRequestError(f"a bundle is written 0x00000000_0xffffffff, not {bundle!r}")
+    lower, upper = (int(bound, 16) for bound in found.groups())
+    return lower <= hash_of(topic) < upper + (upper == LAST)

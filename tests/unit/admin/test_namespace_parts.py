@@ -1,0 +1,102 @@
+"""Bundles and properties of namespaces, and where their messages may be replicated to."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from magnetar.admin import bundles
+from magnetar.base.names import TopicName
+from magnetar.broker.service import BrokerConfig
+from support.admin_api import AdminApi, with_api
+
+N = "/admin/v2/namespaces/public/n"
+
+
+def topic(number: int) -> TopicName:
+    return TopicName.parse(f"persistent://public/n/t-{number}")
+
+
+@pytest.mark.parametrize(
+    ("document", "bounds"),
+    [
+        (None, ["0x00000000", "0xffffffff"]),
+        ({"numBundles": 0}, ["0x00000000", "0xffffffff"]),
+        ({"numBundles": 2}, ["0x00000000", "0x7fffffff", "0xffffffff"]),
+        ({"boundaries": ["0xFFFFFFFF", "0x0", "0x10"]}, ["0x00000000", "0x00000010", "0xffffffff"]),
+        (
+            {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
+            ["0x00000000", "0xffffffff"],
+        ),
+    ],
+)
+def test_boundaries(document: Any, bounds: list[str]) -> None:
+    assert bundles.wanted(document) == {"boundaries": bounds, "numBundles": len(bounds) - 1}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7, 1024])
+def test_every_topic_falls_into_one_bundle(number: int) -> None:
+    policies = {"bundles": bundles.wanted({"numBundles": number})}
+    bounds = policies["bundles"]["boundaries"]
+    names = [f"{lower}_{upper}" for lower, upper in itertools.pairwise(bounds)]
+    for i in range(50):
+        assert [name for name in names if bundles.within(topic(i), name)] == [
+            bundles.bundle_of(topic(i), policies)
+        ]
+
+
+def test_bundles_are_parts_that_can_be_unloaded() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", N, {"bundles": {"numBundles": 4}})
+        assert (await api.get(f"{N}/bundles"))["numBundles"] == 4
+        await api.done("PUT", "/admin/v2/persistent/public/n/t-0/partitions", 1)
+        found = await api.call("GET", "/lookup/v2/topic/persistent/public/n/t-0/bundle")
+        bundle = found.body.decode()
+        assert bundle == bundles.bundle_of(topic(0), {"bundles": bundles.wanted({"numBundles": 4})})
+        await api.done("PUT", f"{N}/{bundle}/unload?destinationBroker=")
+        assert (await api.refused("PUT", f"{N}/half/unload"))[0] == 400
+
+    with_api(story)
+
+
+def test_properties() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", N)
+        assert await api.get(f"{N}/properties") == {}
+        await api.done("PUT", f"{N}/properties", {"a": "1", "b": "2"})
+        await api.done("PUT", f"{N}/property/c/three")
+        await api.done("PUT", f"{N}/properties", {"a": "one"})
+        assert await api.get(f"{N}/properties") == {"a": "one", "b": "2", "c": "three"}
+        assert (await api.call("GET", f"{N}/property/b")).body == b"2"
+        assert (await api.call("GET", f"{N}/property/absent")).status == 204
+        assert (await api.call("DELETE", f"{N}/property/b")).body == b"2"
+        assert await api.get(f"{N}/properties") == {"a": "one", "c": "three"}
+        await api.done("DELETE", f"{N}/properties")
+        assert await api.get(f"{N}/properties") == {}
+        assert (await api.refused("PUT", f"{N}/properties", {"a": 1}))[0] == 400
+        assert (await api.refused("PUT", "/admin/v2/namespaces/public/none/properties", {"a": "1"}))[0] == 404
+
+    with_api(story)
+
+
+def test_a_namespace_is_replicated_to_its_own_cluster_alone() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", N)
+        await api.done("POST", f"{N}/replication", ["here"])
+        assert await api.get(f"{N}/replication") == ["here"]
+        assert (await api.refused("POST", f"{N}/replication", ["here", "there"]))[0] == 501
+        assert (await api.refused("POST", f"{N}/replication", []))[0] == 400
+
+    with_api(story, config=BrokerConfig(cluster="here"))
+
+
+def test_an_unknown_listener_is_refused() -> None:
+    async def story(api: AdminApi) -> None:
+        path = "/lookup/v2/topic/persistent/public/default/t?listenerName=moon"
+        status, reason = await api.refused("GET", path)
+        assert status == 405
+        assert "no advertised listener moon" in reason
+
+    with_api(story)
