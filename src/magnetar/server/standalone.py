@@ -40,7 +40,7 @@ from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.server import security
+from magnetar.server import open_files, security
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
@@ -54,6 +54,7 @@ _BACKLOG = 1024
 
 def run(config: StandaloneConfig) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. Raises StartupError."""
+    open_files.raise_limit()
     return event_loop.run(_serve(config))
 
 
