@@ -17,11 +17,13 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench import protobuf as pb
 from bench.broker import Broker, Cpus, magnetar_command, started
+from bench.frames import FIRST_SEQUENCE_ID
 from bench.group import SHARED, Group, Member, Sender, send_frame
 from bench.proc import usage
 
@@ -47,7 +49,9 @@ def blocks(name: str, due: Callable[[int], int]) -> Blocks:
     return [
         (
             b"".join(
-                send_frame(name, PAYLOAD, sequence_id=i, deliver_at_ms=due(block * BLOCK + i))
+                send_frame(
+                    name, PAYLOAD, sequence_id=FIRST_SEQUENCE_ID + i, deliver_at_ms=due(block * BLOCK + i)
+                )
                 for i in range(BLOCK)
             ),
             BLOCK,
@@ -81,7 +85,8 @@ def lateness(group: Group, name: str) -> list[float]:
     late: list[float] = []
     due = [now_ms() + 1_000 + i * 10 for i in range(EXACT)]
     frames = b"".join(
-        send_frame(name, PAYLOAD, sequence_id=i, deliver_at_ms=each) for i, each in enumerate(due)
+        send_frame(name, PAYLOAD, sequence_id=FIRST_SEQUENCE_ID + i, deliver_at_ms=each)
+        for i, each in enumerate(due)
     )
     given = False
 
@@ -107,6 +112,14 @@ def lateness(group: Group, name: str) -> list[float]:
     return sorted(late)
 
 
+def _since(member: Member, first: int) -> int:
+    return member.received - first
+
+
+def _acknowledged_since(sender: Sender, first: int) -> int:
+    return sender.acknowledged - first
+
+
 def before_the_crash(broker: Broker, messages: int) -> dict[str, float]:
     """Rates, memory, exactness."""
     assert broker.pid is not None
@@ -123,9 +136,9 @@ def before_the_crash(broker: Broker, messages: int) -> dict[str, float]:
         before = usage(broker.pid)
         done = sender.acknowledged
         if frames is plain:
-            took_s = publish(group, frames, messages, lambda first=first: member.received - first)
+            took_s = publish(group, frames, messages, partial(_since, member, first))
         else:
-            took_s = publish(group, frames, messages, lambda done=done: sender.acknowledged - done)
+            took_s = publish(group, frames, messages, partial(_acknowledged_since, sender, done))
             held_until_s = time.perf_counter() + 3.0
             while time.perf_counter() < held_until_s:
                 group.turn(lambda: None)

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.frames import FIRST_SEQUENCE_ID
 from bench.group import KEY_SHARED, SHARED, Group, Member, Sender, send_frame
 from bench.proc import usage
 
-OUTSTANDING: Final = 20_000
+OUTSTANDING: Final = 10_000
 QUEUE: Final = 1_000
 """Permits of each consumer, as the official clients give by default."""
 KEYS: Final = 1_000
@@ -63,9 +64,11 @@ def measure(url: str, pid: int | None, kind: Kind, seconds: float) -> dict[str, 
     # Frames of consecutive keys, as 1,000 producers of one key each would interleave.
     count = KEYS if kind.messages == 1 else 20
     block = b"".join(
-        send_frame(sender.name, PAYLOAD, sequence_id=i, key=f"key-{i}", messages=kind.messages)
+        send_frame(
+            sender.name, PAYLOAD, sequence_id=FIRST_SEQUENCE_ID + i, key=f"key-{i}", messages=kind.messages
+        )
         if kind.messages == 1
-        else send_frame(sender.name, PAYLOAD, sequence_id=i, messages=kind.messages)
+        else send_frame(sender.name, PAYLOAD, sequence_id=FIRST_SEQUENCE_ID + i, messages=kind.messages)
         for i in range(count)
     )
     group = Group(sender, members, messages_per_entry=kind.messages)

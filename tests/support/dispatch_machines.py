@@ -91,7 +91,7 @@ class DispatchMachine(RuleBasedStateMachine):
             if not runs and not want.replay:
                 return
             for each in self.dispatcher.offer(want, runs):
-                for offset in range(each.start, each.stop):
+                for offset in each.rows or range(each.start, each.stop):
                     position = Position(0, each.run.first_entry + offset)
                     self.on_sent(each.consumer, position, each.run.entries[offset])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from magnetar.broker.dispatch.hashing import key_hash, sticky_key
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.payload import parse_metadata, split_entry
+from magnetar.wire.payload import entry_layout, parse_metadata
 
 
 def metadata_of(entry: bytes) -> pb.MessageMetadata:
     """Metadata of an entry. Raises EntryError when it cannot be parsed."""
-    return parse_metadata(split_entry(entry).metadata)
+    _, metadata_at, payload_at = entry_layout(entry)
+    return parse_metadata(entry[metadata_at:payload_at])
 
 
 def entry_hash(entry: bytes) -> int:

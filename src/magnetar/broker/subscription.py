@@ -352,7 +352,7 @@ class Subscription(AnySubscription):
 
     def _deliver(self, dispatcher: Dispatcher, want: Want, runs: list[EntryRun]) -> int:
         sent = 0
-        for consumer, run, start, stop, redeliveries, ack_sets in dispatcher.offer(want, runs):
+        for consumer, run, start, stop, redeliveries, ack_sets, rows in dispatcher.offer(want, runs):
             assert isinstance(consumer, AttachedConsumer)
             size = consumer.encoder.encode(
                 run,
@@ -363,9 +363,14 @@ class Subscription(AnySubscription):
                 ack_sets=ack_sets,
                 consumer_epoch=consumer.epoch,
                 with_broker_metadata=consumer.broker_metadata,
+                rows=rows,
             )
             consumer.connection.queued(size)
-            messages = stop - start if run.counts is None else sum(run.counts[start:stop])
+            counts = run.counts
+            if rows is not None:
+                messages = len(rows) if counts is None else sum([counts[row] for row in rows])
+            else:
+                messages = stop - start if counts is None else sum(counts[start:stop])
             consumer.messages_out += messages
             consumer.bytes_out += size
             self.messages_out += messages

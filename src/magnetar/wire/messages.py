@@ -52,8 +52,10 @@ class MessageEncoder:
         ack_sets: list[tuple[int, ...] | None] | None = None,
         consumer_epoch: int | None = None,
         with_broker_metadata: bool = False,
+        rows: list[int] | None = None,
     ) -> int:
-        """Appends frames for `run.entries[start:stop]` to `out`; returns their bytes.
+        """Appends frames for `run.entries[start:stop]` to `out`; returns their bytes. With `rows` only
+        for entries of these numbers, ascending, and without redelivery counts and ack sets.
 
         `redelivery_counts` and `ack_sets` are parallel to `entries[start:stop]`; words of an ack set are
         unsigned, a set bit is a message that is to be delivered. With broker metadata each entry says
@@ -61,6 +63,13 @@ class MessageEncoder:
         not copied. Costs 0.3 µs per small plain message.
         """
         end = b"" if consumer_epoch is None else b"\x28" + varint(consumer_epoch)
+        if rows is not None:
+            if not with_broker_metadata:
+                return self._encode_rows(run, rows, out, end)
+            return sum(
+                self.encode(run, row, row + 1, out, consumer_epoch=consumer_epoch, with_broker_metadata=True)
+                for row in rows
+            )
         if redelivery_counts is None and ack_sets is None and not with_broker_metadata:
             return self._encode_plain(run, start, stop, out, end)
         total = 0
@@ -127,6 +136,36 @@ class MessageEncoder:
         if pieces:
             out.append(b"".join(pieces))
         return total + 4 * (stop - start)
+
+    def _encode_rows(self, run: EntryRun, rows: list[int], out: list[bytes], end: bytes) -> int:
+        """As `_encode_plain`, for entries that do not follow each other."""
+        total = 4 * len(rows)
+        entries, first_entry = run.entries, run.first_entry
+        pieces: list[bytes] = []
+        block = -1
+        for row in rows:
+            entry_id = first_entry + row
+            if entry_id >> 7 != block:
+                block = entry_id >> 7
+                command = self._command(run.ledger_id, entry_id, end)
+                low_at = len(command) - len(end) - len(self._partition) - len(varint(entry_id))
+                front = _COMMAND_SIZE.pack(len(command)) + command[:low_at]
+                back = command[low_at + 1 :]
+                pack = _header_struct(len(front), len(back)).pack
+                overhead = 4 + len(command)
+                high = 0x80 if block else 0
+            entry = entries[row]
+            size = overhead + len(entry)
+            total += size
+            pieces.append(pack(size, front, entry_id & 0x7F | high, back))
+            if size <= _JOIN_BYTES_MAX:
+                pieces.append(entry)
+            else:
+                out += (b"".join(pieces), entry)
+                pieces.clear()
+        if pieces:
+            out.append(b"".join(pieces))
+        return total
 
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
         """Appends frames for entries of a non-persistent topic, all of them message 0:0; their bytes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,21 @@ class TestMessages:
             expected = pb.CommandMessage(consumer_id=consumer_id, message_id=message_id, consumer_epoch=epoch)
             assert command.message == expected
             assert rest == run.entries[row]
+
+    @pytest.mark.parametrize("first", [0, 100, 16_300])
+    @pytest.mark.parametrize("options", [{}, {"consumer_epoch": 3}, {"with_broker_metadata": True}])
+    def test_scattered_rows_are_written_as_each_of_them(self, first: int, options: dict[str, Any]) -> None:
+        entries = [b"%d" % i * (1 + 40_000 * (i == 60)) for i in range(300)]
+        run = EntryRun(7, first, entries, [2] * 300, 50, 9)
+        encoder = MessageEncoder(300, 2)
+        rows = [0, 1, 5, 60, 127, 128, 200, 299]
+        together: list[bytes] = []
+        single: list[bytes] = []
+        size = encoder.encode(run, 0, 300, together, rows=rows, **options)
+        for row in rows:
+            encoder.encode(run, row, row + 1, single, **options)
+        assert b"".join(together) == b"".join(single)
+        assert size == len(b"".join(together))
 
     def test_large_entries_are_not_copied(self) -> None:
         run = entry_run([10, 100_000, 10])

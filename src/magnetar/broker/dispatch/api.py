@@ -31,6 +31,8 @@ class Assignment(NamedTuple):
     """Redelivery count per entry; None when all are 0."""
     ack_sets: list[tuple[int, ...] | None] | None
     """Acknowledged state per entry of half-acknowledged batches; None when there are none."""
+    rows: list[int] | None = None
+    """Only these of them, ascending; None: all. Then nothing is said of redeliveries and ack sets."""
 
 
 class HashLine(NamedTuple):

@@ -23,6 +23,8 @@ from magnetar.broker.errors import ConsumerBusyError
 _WAITING_MAX: Final = 20_000
 """Entries that may wait before reading on stops: bounds memory behind one slow key."""
 _ENTRIES_PER_READ: Final = 500
+_FEW_WAITING: Final = 32
+"""Up to here waiting entries are read one by one, beyond with all that lie between."""
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -44,19 +46,36 @@ class KeySharedDispatcher(SharedDispatcher):
         self.allow_out_of_order = allow_out_of_order
         self._owners: HashRing | StickyRanges = StickyRanges() if sticky else HashRing()
         self._hash_of = hash_of
+        self._owner_of_hash: dict[int, Consumer | None] = {}
+        """Owners that were asked for since consumers came or went."""
         self._in_flight: dict[int, tuple[Consumer, int]] = {}
         """Hash → who holds entries of it, and how many."""
+        self._plain: dict[int, Pending] = {}
+        """Hash → what is noted of an entry of one message: they share it."""
         self._waiting: dict[int, list[Position]] = {}
         """Hash → its entries that were read and could not be sent, a heap."""
-        self._waiting_count = 0
+        self._line_of: dict[Position, int] = {}
+        """Waiting entry → its hash."""
         self._ready_hashes: deque[int] = deque()
         """Hashes with waiting entries, in the order in which they are tried."""
+        self._stuck: tuple[bool, ...] | None = None
+        """Which consumers were ready when every line was tried in vain; None after anything else changed
+        that may free a line."""
+        self._rows: dict[Consumer, list[int]] = {}
+        """Rows of the run being offered that go to each consumer with nothing to say of them."""
+        self._holes = self._given_back = False
+        """Whether the cursor has anything to say of entries being offered."""
         self._due = ReplayQueue()
         """Entries whose delivery time has come. Their hashes are not known any more: it would take memory."""
 
     def add(self, consumer: Consumer) -> None:
         self._owners.add(consumer)
+        self._owners_changed()
         super().add(consumer)
+
+    def _owners_changed(self) -> None:
+        self._owner_of_hash.clear()
+        self._stuck = None
 
     def check_policy(self, *, sticky: bool, allow_out_of_order: bool) -> None:
         """All consumers must agree on the mode."""
@@ -66,6 +85,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def remove(self, consumer: Consumer) -> None:
         if consumer in self._consumers:
             self._owners.remove(consumer)
+            self._owners_changed()
         super().remove(consumer)
 
     @property
@@ -75,12 +95,12 @@ class KeySharedDispatcher(SharedDispatcher):
     @property
     def waiting_count(self) -> int:
         """Entries that stand in line for their keys."""
-        return self._waiting_count
+        return len(self._line_of)
 
     @property
     def line_full(self) -> bool:
         """Whether nothing more is read until the lines are shorter."""
-        return self._waiting_count >= _WAITING_MAX
+        return len(self._line_of) >= _WAITING_MAX
 
     @property
     def can_serve_line(self) -> bool:
@@ -93,7 +113,7 @@ class KeySharedDispatcher(SharedDispatcher):
         for key_hash, line in self._waiting.items():
             if not line:
                 continue
-            owner = self._owners.owner(key_hash)
+            owner = self._owner(key_hash)
             holder, held = self._in_flight.get(key_hash, (None, 0))
             found.append(
                 HashLine(
@@ -107,9 +127,17 @@ class KeySharedDispatcher(SharedDispatcher):
         found.sort(key=lambda line: line.holder is None or line.holder == line.owner)
         return found[:count_max]
 
+    def _owner(self, key_hash: int) -> Consumer | None:
+        """To whom the ranges give the hash."""
+        try:
+            return self._owner_of_hash[key_hash]
+        except KeyError:
+            owner = self._owner_of_hash[key_hash] = self._owners.owner(key_hash)
+            return owner
+
     def _taker(self, key_hash: int) -> Consumer | None:
         """Who may get an entry of the hash now."""
-        owner = self._owners.owner(key_hash)
+        owner = self._owner_of_hash.get(key_hash) or self._owner(key_hash)
         if owner is None or self.unacked.blocked or not owner.ready:
             return None
         held = self._in_flight.get(key_hash)
@@ -122,17 +150,11 @@ class KeySharedDispatcher(SharedDispatcher):
             return None
         if self._delays is not None and self._delays.loading:
             return None
-        for _ in range(len(self._ready_hashes)):
-            key_hash = self._ready_hashes[0]
-            line = self._waiting.get(key_hash)
-            if not line:
-                self._ready_hashes.popleft()
-                self._waiting.pop(key_hash, None)
-            elif self._taker(key_hash) is not None:
-                return Want(line[0], 1, replay=True)
-            else:
-                self._ready_hashes.rotate(-1)
-        if self._waiting_count >= _WAITING_MAX:
+        key_hash = self._ready_line()
+        if key_hash is not None:
+            few = len(self._line_of) <= _FEW_WAITING
+            return Want(self._waiting[key_hash][0], 1 if few else _ENTRIES_PER_READ, replay=True)
+        if self.line_full:
             return None
         self._fetch_due(self._due)
         due = self._due.first_range(_ENTRIES_PER_READ)
@@ -141,8 +163,29 @@ class KeySharedDispatcher(SharedDispatcher):
         self._pass_held()
         return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
 
+    def _ready_line(self) -> int | None:
+        """A hash whose first waiting entry can be sent."""
+        if not self._ready_hashes:
+            return None
+        ready = tuple([consumer.ready for consumer in self._consumers])
+        if ready == self._stuck:
+            return None
+        for _ in range(len(self._ready_hashes)):
+            key_hash = self._ready_hashes[0]
+            if not self._waiting.get(key_hash):
+                self._ready_hashes.popleft()
+                self._waiting.pop(key_hash, None)
+            elif self._taker(key_hash) is not None:
+                return key_hash
+            else:
+                self._ready_hashes.rotate(-1)
+        self._stuck = ready
+        return None
+
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         assignments: list[Assignment] = []
+        self._holes = self._cursor.has_holes
+        self._given_back = self._cursor.has_redeliveries
         if want.replay and want.position in self._due:
             self._drop_unreadable(self._due, want, runs)
             for run in runs:
@@ -155,42 +198,58 @@ class KeySharedDispatcher(SharedDispatcher):
         return assignments
 
     def _offer_waiting(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
+        """Sends first ones of lines, wherever they lie in what was read."""
         assignments: list[Assignment] = []
-        key_hash = self._ready_hashes[0] if self._ready_hashes else 0
-        line = self._waiting.get(key_hash)
-        if not line or line[0] != want.position:
-            # While it was read from storage an earlier entry of the hash was given back, or all was rewound.
-            return assignments
-        position = heapq.heappop(line)
-        self._waiting_count -= 1
-        if not runs or (runs[0].ledger_id, runs[0].first_entry) != position:
-            return assignments  # trimmed meanwhile
-        taker = self._taker(key_hash)
-        if taker is None:
-            self._wait(position, key_hash)
-        elif not self._cursor.is_acked(position):
-            self._assign(taker, runs[0], 0, position, key_hash, assignments)
+        line_of = self._line_of
+        first_hash = line_of.get(want.position)
+        if first_hash is None:
+            return assignments  # all was rewound while it was read from storage
+        if not runs or (runs[0].ledger_id, runs[0].first_entry) != want.position:
+            self._leave_line(want.position, first_hash)  # trimmed meanwhile
+        for run in runs:
+            for offset in range(len(run.entries)):
+                position = Position(run.ledger_id, run.first_entry + offset)
+                key_hash = line_of.get(position)
+                if key_hash is None or self._waiting[key_hash][0] != position:
+                    continue
+                if self._holes and self._cursor.is_acked(position):
+                    self._leave_line(position, key_hash)
+                elif (taker := self._taker(key_hash)) is not None:
+                    self._leave_line(position, key_hash)
+                    self._assign(taker, run, offset, position, key_hash, assignments)
+            self._end_run(run, assignments)
         return assignments
+
+    def _leave_line(self, position: Position, key_hash: int) -> None:
+        """Takes an entry out of its line, of which it is mostly the first."""
+        line = self._waiting[key_hash]
+        if line[0] == position:
+            heapq.heappop(line)
+        else:
+            line.remove(position)
+            heapq.heapify(line)
+        del self._line_of[position]
 
     def _offer_due(self, run: EntryRun, assignments: list[Assignment]) -> None:
         for offset, entry in enumerate(run.entries):
-            if self._waiting_count >= _WAITING_MAX:
-                return
+            if self.line_full:
+                break
             position = Position(run.ledger_id, run.first_entry + offset)
             if position in self._due:
                 self._due.discard(position)
                 if not self._cursor.is_acked(position):
                     self._place(run, offset, position, self._hash_of(entry), assignments)
+        self._end_run(run, assignments)
 
     def _offer_new(self, run: EntryRun, assignments: list[Assignment]) -> None:
-        holes = self._cursor.has_holes
+        holes = self._holes
         delays = self._delays
         if delays is not None and not delays.screen(run.entries):
             delays = None
         held_upto = 0
         for offset, entry in enumerate(run.entries):
-            if self._waiting_count >= _WAITING_MAX:
-                return
+            if self.line_full:
+                break
             position = Position(run.ledger_id, run.first_entry + offset)
             self.read_position = Position(run.ledger_id, position.entry_id + 1)
             if delays is not None and offset >= held_upto:
@@ -200,6 +259,7 @@ class KeySharedDispatcher(SharedDispatcher):
             if offset < held_upto or (holes and self._cursor.is_acked(position)):
                 continue
             self._place(run, offset, position, self._hash_of(entry), assignments)
+        self._end_run(run, assignments)
 
     def _place(
         self, run: EntryRun, offset: int, position: Position, key_hash: int, assignments: list[Assignment]
@@ -221,27 +281,30 @@ class KeySharedDispatcher(SharedDispatcher):
         key_hash: int,
         assignments: list[Assignment],
     ) -> None:
-        words = self._cursor.ack_set(position) if self._cursor.has_holes else None
-        cost = message_cost(run, offset, words)
+        words = self._cursor.ack_set(position) if self._holes else None
+        cost = 1 if run.counts is None else message_cost(run, offset, words)
         consumer.sent(cost)
         self.unacked.sent(cost)
-        consumer.pending[position] = Pending(cost, key_hash)
+        if cost == 1:
+            pending = self._plain.get(key_hash)
+            if pending is None:
+                pending = self._plain[key_hash] = Pending(1, key_hash)
+        else:
+            pending = Pending(cost, key_hash)
+        consumer.pending[position] = pending
         held = self._in_flight.get(key_hash)
         self._in_flight[key_hash] = (consumer, 1 if held is None else held[1] + 1)
-        redeliveries = self._cursor.redelivery_count(position)
-        last = assignments[-1] if assignments else None
-        if (
-            last is not None
-            and last.consumer is consumer
-            and last.run is run
-            and last.stop == offset
-            and words is None
-            and not redeliveries
-            and last.redeliveries is None
-            and last.ack_sets is None
-        ):
-            assignments[-1] = last._replace(stop=offset + 1)
+        redeliveries = self._cursor.redelivery_count(position) if self._given_back else 0
+        rows = self._rows.get(consumer)
+        if words is None and not redeliveries:
+            if rows is None:
+                self._rows[consumer] = [offset]
+            else:
+                rows.append(offset)
             return
+        if rows is not None:  # they go first
+            del self._rows[consumer]
+            assignments.append(_assignment(consumer, run, rows))
         assignments.append(
             Assignment(
                 consumer,
@@ -253,18 +316,27 @@ class KeySharedDispatcher(SharedDispatcher):
             )
         )
 
+    def _end_run(self, run: EntryRun, assignments: list[Assignment]) -> None:
+        """Turns the rows of each consumer into one assignment."""
+        if self._rows:
+            assignments += [_assignment(consumer, run, rows) for consumer, rows in self._rows.items()]
+            self._rows.clear()
+
     def _wait(self, position: Position, key_hash: int) -> None:
         line = self._waiting.get(key_hash)
         if line is None:
             line = self._waiting[key_hash] = []
             self._ready_hashes.append(key_hash)
         heapq.heappush(line, position)
-        self._waiting_count += 1
+        self._line_of[position] = key_hash
+        self._stuck = None
 
     def _released(self, consumer: Consumer, pending: Pending) -> None:
         holder, count = self._in_flight[pending.key_hash]
         if count == 1:
             del self._in_flight[pending.key_hash]
+            if self._waiting and self._owner(pending.key_hash) is not holder:
+                self._stuck = None
         else:
             self._in_flight[pending.key_hash] = (holder, count - 1)
 
@@ -276,15 +348,23 @@ class KeySharedDispatcher(SharedDispatcher):
         self._in_flight.clear()
         self._waiting.clear()
         self._ready_hashes.clear()
-        self._waiting_count = 0
+        self._line_of.clear()
+        self._stuck = None
         self._due.clear()
 
     def check(self) -> None:
         super().check()
-        assert self._waiting_count == sum(map(len, self._waiting.values()))
+        lines = {position: key_hash for key_hash, line in self._waiting.items() for position in line}
+        assert self._line_of == lines
         held: dict[int, int] = {}
         for consumer in self._consumers:
             for pending in consumer.pending.values():
                 held[pending.key_hash] = held.get(pending.key_hash, 0) + 1
                 assert self.allow_out_of_order or self._in_flight[pending.key_hash][0] is consumer
         assert held == {key_hash: count for key_hash, (_, count) in self._in_flight.items()}
+
+
+def _assignment(consumer: Consumer, run: EntryRun, rows: list[int]) -> Assignment:
+    first, last = rows[0], rows[-1]
+    together = last - first + 1 == len(rows)
+    return Assignment(consumer, run, first, last + 1, None, None, None if together else rows)
