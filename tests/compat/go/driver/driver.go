@@ -1,0 +1,182 @@
+// Runs scenarios with the official Go client against a broker, all at once since most of their time is waiting.
+//
+// Arguments: broker URL, HTTP URL. Prints a line for each: "ok NAME", or "failed NAME: REASON".
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/sirupsen/logrus"
+)
+
+const deadline = 15 * time.Second
+
+// A world is what every scenario needs: a client, topics of its own, the admin API.
+type world struct {
+	client pulsar.Client
+	http   string
+	topic  string
+}
+
+type scenario func(w *world)
+
+var scenarios = map[string]scenario{}
+
+func add(name string, run scenario) { scenarios[name] = run }
+
+// check ends the scenario with an error.
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func expect(holds bool, format string, arguments ...any) {
+	if !holds {
+		panic(fmt.Errorf("expected: "+format, arguments...))
+	}
+}
+
+func same(expected, found any) {
+	expect(fmt.Sprint(expected) == fmt.Sprint(found), "%.100q, found: %.100q", fmt.Sprint(expected), fmt.Sprint(found))
+}
+
+func (w *world) admin(method, path, body string) {
+	request, err := http.NewRequest(method, w.http+"/admin/v2/"+path, strings.NewReader(body))
+	check(err)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	check(err)
+	text, _ := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	expect(answer.StatusCode/100 == 2, "%s %s succeeds: %d %s", method, path, answer.StatusCode, text)
+}
+
+func (w *world) producer(options pulsar.ProducerOptions) pulsar.Producer {
+	if options.Topic == "" {
+		options.Topic = w.topic
+	}
+	made, err := w.client.CreateProducer(options)
+	check(err)
+	return made
+}
+
+func (w *world) consumer(options pulsar.ConsumerOptions) pulsar.Consumer {
+	if options.Topic == "" && options.TopicsPattern == "" && options.Topics == nil {
+		options.Topic = w.topic
+	}
+	options.SubscriptionName = "s"
+	options.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	made, err := w.client.Subscribe(options)
+	check(err)
+	return made
+}
+
+// send publishes texts named by their numbers, one entry each, and returns their ids.
+func (w *world) send(topic string, first, end int) []pulsar.MessageID {
+	producer := w.producer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	defer producer.Close()
+	var ids []pulsar.MessageID
+	for i := first; i < end; i++ {
+		ids = append(ids, post(producer, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint("m", i))}))
+	}
+	return ids
+}
+
+func post(producer pulsar.Producer, message *pulsar.ProducerMessage) pulsar.MessageID {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	id, err := producer.Send(ctx, message)
+	check(err)
+	return id
+}
+
+func next(consumer pulsar.Consumer) pulsar.Message {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	message, err := consumer.Receive(ctx)
+	check(err)
+	return message
+}
+
+// take receives and acknowledges so many messages.
+func take(consumer pulsar.Consumer, count int) []string {
+	var texts []string
+	for range count {
+		message := next(consumer)
+		texts = append(texts, string(message.Payload()))
+		check(consumer.Ack(message))
+	}
+	return texts
+}
+
+func numbered(first, end int) []string {
+	var made []string
+	for i := first; i < end; i++ {
+		made = append(made, fmt.Sprint("m", i))
+	}
+	return made
+}
+
+func nothingMore(consumer pulsar.Consumer) {
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	message, err := consumer.Receive(ctx)
+	if err == nil {
+		panic(fmt.Errorf("expected: no message, but there was %s", message.Payload()))
+	}
+}
+
+func run(name string, each scenario, w *world) (line string) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			line = fmt.Sprintf("failed %s: %v", name, reason)
+		}
+	}()
+	each(w)
+	return "ok " + name
+}
+
+func main() {
+	quiet := logrus.New()
+	quiet.SetLevel(logrus.FatalLevel)
+	client, err := pulsar.NewClient(pulsar.ClientOptions{
+		URL: os.Args[1], Logger: log.NewLoggerWithLogrus(quiet), OperationTimeout: deadline,
+	})
+	check(err)
+	var all sync.WaitGroup
+	var printing sync.Mutex
+	started := time.Now().UnixNano()
+	number := 0
+	for name, each := range scenarios {
+		number++
+		w := &world{client, os.Args[2], fmt.Sprintf("persistent://public/default/go-%d-%d", started, number)}
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			line := run(name, each, w)
+			printing.Lock()
+			fmt.Println(line)
+			printing.Unlock()
+		}()
+	}
+	ended := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(4 * deadline):
+		// What has not printed its line by now has failed.
+	}
+}
