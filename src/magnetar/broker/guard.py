@@ -141,7 +141,7 @@ class Guard:
         self, identity: Identity, peer: str, action: Action, namespace: NamespaceName
     ) -> None:
         """Raises AuthorizationError."""
-        if not await self._may(identity, action, namespace):
+        if not await self.may_namespace(identity, action, namespace):
             raise self._refusal(identity, peer, action, str(namespace))
 
     async def require_tenant(self, identity: Identity, peer: str, tenant: str) -> None:
@@ -169,6 +169,10 @@ class Guard:
     ) -> bool:
         """Whether it may, now."""
         return await self._may(identity, action, topic.namespace_name, str(topic.base), subscription)
+
+    async def may_namespace(self, identity: Identity, action: Action, namespace: NamespaceName) -> bool:
+        """Whether it may, now."""
+        return await self._may(identity, action, namespace)
 
     async def _may(
         self,

@@ -24,7 +24,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.guard import Guard
-from magnetar.broker.handlers import permission, renewals
+from magnetar.broker.handlers import permission, renewals, topic_lists
 from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.limits import Limits, effective
 from magnetar.broker.listeners import Listeners
@@ -364,6 +364,7 @@ class Broker:
     async def apply_policies(self) -> None:
         """Gives every loaded topic the policies that are in force now; called at each change of one."""
         await permission.recheck(self)
+        await topic_lists.recheck(self)
         for topic in list(self.topics.values()):
             await self._guard(self._apply(topic), f"{topic.name}: applying policies")
 

@@ -549,3 +549,22 @@ def test_without_authorization_whoever_is_authenticated_may_do_everything() -> N
             await world.close()
 
     asyncio.run(run())
+
+
+def test_a_watch_ends_with_the_right_to_look_up() -> None:
+    async def story(world: World) -> None:
+        reader, root = [await connected(world, role) for role in ("reader", "root")]
+        for peer in (reader, root):
+            fields = {"namespace": "public/default", "topics_pattern": ".*", "topics_hash": ""}
+            peer.send(command(Type.WATCH_TOPIC_LIST, watcher_id=1, request_id=1, **fields))
+        await world.until(
+            lambda: all(p.commands(Type.WATCH_TOPIC_LIST_SUCCESS) for p in (reader, root)), "watch"
+        )
+        assert len(world.broker.watchers) == 2
+        await grant(world)
+        await world.until(lambda: len(world.broker.watchers) == 1, "the watch has ended")
+        await root.producer(1, request_id=2)
+        await world.until(lambda: root.commands(Type.WATCH_TOPIC_UPDATE), "the other goes on")
+        assert not reader.commands(Type.WATCH_TOPIC_UPDATE)
+
+    guarded(story)

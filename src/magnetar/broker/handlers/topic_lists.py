@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar.auth.permissions import Action
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName
+from magnetar.broker import guard as guards
 from magnetar.broker import lookup
 from magnetar.broker.errors import wire_code
 from magnetar.broker.handlers import permission
@@ -16,6 +17,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
     from magnetar.broker.session import Handler, Session
 
 Command = pb.BaseCommand
@@ -79,6 +81,24 @@ def close(session: Session, command: Command) -> None:
     request = command.watchTopicListClose
     session.broker.watchers.close(_Listener(session), request.watcher_id)
     session.reply(commands.success(request.request_id))
+
+
+async def recheck(broker: Broker) -> None:
+    """Ends watches that their clients may not have any more, after policies changed.
+
+    The client is not told: the protocol has no word for it.
+    """
+    guard = broker.guard
+    if guard is None:
+        return
+    for session in list(broker.sessions):
+        identity, listener = session.identity, _Listener(session)
+        if identity is None or guard.is_superuser(identity):
+            continue
+        for watcher_id, namespace in broker.watchers.watches_of(listener).items():
+            if not await guard.may_namespace(identity, Action.LOOKUP, namespace):
+                guards.revoked(identity, session.peer, Action.LOOKUP, str(namespace))
+                broker.watchers.close(listener, watcher_id)
 
 
 def forget(session: Session) -> None:

@@ -111,6 +111,10 @@ class TopicWatchers:
         watcher.requests.append((request_id, known_digest))
         self._wake(entry)
 
+    def watches_of(self, client: Client) -> dict[int, NamespaceName]:
+        """What a client watches, by watcher id."""
+        return {number: entry.name for number, (entry, _) in self._clients.get(client, {}).items()}
+
     def close(self, client: Client, watcher_id: int) -> None:
         """Ends a watch, if there is one."""
         own = self._clients.get(client, {})
