@@ -28,8 +28,10 @@ class SchemaRules:
     """Whether producers without a schema are refused on topics that have one."""
 
     @classmethod
-    def of(cls, topic: Policies, namespace: Policies) -> SchemaRules:
-        """From the policies of a topic and its namespace; the topic's own win."""
+    def of(cls, topic: Policies, namespace: Policies, default: SchemaRules | None = None) -> SchemaRules:
+        """From the policies of a topic and its namespace, the topic's own win; where they say nothing,
+        `default`. What the default enforces no policy takes back."""
+        default = default or cls()
         both = {**namespace, **topic}
         try:
             strategy = Strategy(both.get("schema_compatibility_strategy", "UNDEFINED"))
@@ -37,16 +39,20 @@ class SchemaRules:
             # Policies of a namespace may be put as a whole, unchecked: the default, which is strict.
             strategy = Strategy.UNDEFINED
         return cls(
-            strategy=strategy,
-            auto_update_allowed=both.get("is_allow_auto_update_schema", True) is not False,
-            validation_enforced=both.get("schema_validation_enforced", False) is True,
+            strategy=default.strategy if strategy is Strategy.UNDEFINED else strategy,
+            auto_update_allowed=both.get("is_allow_auto_update_schema", default.auto_update_allowed)
+            is not False,
+            validation_enforced=default.validation_enforced
+            or both.get("schema_validation_enforced", False) is True,
         )
 
 
 async def rules_of(broker: Broker, topic: TopicName) -> SchemaRules:
     """Raises NamespaceNotFoundError."""
     return SchemaRules.of(
-        await broker.policies.topic_policies(topic), await broker.policies.namespace(topic.namespace_name)
+        await broker.policies.topic_policies(topic),
+        await broker.policies.namespace(topic.namespace_name),
+        broker.config.schemas,
     )
 
 

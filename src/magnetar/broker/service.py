@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from magnetar.auth.authentication import Authentication
@@ -13,9 +12,9 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.config import BrokerConfig as BrokerConfig
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.room import DedupRoom
-from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
@@ -26,7 +25,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import permission, renewals, topic_lists
 from magnetar.broker.limits import enforcement
-from magnetar.broker.limits.limits import Limits, effective
+from magnetar.broker.limits.limits import effective
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
@@ -52,37 +51,6 @@ _KEEP_ALIVE_S: Final = 30.0
 """A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
 _MAINTENANCE_S: Final = 60.0
 """Between two rounds of retention and deduplication snapshots."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
-    """What a broker is told at start."""
-
-    cluster: str = "standalone"
-    advertised_host: str | None = None
-    """Host in lookup answers; None: the address through which the client reached us."""
-    message_bytes_max: int = 5 * 1024 * 1024
-    """Largest message; announced to clients, who cut larger ones into chunks."""
-    deduplication: bool = False
-    """Whether topics deduplicate when neither they nor their namespace say."""
-    deduplication_limits: DedupLimits = field(default_factory=DedupLimits)
-    """What is remembered of producers."""
-    limits: Limits = field(default_factory=Limits)
-    """In force where neither a topic nor its namespace says something else."""
-    limits_interval_s: float = 60.0
-    """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
-    authorization: bool = True
-    """False: whoever is authenticated may do everything."""
-    creation: CreationRules = field(default_factory=CreationRules)
-    """What clients may bring into being where policies say nothing."""
-    in_flight_bytes_max: int = 64 * 1024 * 1024
-    """Bytes of all connections that were read and are not durable; above it nothing is read."""
-    connection_output_bytes_max: int = 4 * 1024 * 1024
-    """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
-    retention_minutes: int = 0
-    """How long consumed entries are kept by default; -1: for ever."""
-    retention_mib: int = 0
-    """How many MiB of them; -1: without limit."""
 
 
 class Broker:

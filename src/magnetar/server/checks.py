@@ -10,6 +10,7 @@ from magnetar.base.errors import StartupError
 from magnetar.base.names import is_entity_name
 from magnetar.broker.limits.backlog import QuotaPolicy
 from magnetar.broker.listeners import parse_listeners
+from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import MIB, StandaloneConfig, names
 from magnetar.server.limit_settings import LimitSettings
 
@@ -41,7 +42,13 @@ def check(config: StandaloneConfig) -> None:
         _require(getattr(config, name) >= least, config, name, f"at least {least}")
     for name in ("retention_minutes", "retention_mib"):
         _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for no limit")
-    for name in ("deduplication_producers_max", "deduplication_inactivity_minutes"):
+    strategies = [strategy.value for strategy in Strategy]
+    _require(config.schema_compatibility in strategies, config, "schema_compatibility", "a strategy")
+    for name in (
+        "deduplication_producers_max",
+        "deduplication_inactivity_minutes",
+        "deduplication_snapshot_entries",
+    ):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
     for limit in fields(LimitSettings):
         if limit.type == "int":

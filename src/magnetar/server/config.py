@@ -63,6 +63,16 @@ class StandaloneConfig(LimitSettings):
     """Producers of a topic whose numbers are remembered after they left. At least 1."""
     deduplication_inactivity_minutes: int = 360
     """How long they are remembered. At least 1."""
+    deduplication_snapshot_entries: int = 20_000
+    """Entries after which a topic's numbers are stored. At least 1."""
+    deduplication_snapshot_seconds: int = 120
+    """Time after which they are, where policies say nothing."""
+    schema_compatibility: str = "FULL"
+    """Strategy of topics where policies say nothing: one of `schemas.compatibility.Strategy`."""
+    schema_auto_update: bool = True
+    """Whether clients may add schemas, where the namespace says nothing."""
+    schema_validation_enforced: bool = False
+    """Whether producers without a schema are refused everywhere where there is one."""
     auto_topic_creation: bool = True
     """Whether a producer or consumer makes a topic that does not exist."""
     insecure: bool = False

@@ -28,10 +28,8 @@ from magnetar.bookie import metrics as bookie_metrics
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
-from magnetar.broker.creation import CreationRules
-from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.listeners import Listeners, parse_listeners
-from magnetar.broker.service import Broker, BrokerConfig
+from magnetar.broker.service import Broker
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
@@ -42,9 +40,9 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.server import open_files, security
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
+from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
-from magnetar.server.limit_settings import default_limits
 
 _log = logging.getLogger("magnetar.server")
 
@@ -189,24 +187,7 @@ class Standalone:
         # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
         self._tasks.spawn(ledgers.collect_garbage())
         broker = Broker(
-            config=BrokerConfig(
-                cluster=config.cluster,
-                advertised_host=config.advertised_address or None,
-                message_bytes_max=config.max_message_bytes,
-                deduplication=config.deduplication,
-                deduplication_limits=DedupLimits(
-                    producers_max=config.deduplication_producers_max,
-                    inactivity_ms=config.deduplication_inactivity_minutes * 60_000,
-                ),
-                authorization=config.authorization,
-                limits=default_limits(config),
-                limits_interval_s=config.limits_interval_seconds,
-                creation=CreationRules(topics=config.auto_topic_creation),
-                in_flight_bytes_max=config.publish_pending_bytes_max,
-                connection_output_bytes_max=config.connection_output_bytes_max,
-                retention_minutes=config.retention_minutes,
-                retention_mib=config.retention_mib,
-            ),
+            config=broker_config(config),
             store=store,
             logs=logs,
             clock=self._clock,

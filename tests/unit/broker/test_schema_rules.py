@@ -124,3 +124,16 @@ def test_topics_override_their_namespace() -> None:
     )
     assert rules == SchemaRules(Strategy.BACKWARD, validation_enforced=True)
     assert SchemaRules.of({}, {"schema_compatibility_strategy": "odd"}) == SchemaRules()
+
+
+def test_a_brokers_default_holds_where_policies_say_nothing() -> None:
+    default = SchemaRules(
+        strategy=Strategy.BACKWARD_TRANSITIVE, auto_update_allowed=False, validation_enforced=True
+    )
+    assert SchemaRules.of({}, {}, default) == default
+    own = SchemaRules.of(
+        {"schema_compatibility_strategy": "FORWARD", "schema_validation_enforced": False},
+        {"is_allow_auto_update_schema": True},
+        default,
+    )
+    assert own == SchemaRules(strategy=Strategy.FORWARD, auto_update_allowed=True, validation_enforced=True)

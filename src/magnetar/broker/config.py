@@ -1,0 +1,43 @@
+"""What a broker is told at start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magnetar.broker.creation import CreationRules
+from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.limits.limits import Limits
+from magnetar.broker.schema_rules import SchemaRules
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What a broker is told at start."""
+
+    cluster: str = "standalone"
+    advertised_host: str | None = None
+    """Host in lookup answers; None: the address through which the client reached us."""
+    message_bytes_max: int = 5 * 1024 * 1024
+    """Largest message; announced to clients, who cut larger ones into chunks."""
+    deduplication: bool = False
+    """Whether topics deduplicate when neither they nor their namespace say."""
+    deduplication_limits: DedupLimits = field(default_factory=DedupLimits)
+    """What is remembered of producers."""
+    schemas: SchemaRules = field(default_factory=SchemaRules)
+    """Of topics where policies say nothing."""
+    limits: Limits = field(default_factory=Limits)
+    """In force where neither a topic nor its namespace says something else."""
+    limits_interval_s: float = 60.0
+    """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
+    authorization: bool = True
+    """False: whoever is authenticated may do everything."""
+    creation: CreationRules = field(default_factory=CreationRules)
+    """What clients may bring into being where policies say nothing."""
+    in_flight_bytes_max: int = 64 * 1024 * 1024
+    """Bytes of all connections that were read and are not durable; above it nothing is read."""
+    connection_output_bytes_max: int = 4 * 1024 * 1024
+    """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
+    retention_minutes: int = 0
+    """How long consumed entries are kept by default; -1: for ever."""
+    retention_mib: int = 0
+    """How many MiB of them; -1: without limit."""

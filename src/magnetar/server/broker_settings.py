@@ -1,0 +1,44 @@
+"""Settings of the process as those of its broker."""
+
+from __future__ import annotations
+
+from magnetar.broker.config import BrokerConfig
+from magnetar.broker.creation import CreationRules
+from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.schema_rules import SchemaRules
+from magnetar.schemas.compatibility import Strategy
+from magnetar.server.config import StandaloneConfig
+from magnetar.server.limit_settings import default_limits
+
+
+def broker_config(config: StandaloneConfig) -> BrokerConfig:
+    """What the broker is told at start."""
+    return BrokerConfig(
+        cluster=config.cluster,
+        advertised_host=config.advertised_address or None,
+        message_bytes_max=config.max_message_bytes,
+        deduplication=config.deduplication,
+        deduplication_limits=DedupLimits(
+            producers_max=config.deduplication_producers_max,
+            inactivity_ms=config.deduplication_inactivity_minutes * 60_000,
+            snapshot_entries=config.deduplication_snapshot_entries,
+            snapshot_ms=config.deduplication_snapshot_seconds * 1000,
+        ),
+        schemas=SchemaRules(
+            strategy=Strategy(config.schema_compatibility),
+            auto_update_allowed=config.schema_auto_update,
+            validation_enforced=config.schema_validation_enforced,
+        ),
+        authorization=config.authorization,
+        limits=default_limits(config),
+        limits_interval_s=config.limits_interval_seconds,
+        creation=CreationRules(
+            topics=config.auto_topic_creation,
+            partitions=config.auto_topic_partitions,
+            subscriptions=config.auto_subscription_creation,
+        ),
+        in_flight_bytes_max=config.publish_pending_bytes_max,
+        connection_output_bytes_max=config.connection_output_bytes_max,
+        retention_minutes=config.retention_minutes,
+        retention_mib=config.retention_mib,
+    )
