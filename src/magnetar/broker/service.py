@@ -151,15 +151,7 @@ class Broker:
 
     async def enforce_limits(self) -> None:
         """One round of what limits do by themselves: messages expire, backlogs shrink."""
-        for topic in list(self.topics.values()):
-            if topic.limits.works_alone:
-                round_ = enforcement.enforce(topic, topic.limits.limits, self.clock.now_ms())
-                await self._guard(round_, f"{topic.name}: keeping its limits")
-
-    async def check_quotas(self, topic: AnyTopic) -> None:
-        """Raises what a new producer hears while the backlog is over a quota."""
-        if isinstance(topic, Topic):
-            await enforcement.check_quotas(topic, topic.limits.limits, self.clock.now_ms())
+        await enforcement.enforce_all(list(self.topics.values()), self.clock)
 
     @staticmethod
     async def _guard(work: Awaitable[object], what: str) -> None:

@@ -9,8 +9,10 @@ from magnetar.base.names import TopicName
 from magnetar.broker import lookup
 from magnetar.broker.access.state import AccessMode, Admission
 from magnetar.broker.handlers import permission
+from magnetar.broker.limits.enforcement import check_quotas
 from magnetar.broker.producer import Producer
 from magnetar.broker.schema_rules import admit_producer
+from magnetar.broker.topic import Topic
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -49,8 +51,8 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     topic = await session.broker.any_topic(topic_name)
     schema = request.schema if request.HasField("schema") else None
     schema_version = await admit_producer(session.broker, topic.name, schema)
-    if topic.limits.limits.quotas:
-        await session.broker.check_quotas(topic)
+    if topic.limits.limits.quotas and isinstance(topic, Topic):
+        await check_quotas(topic, topic.limits.limits, session.broker.clock.now_ms())
     await _begin_subscription(session, topic, request.initial_subscription_name)
     if session.closed:
         return

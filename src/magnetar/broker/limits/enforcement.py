@@ -9,10 +9,14 @@ import logging
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
 from magnetar.broker.errors import BacklogQuotaHoldsError, BacklogQuotaRefusesError, RefusedError
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy, entries_to_evict
 from magnetar.broker.limits.limits import Limits
+from magnetar.broker.limits.room import TopicLimits
 from magnetar.broker.producer import Producer
 from magnetar.managedlog.info import LedgerInfo
 from magnetar.managedlog.log import ManagedLog
@@ -47,6 +51,13 @@ class BoundedTopic(Protocol):
     @property
     def bounded_subscriptions(self) -> Iterable[Bounded]: ...
     def send_producer_away(self, producer: Producer) -> None: ...
+
+
+class LimitedTopic(BoundedTopic, Protocol):
+    """A topic with its limits."""
+
+    limits: TopicLimits
+    name: TopicName
 
 
 def slowest(topic: BoundedTopic) -> Bounded | None:
@@ -121,6 +132,16 @@ async def enforce(topic: BoundedTopic, limits: Limits, now_ms: int) -> None:
             return
         if not await _evict(topic, quota, now_ms):
             return
+
+
+async def enforce_all(topics: Iterable[LimitedTopic], clock: Clock) -> None:
+    """One round on each of these topics; what fails is tried again in the next one."""
+    for topic in topics:
+        if topic.limits.works_alone:
+            try:
+                await enforce(topic, topic.limits.limits, clock.now_ms())
+            except MagnetarError as error:
+                _log.warning("%s: its limits are not kept, tried again later: %s", topic.name, error)
 
 
 async def _expire(topic: BoundedTopic, kept_from_ms: int) -> None:
