@@ -50,6 +50,7 @@ def check(config: StandaloneConfig) -> None:
         "deduplication_snapshot_entries",
     ):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
+    _require(0 <= config.auto_topic_partitions <= 10_000, config, "auto_topic_partitions", "from 0 to 10000")
     for limit in fields(LimitSettings):
         if limit.type == "int":
             least = 1 if limit.name in ("limits_interval_seconds", "subscribe_rate_period_seconds") else 0

@@ -75,6 +75,10 @@ class StandaloneConfig(LimitSettings):
     """Whether producers without a schema are refused everywhere where there is one."""
     auto_topic_creation: bool = True
     """Whether a producer or consumer makes a topic that does not exist."""
+    auto_topic_partitions: int = 0
+    """Partitions of a topic that is made so; 0: it is not partitioned."""
+    auto_subscription_creation: bool = True
+    """Whether a consumer makes a durable subscription that does not exist."""
     insecure: bool = False
     """Let other machines do everything: needed for a `host` that they can reach, without authentication."""
     tls_certificate: Path | None = None

@@ -9,6 +9,7 @@ from magnetar.server.config import MIB
 SAME: Final = {
     "advertisedAddress": "advertised_address",
     "advertisedListeners": "advertised_listeners",
+    "allowAutoSubscriptionCreation": "auto_subscription_creation",
     "allowAutoTopicCreation": "auto_topic_creation",
     "anonymousUserRole": "anonymous_role",
     "authenticateOriginalAuthData": "authenticate_original_auth_data",
@@ -42,6 +43,7 @@ SAME: Final = {
     "openIDRoleClaim": "openid_role_claim",
     "openIDTokenIssuerTrustCertsFilePath": "openid_trust_certificates",
     "proxyRoles": "proxy_roles",
+    "schemaCompatibilityStrategy": "schema_compatibility",
     "superUserRoles": "superuser_roles",
     "tokenAllowedClockSkewSeconds": "token_allowed_clock_skew_seconds",
     "tokenAudience": "token_audience",
@@ -112,6 +114,8 @@ FIXED: Final = {
 """Switches that cannot be switched here, and how they stand."""
 
 _READ_ELSEWHERE: Final = {
+    "allowAutoTopicCreationType",
+    "defaultNumPartitions",
     "authenticationEnabled",
     "authenticationProviders",
     "authorizationEnabled",

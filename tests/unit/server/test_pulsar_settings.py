@@ -222,3 +222,13 @@ def test_the_defaults_of_settings_are_those_of_the_room() -> None:
     limits = default_limits(LimitSettings())
     assert replace(limits, subscribe_rate=Limits().subscribe_rate) == Limits()
     assert not limits.subscribe_rate.limits
+
+
+@pytest.mark.parametrize(("kind", "partitions"), [("partitioned", 4), ("non-partitioned", 0)])
+def test_what_clients_bring_into_being(tmp_path: Path, kind: str, partitions: int) -> None:
+    config = loaded(
+        tmp_path,
+        f"allowAutoTopicCreationType={kind}\ndefaultNumPartitions=4\nallowAutoSubscriptionCreation=false\n",
+    ).config
+    assert config.auto_topic_partitions == partitions
+    assert not config.auto_subscription_creation
