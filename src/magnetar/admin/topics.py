@@ -183,6 +183,9 @@ def _wanted_partitions(call: Call) -> tuple[int, dict[str, str]]:
             raise BadRequestError("properties must be an object of strings")
         properties = given
         body = body.get("partitions")
+    if isinstance(body, str) and body.isdecimal() and body.isascii() and len(body) < 10:
+        # Some clients send the number as a JSON text.
+        body = int(body)
     if isinstance(body, bool) or not isinstance(body, int):
         raise BadRequestError("the body must be the number of partitions")
     if not 0 < body <= PARTITIONS_MAX:

@@ -57,10 +57,20 @@ def test_partitioned_topics() -> None:
         await api.done("DELETE", f"{T}/p/partitions")
         assert (await api.refused("DELETE", f"{T}/p/partitions"))[0] == 404
         assert await api.get(T) == []
+        await api.done("PUT", f"{T}/text/partitions", "2")
+        assert (await api.get(f"{T}/text/partitions"))["partitions"] == 2
         body = {"partitions": 1, "properties": {"owner": "me"}}
         await api.done("PUT", f"{T}/q/partitions", body)
         assert await api.get(f"{T}/q/properties") == {"owner": "me"}
-        for wrong, status in ((0, 406), (-1, 406), (10_001, 406), (True, 400), ("2", 400), (None, 400)):
+        for wrong, status in (
+            (0, 406),
+            (-1, 406),
+            (10_001, 406),
+            (True, 400),
+            ("two", 400),
+            ("0", 406),
+            (None, 400),
+        ):
             assert (await api.refused("PUT", f"{T}/r/partitions", wrong))[0] == status
 
     with_api(story)
