@@ -21,6 +21,7 @@ from magnetar.broker.creation import (
 )
 from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.inactive.policy import INACTIVE_POLICY, DeleteMode
 from magnetar.broker.policies import Policies
 from magnetar.schemas.compatibility import Strategy
 
@@ -76,6 +77,22 @@ def _topic_creation(value: object) -> dict[str, Any]:
     }
 
 
+def _inactive_topics(value: object) -> dict[str, Any]:
+    modes = [mode.value for mode in DeleteMode]
+    if not isinstance(value, dict) or value.get("inactiveTopicDeleteMode", modes[0]) not in modes:
+        raise BadRequestError(f"inactiveTopicDeleteMode must be one of {', '.join(modes)}")
+    seconds, delete = value.get("maxInactiveDurationSeconds"), value.get("deleteWhileInactive")
+    if not isinstance(delete, bool) or isinstance(seconds, bool) or not isinstance(seconds, int):
+        raise BadRequestError("deleteWhileInactive must be a boolean, maxInactiveDurationSeconds a number")
+    if not 0 < seconds < 1 << 31:
+        raise PreconditionFailedError("maxInactiveDurationSeconds must be at least 1")
+    return {
+        "inactiveTopicDeleteMode": value.get("inactiveTopicDeleteMode", modes[0]),
+        "maxInactiveDurationSeconds": seconds,
+        "deleteWhileInactive": delete,
+    }
+
+
 def _subscription_creation(value: object) -> dict[str, bool]:
     allowed = value.get("allowAutoSubscriptionCreation") if isinstance(value, dict) else None
     if not isinstance(allowed, bool):
@@ -105,6 +122,7 @@ _DEDUPLICATION_INTERVAL: Final = _Policy(SNAPSHOT_INTERVAL_POLICY, _seconds)
 _RETENTION: Final = _Policy("retention_policies", _retention)
 _COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
 _TOPIC_CREATION: Final = _Policy(TOPICS_POLICY, _topic_creation)
+_INACTIVE: Final = _Policy(INACTIVE_POLICY, _inactive_topics)
 _SUBSCRIPTION_CREATION: Final = _Policy(SUBSCRIPTIONS_POLICY, _subscription_creation)
 _AUTO_UPDATE: Final = _Policy("is_allow_auto_update_schema", _boolean, default=True)
 _VALIDATION: Final = _Policy("schema_validation_enforced", _boolean, default=False)
@@ -194,7 +212,6 @@ _TOPIC_ONLY: Final = (
 _BOTH: Final = (
     "persistence",
     "delayedDelivery",
-    "inactiveTopicPolicies",
     "entryFilters",
     "dispatcherPauseOnAckStatePersistent",
     "replicatorDispatchRate",
@@ -212,6 +229,8 @@ ROUTES: list[Route] = [
     *_routes(f"{_N}/deduplicationSnapshotInterval", _of_namespace(_DEDUPLICATION_INTERVAL)),
     *_routes(f"{_T}/deduplicationSnapshotInterval", _of_topic(_DEDUPLICATION_INTERVAL)),
     *_routes(f"{_N}/autoTopicCreation", _of_namespace(_TOPIC_CREATION)),
+    *_routes(f"{_N}/inactiveTopicPolicies", _of_namespace(_INACTIVE)),
+    *_routes(f"{_T}/inactiveTopicPolicies", _of_topic(_INACTIVE)),
     *_routes(f"{_N}/autoSubscriptionCreation", _of_namespace(_SUBSCRIPTION_CREATION)),
     *_routes(f"{_T}/autoSubscriptionCreation", _of_topic(_SUBSCRIPTION_CREATION)),
     *_routes(f"{_N}/retention", _of_namespace(_RETENTION)),

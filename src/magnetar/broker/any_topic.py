@@ -186,6 +186,11 @@ class AnyTopic(ABC):
         if self.closed:
             raise ServiceNotReadyError(f"{self.name} is being unloaded; look it up again")
 
+    @property
+    def retention_ms(self) -> int | None:
+        """For how long its messages stay after they were acknowledged; None: for ever."""
+        return 0
+
     def disconnect_clients(self) -> None:
         """Sends every producer and consumer away: they look the topic up again."""
         self.closed = True

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.schema_rules import SchemaRules
 
@@ -33,6 +34,12 @@ class BrokerConfig:
     """False: whoever is authenticated may do everything."""
     creation: CreationRules = field(default_factory=CreationRules)
     """What clients may bring into being where policies say nothing."""
+    inactive: InactivePolicy = field(default_factory=InactivePolicy)
+    """When a topic that nobody uses is deleted, where policies say nothing."""
+    inactive_partitioned: bool = False
+    """Whether a partitioned topic is deleted with the last of its partitions."""
+    inactive_interval_s: float = 60.0
+    """Between two looks for topics that nobody uses."""
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
     connection_output_bytes_max: int = 4 * 1024 * 1024

@@ -24,6 +24,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import permission, renewals, topic_lists
+from magnetar.broker.inactive.room import InactiveTopics
 from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.limits import effective
 from magnetar.broker.listeners import Listeners
@@ -89,6 +90,7 @@ class Broker:
         self.topics: dict[str, Topic] = {}
         """Loaded persistent topics by full name."""
         self.nonpersistent = NonPersistentTopics(clock, self.tasks.spawn)
+        self.inactive = InactiveTopics(self, config.inactive, partitioned=config.inactive_partitioned)
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
@@ -114,6 +116,7 @@ class Broker:
         await self.policies.bootstrap(broker_url, http_url)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self._maintain)
+        self.tasks.every(self.config.inactive_interval_s, self.inactive.round)
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
         if self.guard is not None:
             interval_s = self.guard.authentication.renewal_check_s

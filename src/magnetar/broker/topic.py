@@ -33,6 +33,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
+from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
@@ -311,6 +312,11 @@ class Topic(AnyTopic):
             subscription.detach_all()
 
     # -- life cycle --------------------------------------------------------------------------------
+
+    @property
+    def retention_ms(self) -> int | None:
+        kept_ms = self.log.retention.ms
+        return None if kept_ms == UNLIMITED else kept_ms
 
     async def close(self) -> None:
         """Sends clients away, makes deduplication and cursors durable, closes the log.

@@ -1,0 +1,1 @@
+"""Topics that nobody uses are deleted."""

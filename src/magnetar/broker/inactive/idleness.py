@@ -1,0 +1,50 @@
+"""Whether topics are in use, and since when they are not (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.inactive.policy import DeleteMode
+
+
+def has_clients(topic: AnyTopic) -> bool:
+    """Whether anybody publishes, waits to publish, or consumes."""
+    if topic.producers or topic.access.waiting_count:
+        return True
+    return any(subscription.consumers for subscription in topic.subscriptions.values())
+
+
+def in_use(topic: AnyTopic, mode: DeleteMode) -> bool:
+    """Whether something keeps the topic."""
+    if has_clients(topic):
+        return True
+    if mode is DeleteMode.NO_SUBSCRIPTIONS:
+        return bool(topic.subscriptions)
+    return any(subscription.backlog_entries for subscription in topic.subscriptions.values())
+
+
+class IdleTimes:
+    """Since when topics are not in use, as far as rounds have seen it."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[AnyTopic, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._since_ms)
+
+    def used(self, topic: AnyTopic) -> None:
+        """The topic is in use."""
+        self._since_ms.pop(topic, None)
+
+    def idle_ms(self, topic: AnyTopic, now_ms: int) -> int:
+        """For how long the topic was seen not in use; 0 when this is the first time."""
+        # What was published meanwhile came from a producer that came and left between two rounds.
+        since_ms = max(self._since_ms.get(topic, now_ms), topic.last_publish_ms)
+        self._since_ms[topic] = since_ms
+        return max(0, now_ms - since_ms)
+
+    def keep_only(self, topics: Container[AnyTopic]) -> None:
+        """Forgets topics that are not loaded any more."""
+        for topic in [topic for topic in self._since_ms if topic not in topics]:
+            del self._since_ms[topic]

@@ -1,0 +1,76 @@
+"""Looks at all loaded topics from time to time and deletes those that nobody uses."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import TopicName
+from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
+from magnetar.broker.inactive.policy import InactivePolicy
+from magnetar.broker.watchers.selection import is_system
+from magnetar.metadata import keys
+
+if TYPE_CHECKING:
+    from magnetar.broker.any_topic import AnyTopic
+    from magnetar.broker.service import Broker
+
+_log = logging.getLogger("magnetar.broker.inactive")
+
+
+class InactiveTopics:
+    """The unused topics of a broker."""
+
+    def __init__(self, broker: Broker, default: InactivePolicy, *, partitioned: bool) -> None:
+        """`partitioned`: whether a partitioned topic goes with the last of its partitions."""
+        self._broker = broker
+        self._default = default
+        self._partitioned = partitioned
+        self._idle = IdleTimes()
+
+    async def round(self) -> None:
+        """Looks at every loaded topic once. Errors of one topic are logged and tried again later."""
+        broker = self._broker
+        topics: list[AnyTopic] = [*broker.topics.values(), *broker.nonpersistent.topics.values()]
+        self._idle.keep_only(set(topics))
+        for topic in topics:
+            if has_clients(topic):
+                self._idle.used(topic)
+                continue
+            try:
+                await self._look(topic)
+            except MagnetarError as error:
+                _log.warning("%s is inactive and could not be deleted: %s", topic.name, error)
+
+    async def _look(self, topic: AnyTopic) -> None:
+        broker, name = self._broker, topic.name
+        own = await broker.policies.topic_policies(name)
+        policy = self._default.under(own, await broker.policies.namespace(name.namespace_name))
+        if topic.closed or is_system(name) or not policy.delete or in_use(topic, policy.mode):
+            self._idle.used(topic)
+            return
+        idle_ms = self._idle.idle_ms(topic, broker.clock.now_ms())
+        retention_ms = topic.retention_ms
+        if idle_ms < policy.idle_s * 1000 or retention_ms is None or idle_ms < retention_ms:
+            return
+        _log.info("%s was not used for %d s: it is deleted", name, idle_ms // 1000)
+        # Loaded, so the deletion sends its clients away before it waits for anything.
+        await broker.delete_topic(name, force=True)
+        if name.partition < 0:
+            await broker.store.delete_recursive(keys.topic_policies(name))
+        elif self._partitioned:
+            await self._end_partitioned(name)
+
+    async def _end_partitioned(self, partition: TopicName) -> None:
+        """Deletes the partitioned topic of a partition if no other partition is there."""
+        broker, base = self._broker, partition.base
+        for i in range(await broker.policies.partitions(base)):
+            name = base.with_partition(i)
+            if broker.loaded(name) is not None or (
+                name.persistent and await broker.logs.exists(name.log_name)
+            ):
+                return
+        await broker.policies.delete_partitioned(base)
+        await broker.schemas.delete(base)
+        await broker.store.delete_recursive(keys.topic_policies(base))

@@ -1,0 +1,184 @@
+"""Which topics go because nobody uses them, and which stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.inactive.policy import INACTIVE_POLICY, DeleteMode, InactivePolicy
+from magnetar.broker.service import BrokerConfig
+from support.sessions import TOPIC, World, in_world, send
+
+NAME = TopicName.parse(TOPIC)
+PASSING = "non-persistent://public/default/t"
+NAMESPACE = NamespaceName.parse("public/default")
+
+
+async def after(world: World, seconds: int) -> None:
+    """A round, some time, and another round."""
+    await world.broker.inactive.round()
+    world.clock.advance(seconds * 1000)
+    await world.broker.inactive.round()
+
+
+async def exists(world: World, topic: str = TOPIC) -> bool:
+    return await world.broker.exists(TopicName.parse(topic))
+
+
+async def policy(world: World, **more: Any) -> None:
+    value = {
+        "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+        "maxInactiveDurationSeconds": 5,
+        "deleteWhileInactive": True,
+        **more,
+    }
+    await world.broker.policies.update_namespace(
+        NAMESPACE, lambda document: document.update({INACTIVE_POLICY: value})
+    )
+
+
+@pytest.mark.parametrize("topic", [TOPIC, PASSING])
+def test_a_topic_that_nobody_uses_goes(topic: str) -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer(topic=topic)
+        await after(world, 100)
+        assert await exists(world, topic), "a producer keeps it"
+        peer.session.lost()
+        await after(world, 59)
+        assert await exists(world, topic), "the time is not up"
+        await after(world, 2)
+        assert not await exists(world, topic)
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("topic", [TOPIC, PASSING])
+def test_a_subscription_keeps_a_topic(topic: str) -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.consumer(topic=topic)
+        peer.session.lost()
+        await after(world, 1000)
+        assert await exists(world, topic)
+        await (await world.broker.any_topic(TopicName.parse(topic))).delete_subscription("s")
+        await after(world, 61)
+        assert not await exists(world, topic)
+
+    in_world(story)
+
+
+def test_where_caught_up_is_enough_only_a_backlog_keeps_a_topic() -> None:
+    async def story(world: World) -> None:
+        await policy(world, inactiveTopicDeleteMode="delete_when_subscriptions_caught_up")
+        peer = world.peer()
+        await peer.consumer(permits=10)
+        await peer.producer()
+        peer.send(send(1, 0))
+        await world.until(lambda: peer.messages, "a message")
+        peer.session.lost()
+        await after(world, 100)
+        assert await exists(world)
+        await (await world.topic()).subscriptions["s"].skip_all()
+        await after(world, 100)
+        assert not await exists(world)
+
+    in_world(story)
+
+
+def test_the_topics_own_policy_wins() -> None:
+    async def story(world: World) -> None:
+        await world.topic()
+        await policy(world)
+        await world.broker.policies.update_topic(
+            NAME, lambda document: document.update({INACTIVE_POLICY: {"deleteWhileInactive": False}})
+        )
+        await after(world, 1000)
+        assert await exists(world)
+
+    in_world(story)
+
+
+def test_the_broker_may_keep_everything() -> None:
+    async def story(world: World) -> None:
+        await world.topic()
+        await after(world, 1000)
+        assert await exists(world)
+        await policy(world)
+        await after(world, 1000)
+        assert not await exists(world), "the namespace has its own mind"
+
+    in_world(story, BrokerConfig(inactive=InactivePolicy(delete=False)))
+
+
+def test_retention_keeps_a_topic_for_its_time() -> None:
+    async def story(world: World) -> None:
+        await world.broker.policies.update_namespace(
+            NAMESPACE,
+            lambda document: document.update(
+                {"retention_policies": {"retentionTimeInMinutes": 10, "retentionSizeInMB": -1}}
+            ),
+        )
+        await world.topic()
+        await after(world, 300)
+        assert await exists(world)
+        await after(world, 400)
+        assert not await exists(world)
+
+    in_world(story)
+
+
+def test_a_use_between_two_rounds_counts() -> None:
+    async def story(world: World) -> None:
+        await world.topic()
+        await world.broker.inactive.round()
+        world.clock.advance(50_000)
+        peer = world.peer()
+        await peer.producer()
+        peer.send(send(1, 0))
+        await world.until(lambda: peer.receipts, "a receipt")
+        peer.session.lost()
+        world.clock.advance(50_000)
+        await world.broker.inactive.round()
+        assert await exists(world)
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_partitions_go_and_the_partitioned_topic_by_setting(whole: bool) -> None:
+    async def story(world: World) -> None:
+        policies, base = world.broker.policies, TopicName.parse("p")
+        await policies.create_partitioned(base, 2)
+        for i in range(2):
+            await world.broker.topic(base.with_partition(i))
+        await after(world, 100)
+        assert await world.logs.names("public/default") == []
+        assert await policies.partitions(base) == (0 if whole else 2)
+
+    in_world(story, BrokerConfig(inactive_partitioned=whole))
+
+
+def test_system_topics_stay() -> None:
+    async def story(world: World) -> None:
+        await world.topic("persistent://public/default/__change_events")
+        await after(world, 1000)
+        assert await exists(world, "persistent://public/default/__change_events")
+
+    in_world(story)
+
+
+def test_policies_are_read_from_the_narrowest_level() -> None:
+    default = InactivePolicy()
+    namespace = {INACTIVE_POLICY: {"deleteWhileInactive": True, "maxInactiveDurationSeconds": 9}}
+    own = {
+        INACTIVE_POLICY: {
+            "deleteWhileInactive": True,
+            "inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up",
+        }
+    }
+    assert default.under({}, {}) == default
+    assert default.under({}, namespace) == InactivePolicy(idle_s=9)
+    assert default.under(own, namespace) == InactivePolicy(mode=DeleteMode.CAUGHT_UP)
