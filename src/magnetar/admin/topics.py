@@ -201,6 +201,7 @@ async def create_partitioned(call: Call) -> None:
         raise InvalidTopicError(f"{name} ends like a partition; a partitioned topic may not")
     if await call.broker.exists(name):
         raise ConflictError(f"topic {name} already exists")
+    await call.broker.check_topics_max(name.namespace_name, count)
     await call.broker.policies.create_partitioned(name, count, properties)
 
 
@@ -210,6 +211,8 @@ async def grow_partitioned(call: Call) -> None:
     await call.broker.check_name(name)
     if not await call.broker.policies.partitions(name) and await call.broker.exists(name):
         raise ConflictError(f"{name} is not a partitioned topic")
+    more = count - await call.broker.policies.partitions(name)
+    await call.broker.check_topics_max(name.namespace_name, more)
     await call.broker.policies.grow_partitioned(name, count)
 
 
