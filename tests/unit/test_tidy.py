@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "src" / "magnetar"
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 """Names that say nothing of what is inside."""
 
-WITHOUT_README = {"auth", "bookie", "broker", "ledger", "managedlog", "runtime"}
+WITHOUT_README = {"bookie", "broker", "ledger", "managedlog", "runtime"}
 """Rooms whose README is still to be written."""
 
 LINES_MAX = 400

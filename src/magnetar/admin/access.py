@@ -155,7 +155,12 @@ async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[st
 
 async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
     """Raises AuthenticationError, also for roles that may not speak for each other, as Pulsar does here."""
-    identity = await guard.identify(_credentials(guard, request), peer)
+    try:
+        credentials = _credentials(guard, request)
+    except AuthenticationError as error:
+        guard.refused_credentials(Credentials(""), peer, error)
+        raise
+    identity = await guard.identify(credentials, peer)
     original = request.headers.get(_ORIGINAL_HEADER, "")
     try:
         guard.check_original(identity, original, peer)

@@ -188,6 +188,22 @@ def test_anonymous_callers_have_their_role() -> None:
     guarded(story, anonymous="writer")
 
 
+@pytest.mark.parametrize("header", ["Bearer liar", "Basic ???", "Digest x", ""])
+def test_refused_credentials_are_audited(header: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(api: AdminApi) -> None:
+        caplog.clear()
+        answer = await api.call(
+            "GET", "/admin/v2/tenants", headers={"Authorization": header} if header else {}
+        )
+        assert answer.status == 401
+        (line,) = caplog.messages
+        assert line.startswith("refused: credentials of 127.0.0.1:1")
+        assert "liar" not in line
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
+
+
 def test_changes_and_refusals_are_audited(caplog: pytest.LogCaptureFixture) -> None:
     async def story(api: AdminApi) -> None:
         for role in ("boss", "reader"):
