@@ -185,6 +185,12 @@ class Member:
         self._unsent = b"".join(out)
         self.flush()
 
+    def acknowledge(self, consumer_id: int, ids: Sequence[bytes]) -> None:
+        """Acknowledges messages by their ids as they came."""
+        body = pb.field(1, consumer_id) + pb.field(2, 0) + b"".join([pb.field(3, each) for each in ids])
+        self._unsent += f.command_frame(f.ACK, body)
+        self.flush()
+
     def flush(self) -> None:
         """Sends what the socket did not take before."""
         if self._unsent:
@@ -204,8 +210,10 @@ class Group:
         *,
         messages_per_entry: int = 1,
         each: Callable[[memoryview], None] | None = None,
+        ack: bool = True,
     ) -> None:
         self.sender = sender
+        self._ack = ack
         self.members: Final = members
         self._messages_per_entry = messages_per_entry
         self.each = each
@@ -230,7 +238,7 @@ class Group:
         for fd, _ in self._epoll.poll(0.001 if sender is not None else wait_s):
             member = self._by_fd.get(fd)
             if member is not None:
-                member.receive(self.each, self._messages_per_entry, ack=True)
+                member.receive(self.each, self._messages_per_entry, ack=self._ack)
             elif sender is not None:
                 sender.receive()
         for member in self.members:

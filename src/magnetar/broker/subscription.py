@@ -35,6 +35,8 @@ READ_BYTES_MAX: Final = 1 << 20
 """Bytes read at a time."""
 PUMP_BYTES_MAX: Final = 8 << 20
 """Bytes sent in one go before other work of the loop gets its turn."""
+PUMP_ENTRIES_MAX: Final = 10_000
+"""Entries looked at in one go: up to 100 ms of work where each has something to say."""
 
 
 PUMP_HELD_MAX: Final = 4_096
@@ -323,7 +325,7 @@ class Subscription(AnySubscription):
                 consumer.connection.end_of_topic(consumer)
 
     def _pump(self, dispatcher: Dispatcher) -> None:
-        sent = 0
+        sent = entries = 0
         held = self._delays.count
         self._obstacle = ""
         throttle, bytes_max = self._limits.throttle, READ_BYTES_MAX
@@ -346,7 +348,9 @@ class Subscription(AnySubscription):
             if not runs and not want.replay:
                 return
             sent += self._deliver(dispatcher, want, runs)
-            if sent > PUMP_BYTES_MAX or self._delays.count - held > PUMP_HELD_MAX:
+            entries += sum([len(run.entries) for run in runs])
+            much = sent > PUMP_BYTES_MAX or entries > PUMP_ENTRIES_MAX
+            if much or self._delays.count - held > PUMP_HELD_MAX:
                 asyncio.get_running_loop().call_soon(self.pump)
                 return
 
