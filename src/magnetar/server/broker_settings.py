@@ -5,6 +5,7 @@ from __future__ import annotations
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
 from magnetar.broker.schema_rules import SchemaRules
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import StandaloneConfig
@@ -37,6 +38,13 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
             partitions=config.auto_topic_partitions,
             subscriptions=config.auto_subscription_creation,
         ),
+        inactive=InactivePolicy(
+            delete=config.inactive_topic_deletion,
+            mode=DeleteMode(config.inactive_topic_mode),
+            idle_s=config.inactive_topic_seconds,
+        ),
+        inactive_partitioned=config.inactive_partitioned_topic_deletion,
+        inactive_interval_s=config.inactive_topic_interval_seconds,
         in_flight_bytes_max=config.publish_pending_bytes_max,
         connection_output_bytes_max=config.connection_output_bytes_max,
         retention_minutes=config.retention_minutes,

@@ -8,6 +8,7 @@ from typing import Final
 from magnetar.auth.settings import METHODS
 from magnetar.base.errors import StartupError
 from magnetar.base.names import is_entity_name
+from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import QuotaPolicy
 from magnetar.broker.listeners import parse_listeners
 from magnetar.schemas.compatibility import Strategy
@@ -20,6 +21,8 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 _SECONDS: Final = {
+    "inactive_topic_seconds": 1,
+    "inactive_topic_interval_seconds": 1,
     "authentication_refresh_check_seconds": 1,
     "token_allowed_clock_skew_seconds": 0,
     "openid_accepted_time_leeway_seconds": 0,
@@ -50,6 +53,9 @@ def check(config: StandaloneConfig) -> None:
         "deduplication_snapshot_entries",
     ):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
+    modes = [mode.value for mode in DeleteMode]
+    rule = "one of " + ", ".join(modes)
+    _require(config.inactive_topic_mode in modes, config, "inactive_topic_mode", rule)
     _require(0 <= config.auto_topic_partitions <= 10_000, config, "auto_topic_partitions", "from 0 to 10000")
     for limit in fields(LimitSettings):
         if limit.type == "int":

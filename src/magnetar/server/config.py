@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.auth.secrets import SecretSource
+from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.server.limit_settings import LimitSettings
 
 MIB: Final = 1 << 20
@@ -79,6 +80,16 @@ class StandaloneConfig(LimitSettings):
     """Partitions of a topic that is made so; 0: it is not partitioned."""
     auto_subscription_creation: bool = True
     """Whether a consumer makes a durable subscription that does not exist."""
+    inactive_topic_deletion: bool = True
+    """Whether topics that nobody uses are deleted, where policies say nothing."""
+    inactive_topic_mode: str = DeleteMode.NO_SUBSCRIPTIONS.value
+    """What keeps a topic without clients: one of DeleteMode."""
+    inactive_topic_seconds: int = 60
+    """For how long nobody must have used it. At least 1."""
+    inactive_partitioned_topic_deletion: bool = False
+    """Whether a partitioned topic goes with the last of its partitions."""
+    inactive_topic_interval_seconds: int = 60
+    """Between two looks for such topics. At least 1."""
     insecure: bool = False
     """Let other machines do everything: needed for a `host` that they can reach, without authentication."""
     tls_certificate: Path | None = None

@@ -21,6 +21,9 @@ SAME: Final = {
     "brokerDeduplicationProducerInactivityTimeoutMinutes": "deduplication_inactivity_minutes",
     "brokerDeduplicationEntriesInterval": "deduplication_snapshot_entries",
     "brokerDeduplicationSnapshotIntervalSeconds": "deduplication_snapshot_seconds",
+    "brokerDeleteInactivePartitionedTopicMetadataEnabled": "inactive_partitioned_topic_deletion",
+    "brokerDeleteInactiveTopicsEnabled": "inactive_topic_deletion",
+    "brokerDeleteInactiveTopicsMode": "inactive_topic_mode",
     "brokerServicePort": "broker_port",
     "brokerServicePortTls": "broker_tls_port",
     "clusterName": "cluster",
@@ -54,6 +57,8 @@ SAME: Final = {
 """Settings that mean the same, in the same unit."""
 
 SCALED: Final = {
+    "brokerDeleteInactiveTopicsFrequencySeconds": ("inactive_topic_interval_seconds", 1),
+    "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": ("inactive_topic_seconds", 1),
     "backlogQuotaCheckIntervalInSeconds": ("limits_interval_seconds", 1),
     # The later of two that both are given counts: Pulsar prefers bytes.
     "backlogQuotaDefaultLimitGB": ("backlog_quota_bytes", 1 << 30),

@@ -97,6 +97,9 @@ def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
         # Pulsar writes -1, sometimes 0, where it means no limit, or its own choice.
         if name in said and (number := _number(said[name], f"{source}, key {name}")) > 0:
             settings[key] = number * unit
+    if "inactive_topic_interval_seconds" in settings:
+        # Pulsar takes one for the other where only this one is given.
+        settings.setdefault("inactive_topic_seconds", settings["inactive_topic_interval_seconds"])
     if said.get("allowAutoTopicCreationType") == "partitioned":
         partitions = said.get("defaultNumPartitions", "1")
         settings["auto_topic_partitions"] = _number(partitions, f"{source}, key defaultNumPartitions")

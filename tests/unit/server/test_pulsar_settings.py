@@ -10,9 +10,11 @@ import pytest
 
 from magnetar.auth.secrets import Inline
 from magnetar.base.errors import StartupError
+from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.server import pulsar_names
+from magnetar.server.broker_settings import broker_config
 from magnetar.server.limit_settings import LimitSettings, default_limits
 from magnetar.server.loading import Loaded, load
 from magnetar.server.values import KEYS
@@ -232,3 +234,21 @@ def test_what_clients_bring_into_being(tmp_path: Path, kind: str, partitions: in
     ).config
     assert config.auto_topic_partitions == partitions
     assert not config.auto_subscription_creation
+
+
+def test_topics_that_nobody_uses(tmp_path: Path) -> None:
+    inactive = broker_config(
+        loaded(
+            tmp_path,
+            "brokerDeleteInactiveTopicsEnabled=false\nbrokerDeleteInactiveTopicsFrequencySeconds=7\n"
+            "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds=8\n"
+            "brokerDeleteInactiveTopicsMode=delete_when_subscriptions_caught_up\n",
+        ).config
+    )
+    assert inactive.inactive == InactivePolicy(delete=False, mode=DeleteMode.CAUGHT_UP, idle_s=8)
+    assert inactive.inactive_interval_s == 7
+
+
+def test_the_time_of_inactivity_is_the_interval_where_it_is_not_given(tmp_path: Path) -> None:
+    config = loaded(tmp_path, "brokerDeleteInactiveTopicsFrequencySeconds=7\n").config
+    assert (config.inactive_topic_seconds, config.inactive_topic_interval_seconds) == (7, 7)
