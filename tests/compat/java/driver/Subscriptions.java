@@ -32,6 +32,9 @@ final class Subscriptions {
         scenarios.put("Key_Shared without order does not wait", Subscriptions::outOfOrder);
         scenarios.put("one consumer reads several topics", Subscriptions::several);
         scenarios.put("a pattern finds topics, also new ones", Subscriptions::pattern);
+        scenarios.put("watchers of a pattern hear of new topics at once", Subscriptions::watched);
+        scenarios.put("too many unacknowledged messages block a consumer", Subscriptions::blocked);
+        scenarios.put("a non-persistent topic serves who is there", Subscriptions::nonPersistent);
         scenarios.put("a paused consumer gets nothing until it resumes", Subscriptions::paused);
         scenarios.put("without a receiver queue messages come one by one", Subscriptions::withoutQueue);
         scenarios.put("unsubscribing ends the subscription", Subscriptions::unsubscribe);
@@ -198,6 +201,55 @@ final class Subscriptions {
             world.send(prefix + "c", 2, 3);
             World.same(World.numbered(1, 2), World.take(consumer, 1));
             World.nothingMore(consumer);
+        }
+    }
+
+    private static void watched(World world) throws Exception {
+        // Brokers watch short patterns only; with longer ones clients ask from time to time.
+        String prefix = world.topic().substring(0, "persistent://public/default/java-".length() + 8);
+        try (Consumer<String> consumer = world.client.newConsumer(Schema.STRING)
+                .topicsPattern(Pattern.compile(prefix + "-.*")).subscriptionName("s")
+                .patternAutoDiscoveryPeriod(1, TimeUnit.HOURS)
+                .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe()) {
+            for (int i = 0; i < 3; i++) {
+                world.send(prefix + "-" + i, i, i + 1);
+                World.same(World.numbered(i, i + 1), World.take(consumer, 1));
+            }
+        }
+    }
+
+    private static void blocked(World world) throws Exception {
+        String namespace = "public/" + world.name();
+        world.admin("PUT", "namespaces/" + namespace, "");
+        world.admin("POST", "namespaces/" + namespace + "/maxUnackedMessagesPerConsumer", "5");
+        String topic = "persistent://" + namespace + "/t";
+        try (Consumer<String> consumer = world.consumer(topic, SubscriptionType.Shared).subscribe()) {
+            world.send(topic, 0, 20);
+            List<Message<String>> held = new ArrayList<>();
+            for (int i = 0; i < 5; i++) {
+                held.add(World.next(consumer));
+            }
+            World.nothingMore(consumer);
+            for (Message<String> message : held) {
+                consumer.acknowledge(message);
+            }
+            World.same(World.numbered(5, 20), World.take(consumer, 15));
+        }
+    }
+
+    private static void nonPersistent(World world) throws Exception {
+        String topic = world.topic().replace("persistent://", "non-persistent://");
+        try (Producer<String> producer = world.plainProducer(topic)) {
+            producer.send("to nobody");
+            try (Consumer<String> one = world.consumer(topic, SubscriptionType.Shared).subscribe();
+                    Consumer<String> other = world.consumer(topic, SubscriptionType.Exclusive)
+                            .subscriptionName("other").subscribe()) {
+                for (String value : World.numbered(0, 5)) {
+                    producer.send(value);
+                }
+                World.same(World.numbered(0, 5), World.take(one, 5));
+                World.same(World.numbered(0, 5), World.take(other, 5));
+            }
         }
     }
 
