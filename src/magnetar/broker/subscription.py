@@ -70,7 +70,7 @@ class Subscription(AnySubscription):
         )
         self._dispatcher: Dispatcher | None = None
         self._reading = False
-        self._pumping = False
+        self._pumping = self._pump_due = False
         self._obstacle = ""
         """Why the last read failed; empty when it did not."""
         self._clock = clock
@@ -207,7 +207,14 @@ class Subscription(AnySubscription):
         """Removes a consumer; others get what it had not acknowledged."""
         if self._dispatcher is not None:
             self._dispatcher.remove(consumer)
-            self.pump()
+            # Not at once: when thousands leave together, those who stay are asked once.
+            if not self._pump_due:
+                self._pump_due = True
+                asyncio.get_running_loop().call_soon(self._pump_later)
+
+    def _pump_later(self) -> None:
+        self._pump_due = False
+        self.pump()
 
     def detach_all(self) -> None:
         """Takes every consumer off and tells its client to subscribe again."""
@@ -312,11 +319,21 @@ class Subscription(AnySubscription):
             return
         if self._log.terminated is not None and not self.cursor.backlog_entries:
             self._tell_end()
+        if self._nothing_to_send(self._dispatcher):
+            return
         self._pumping = True
         try:
             self._pump(self._dispatcher)
         finally:
             self._pumping = False
+
+    def _nothing_to_send(self, dispatcher: Dispatcher) -> bool:
+        """A cheap answer before all of many consumers are asked; False says nothing."""
+        return (
+            isinstance(dispatcher, SharedDispatcher)
+            and not dispatcher.has_returned
+            and dispatcher.read_position > self._log.last_position
+        )
 
     def _tell_end(self) -> None:
         for consumer in self.consumers:

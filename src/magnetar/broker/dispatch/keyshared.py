@@ -89,6 +89,10 @@ class KeySharedDispatcher(SharedDispatcher):
         super().remove(consumer)
 
     @property
+    def has_returned(self) -> bool:
+        return self.waiting_count > 0 or bool(self._due) or super().has_returned
+
+    @property
     def again_count(self) -> int:
         return len(self._due)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections.abc import Sequence
 
@@ -66,6 +67,10 @@ class ReplayQueue:
         return first, count
 
 
+def _priority(consumer: Consumer) -> int:
+    return consumer.priority
+
+
 class SharedDispatcher:
     """Round robin over consumers that have permits, best priority first."""
 
@@ -84,13 +89,18 @@ class SharedDispatcher:
         return self._consumers
 
     @property
+    def has_returned(self) -> bool:
+        """Whether anything but new entries may have to be sent."""
+        return bool(self._replay) or (self._delays is not None and self._delays.count > 0)
+
+    @property
     def again_count(self) -> int:
         """Entries that were given back or have become due, and are to be sent."""
         return len(self._replay)
 
     def add(self, consumer: Consumer) -> None:
-        self._consumers.append(consumer)
-        self._consumers.sort(key=lambda each: each.priority)
+        # As sorting would, but not at the cost of all of them for each that joins.
+        bisect.insort(self._consumers, consumer, key=_priority)
 
     def remove(self, consumer: Consumer) -> None:
         if consumer not in self._consumers:
