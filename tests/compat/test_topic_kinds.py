@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -205,6 +207,28 @@ def test_names_of_any_legal_characters(
     assert admin(standalone, "GET", f"{path}/subscriptions") == ["sub ü/%"]
     consumer.close()
     assert admin(standalone, "GET", f"{path}/stats")["msgInCounter"] == 1
+
+
+def test_topics_that_nobody_uses_are_deleted(tmp_path: Path, name: str) -> None:
+    quick = {"MAGNETAR_INACTIVE_TOPIC_SECONDS": "1", "MAGNETAR_INACTIVE_TOPIC_INTERVAL_SECONDS": "1"}
+    with StandaloneProcess(tmp_path / "standalone", environment=quick) as standalone:
+        client = pulsar.Client(standalone.broker_url)
+        unused = [f"{domain}://{NAMESPACE}/{name}" for domain in ("persistent", "non-persistent")]
+        kept = f"persistent://{NAMESPACE}/{name}-kept"
+        client.subscribe(kept, "s").close()
+        for topic in unused:
+            producer = client.create_producer(topic)
+            producer.send(b"x")
+            producer.close()
+        deadline = time.monotonic() + 30
+        lists = [f"{domain}/{NAMESPACE}" for domain in ("persistent", "non-persistent")]
+        while (left := [topic for path in lists for topic in admin(standalone, "GET", path)]) != [kept]:
+            assert time.monotonic() < deadline, left
+            time.sleep(0.1)
+        # A topic that comes back is a new one.
+        reader = client.create_reader(unused[0], pulsar.MessageId.earliest)
+        assert not reader.has_message_available()
+        client.close()
 
 
 def test_properties_of_topics(standalone: StandaloneProcess, name: str) -> None:

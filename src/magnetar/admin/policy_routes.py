@@ -22,6 +22,7 @@ from magnetar.broker.creation import (
 from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.inactive.policy import INACTIVE_POLICY, DeleteMode
+from magnetar.broker.limits.limits import DELAYED_DELIVERY_POLICY
 from magnetar.broker.policies import Policies
 from magnetar.schemas.compatibility import Strategy
 
@@ -100,6 +101,15 @@ def _subscription_creation(value: object) -> dict[str, bool]:
     return {"allowAutoSubscriptionCreation": allowed}
 
 
+def _delayed_delivery(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("active"), bool):
+        raise BadRequestError('the body must be {"active": true or false, "tickTime": ms}')
+    tick_ms = value.get("tickTime", 1000)
+    if isinstance(tick_ms, bool) or not isinstance(tick_ms, int) or not 0 < tick_ms < 1 << 31:
+        raise BadRequestError("tickTime must be a number of milliseconds")
+    return {"active": value["active"], "tickTime": tick_ms}
+
+
 def _strategy(value: object) -> str:
     if value not in COMPATIBILITY_STRATEGIES:
         raise BadRequestError(f"the body must be one of {', '.join(COMPATIBILITY_STRATEGIES)}")
@@ -119,6 +129,7 @@ class _Policy:
 
 _DEDUPLICATION: Final = _Policy("deduplicationEnabled", _boolean)
 _DEDUPLICATION_INTERVAL: Final = _Policy(SNAPSHOT_INTERVAL_POLICY, _seconds)
+_DELAYED_DELIVERY: Final = _Policy(DELAYED_DELIVERY_POLICY, _delayed_delivery)
 _RETENTION: Final = _Policy("retention_policies", _retention)
 _COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
 _TOPIC_CREATION: Final = _Policy(TOPICS_POLICY, _topic_creation)
@@ -211,7 +222,6 @@ _TOPIC_ONLY: Final = (
 )
 _BOTH: Final = (
     "persistence",
-    "delayedDelivery",
     "entryFilters",
     "dispatcherPauseOnAckStatePersistent",
     "replicatorDispatchRate",
@@ -233,6 +243,8 @@ ROUTES: list[Route] = [
     *_routes(f"{_T}/inactiveTopicPolicies", _of_topic(_INACTIVE)),
     *_routes(f"{_N}/autoSubscriptionCreation", _of_namespace(_SUBSCRIPTION_CREATION)),
     *_routes(f"{_T}/autoSubscriptionCreation", _of_topic(_SUBSCRIPTION_CREATION)),
+    *_routes(f"{_N}/delayedDelivery", _of_namespace(_DELAYED_DELIVERY)),
+    *_routes(f"{_T}/delayedDelivery", _of_topic(_DELAYED_DELIVERY)),
     *_routes(f"{_N}/retention", _of_namespace(_RETENTION)),
     *_routes(f"{_N}/schemaCompatibilityStrategy", _of_namespace(_COMPATIBILITY), "PUT"),
     *_routes(f"{_N}/isAllowAutoUpdateSchema", _of_namespace(_AUTO_UPDATE)),

@@ -162,6 +162,7 @@ class Subscription(AnySubscription):
 
     def keep(self, limits: SubscriptionLimits) -> None:
         self._limits = limits
+        self._delays.active = limits.delayed_delivery
         dispatcher = self._dispatcher
         if isinstance(dispatcher, SharedDispatcher):
             dispatcher.unacked.limit(limits.unacked_max)

@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.due_time import deliver_at_ms, may_be_delayed
+from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
 from magnetar.wire.payload import build_entry
@@ -228,5 +229,16 @@ def test_a_negative_acknowledgement_brings_a_delayed_message_again() -> None:
         peer.send(command(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=1, message_ids=ids))
         await world.until(lambda: len(peer.bodies) == 2, "the message again")
         assert peer.messages[1].redelivery_count == 1
+
+    in_world(story)
+
+
+def test_where_it_is_switched_off_messages_come_at_once() -> None:
+    async def story(world: World) -> None:
+        peer = await shared_pair(world)
+        topic = await world.topic()
+        topic.subscriptions["s"].keep(SubscriptionLimits(delayed_delivery=False))
+        peer.send(send_delayed(world.clock.now_ms() + 5_000))
+        await world.until(lambda: peer.bodies, "the message")
 
     in_world(story)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.watchers.pattern import Pattern
-from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, is_system, topics_digest
+from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, is_system, matching, topics_digest
 from magnetar.broker.watchers.watched import Watched
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Peer, Type, World, in_world
@@ -189,6 +190,26 @@ def test_a_namespace_may_come_after_its_watcher() -> None:
         await world.until(lambda: peer.commands(Type.WATCH_TOPIC_UPDATE), "an update")
 
     in_world(story)
+
+
+def test_ten_thousand_topics_let_others_have_their_turns() -> None:
+    async def story() -> int:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.ensure_future(others())
+        names = [TopicName.parse(f"public/default/topic-{number}") for number in range(10_000)]
+        found = await matching(Pattern("(.*a?){9}!|public/default/topic-.*9"), names)
+        other.cancel()
+        assert len(found) == 1_000
+        return turns
+
+    assert asyncio.run(story()) >= 5
 
 
 def test_what_a_watcher_is_told_adds_up() -> None:

@@ -40,6 +40,8 @@ class Limits:
     """Messages of a Shared or Key_Shared subscription."""
     message_bytes_max: int = 0
     """Largest message, beside the broker's own limit."""
+    delayed_delivery: bool = True
+    """Whether Shared and Key_Shared subscriptions hold messages back until their time."""
     ttl_s: int = 0
     """Age in seconds at which messages count as acknowledged."""
     quotas: tuple[BacklogQuota, ...] = ()
@@ -70,6 +72,10 @@ _NUMBERS: Final = {
 }
 """Field → its key in a topic's document and in a namespace's."""
 
+DELAYED_DELIVERY_POLICY: Final = "delayed_delivery_policies"
+"""Key of a topic's document and of a namespace's. `active` counts; `tickTime` is kept for those who ask,
+delivery is always as exact as with the smallest."""
+
 QUOTAS_OF_TOPIC: Final = "backLogQuotaMap"
 QUOTAS_OF_NAMESPACE: Final = "backlog_quota_map"
 
@@ -95,10 +101,12 @@ def effective(own: Document, namespace: Document, defaults: Limits, cluster: str
     for name, (own_key, namespace_key, parts) in _RATES.items():
         document = own.get(own_key) or (namespace.get(namespace_key) or {}).get(cluster)
         found[name] = _rate(document, *parts) if document else getattr(defaults, name)
+    delayed = _first(own, DELAYED_DELIVERY_POLICY, namespace, DELAYED_DELIVERY_POLICY) or {}
     types = own.get("subscriptionTypesEnabled") or namespace.get("subscription_types_enabled")
     return Limits(
         encryption_required=bool(namespace.get("encryption_required")) or defaults.encryption_required,
         subscription_types=frozenset(map(_type_name, types)) if types else defaults.subscription_types,
+        delayed_delivery=bool(delayed.get("active", defaults.delayed_delivery)),
         quotas=_quotas(own, namespace, defaults),
         **found,
     )

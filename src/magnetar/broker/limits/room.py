@@ -41,6 +41,7 @@ class SubscriptionLimits:
     unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
     unacked_max: int = UNACKED_MESSAGES_MAX_SHARED
     throttle: DispatchThrottle | None = None
+    delayed_delivery: bool = True
 
 
 class Holder(Protocol):
@@ -110,6 +111,7 @@ class TopicLimits:
             limits.unacked_max_per_consumer,
             limits.unacked_max_per_subscription,
             DispatchThrottle(self._clock, tuple(limiters)) if limiters else None,
+            limits.delayed_delivery,
         )
 
     def admit_producer(self, producers: Mapping[str, Producer], name: str, *, encrypted: bool) -> None:
