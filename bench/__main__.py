@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Final
 
 from bench import device, machine, report
 from bench.broker import Broker, Cpus
@@ -103,8 +105,15 @@ def show_list(scenarios: list[Scenario]) -> None:
             print(f"    - {case.name}")
 
 
+OTHERS: Final = {"peers": "bench.peers.__main__"}
+"""Words that stand for a program of their own."""
+
+
 def main() -> int:
     """0 when every case worked or was left out, 1 when one was broken, 2 for a wrong call."""
+    if len(sys.argv) > 1 and sys.argv[1] in OTHERS:
+        word = sys.argv.pop(1)
+        return int(importlib.import_module(OTHERS[word]).main())
     parser = arguments()
     options = parser.parse_args()
     try:

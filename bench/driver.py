@@ -40,6 +40,10 @@ class Lane(Protocol):
         """What it publishes."""
 
     @property
+    def window_messages_max(self) -> int:
+        """More messages than this must not wait for receipts: the broker would refuse some."""
+
+    @property
     def acknowledged(self) -> int:
         """Entries whose receipt came, complete and in order."""
 

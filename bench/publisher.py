@@ -36,7 +36,7 @@ class Publisher:
         self.socket: Final = lane.socket
         self.template: Final = lane.template
         self._lane = lane
-        self.window: Final = window_entries(self.template, window_messages)
+        self.window: Final = window_entries(self.template, min(window_messages, lane.window_messages_max))
         self.entries_sent: int = 0
         """Entries whose last byte the kernel has taken or that belong to the block under way."""
         self._entries_max = entries_max

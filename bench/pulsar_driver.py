@@ -14,6 +14,8 @@ from bench.scan import ReceiptScanner
 class PulsarLane:
     """A producer; answers PINGs."""
 
+    window_messages_max: Final = 1 << 30
+
     def __init__(
         self, service_url: str, topic: str, *, producer_id: int, payload_bytes: int, messages_per_entry: int
     ) -> None:

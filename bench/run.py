@@ -14,6 +14,7 @@ from typing import Final
 
 from bench import catchup, latency, modules, start, topics
 from bench.broker import Broker, BrokerFailedError, Cpus, discard_command, magnetar_command, started
+from bench.driver import Driver
 from bench.histogram import median_metrics
 from bench.memory import PageCache
 from bench.meter import Meter
@@ -124,7 +125,8 @@ def run_all(scenarios: Sequence[Scenario], options: Options, runs: int) -> list[
     return results
 
 
-def _topic() -> str:
+def new_topic() -> str:
+    """A name that nobody has used."""
     return f"persistent://public/default/bench-{secrets.token_hex(6)}"
 
 
@@ -156,7 +158,7 @@ def _run_case(load: Load, options: Options) -> CaseRun:
             return _module(load, options, folder)
         discard = isinstance(load, PublishLoad | CatchupLoad) and load.discard
         with _broker(options, folder, discard=discard) as broker:
-            return _with_broker(load, options, broker)
+            return with_broker(load, options, broker, PulsarDriver(broker.service_url))
 
 
 def _module(load: ModuleLoad, options: Options, folder: Path) -> CaseRun:
@@ -168,14 +170,15 @@ def _module(load: ModuleLoad, options: Options, folder: Path) -> CaseRun:
         return CaseRun(modules.run(load.module, broker, seconds=options.seconds, folder=folder))
 
 
-def _with_broker(
+def with_broker(
     load: PublishLoad | LatencyLoad | CatchupLoad | TopicsLoad | OfficialLoad,
     options: Options,
     broker: Broker,
+    driver: Driver,
 ) -> CaseRun:
+    """Run one case on a broker that runs; TopicsLoad and OfficialLoad need one of the Pulsar protocol."""
     meter = Meter(broker.pid)
-    url, topic = broker.service_url, _topic()
-    driver = PulsarDriver(url)
+    url, topic = broker.service_url, new_topic()
     match load:
         case PublishLoad():
             lanes = [

@@ -72,12 +72,20 @@ def publish_for(
     )
 
 
-def publish_all(publishers: Sequence[Publisher], meter: Meter) -> tuple[Moment, Moment]:
-    """Publish until every publisher has sent its `entries_max` and has all receipts."""
+def publish_all(
+    publishers: Sequence[Publisher], meter: Meter, *, seconds_max: float | None = None
+) -> tuple[Moment, Moment]:
+    """Publish until every publisher has sent its `entries_max`, or time is up, and has all receipts."""
     loop = Loop(publishers)
     try:
         with no_garbage_collection():
             start = meter.now()
+            if seconds_max is not None:
+                end_s = start.wall_s + seconds_max
+                while time.perf_counter() < end_s and not all(publisher.done for publisher in publishers):
+                    loop.turn()
+                for publisher in publishers:
+                    publisher.stop()
             _drain(loop, publishers)
             return start, meter.now()
     finally:

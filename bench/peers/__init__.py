@@ -1,0 +1,1 @@
+"""Other brokers under the same loops."""
