@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -31,11 +32,18 @@ class BrokerProcess:
         self._ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-c", _COMMAND, "standalone", "--data", str(self.data)]
         command += ["--port", "0", "--http-port", "0", "--ready-file", str(self._ready_file)]
+        # What the tour leaves is looked at later, when nobody is connected any more.
+        environment = {**os.environ, "MAGNETAR_INACTIVE_TOPIC_DELETION": "false"}
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C in the terminal must reach the tour alone, which stops Spark before
             # the broker; the other way round every query would fail on its way out.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
             )
 
     @property
