@@ -23,7 +23,7 @@ WITHOUT_README = {"bookie", "broker", "ledger", "managedlog", "runtime"}
 LINES_MAX = 400
 """A module that is longer has more than one concept, as a rule."""
 
-LONG_MODULES = {"bookie/store.py": 540, "managedlog/log.py": 480}
+LONG_MODULES = {"bookie/store.py": 540, "broker/subscription.py": 450, "managedlog/log.py": 480}
 """Exceptions to LINES_MAX and the length that they must not exceed."""
 
 FUNCTION_LINES_MAX = 60
@@ -61,6 +61,7 @@ DRIVERS = {
     "bookie/rewriter.py",
     "bookie/segment_copy.py",
     "bookie/store.py",
+    "broker/compaction/room.py",
     "broker/connection.py",
     "broker/delayed/room.py",
     "broker/subscription.py",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from magnetar.admin.compaction import compacted_ledger
 from magnetar.base.ids import Position
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
@@ -45,13 +46,7 @@ def internal_stats(topic: Topic) -> Document:
             name: _cursor(cursor, topic.subscriptions.get(name)) for name, cursor in info.cursors.items()
         },
         "schemaLedgers": [],
-        "compactedLedger": {
-            "ledgerId": -1,
-            "entries": -1,
-            "size": -1,
-            "offloaded": False,
-            "underReplicated": False,
-        },
+        "compactedLedger": compacted_ledger(topic),
         "firstIndex": info.ledgers[0].first_index if info.ledgers else info.next_index,
         "lastIndex": info.next_index - 1,
         "messages": info.next_index - info.ledgers[0].first_index if info.ledgers else 0,

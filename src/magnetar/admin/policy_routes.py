@@ -13,6 +13,7 @@ from typing import Any, Final
 from magnetar.admin.call import Call, Handler, Route
 from magnetar.admin.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics import PARTITIONS_MAX
+from magnetar.broker.compaction.room import THRESHOLD_POLICY
 from magnetar.broker.creation import (
     NON_PARTITIONED,
     PARTITIONED,
@@ -41,6 +42,12 @@ def _boolean(value: object) -> bool:
 def _seconds(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
         raise BadRequestError("the body must be a number of seconds")
+    return value
+
+
+def _bytes(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise BadRequestError("the body must be a number of bytes")
     return value
 
 
@@ -129,6 +136,7 @@ class _Policy:
 
 _DEDUPLICATION: Final = _Policy("deduplicationEnabled", _boolean)
 _DEDUPLICATION_INTERVAL: Final = _Policy(SNAPSHOT_INTERVAL_POLICY, _seconds)
+_COMPACTION: Final = _Policy(THRESHOLD_POLICY, _bytes)
 _DELAYED_DELIVERY: Final = _Policy(DELAYED_DELIVERY_POLICY, _delayed_delivery)
 _RETENTION: Final = _Policy("retention_policies", _retention)
 _COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
@@ -215,7 +223,6 @@ _NAMESPACE_ONLY: Final = (
 )
 _TOPIC_ONLY: Final = (
     "replication",
-    "compaction",
     "offload",
     "shadowTopics",
     "truncate",
@@ -225,7 +232,6 @@ _BOTH: Final = (
     "entryFilters",
     "dispatcherPauseOnAckStatePersistent",
     "replicatorDispatchRate",
-    "compactionThreshold",
     "offloadPolicies",
 )
 
@@ -243,6 +249,8 @@ ROUTES: list[Route] = [
     *_routes(f"{_T}/inactiveTopicPolicies", _of_topic(_INACTIVE)),
     *_routes(f"{_N}/autoSubscriptionCreation", _of_namespace(_SUBSCRIPTION_CREATION)),
     *_routes(f"{_T}/autoSubscriptionCreation", _of_topic(_SUBSCRIPTION_CREATION)),
+    *_routes(f"{_N}/compactionThreshold", _of_namespace(_COMPACTION), "PUT"),
+    *_routes(f"{_T}/compactionThreshold", _of_topic(_COMPACTION)),
     *_routes(f"{_N}/delayedDelivery", _of_namespace(_DELAYED_DELIVERY)),
     *_routes(f"{_T}/delayedDelivery", _of_topic(_DELAYED_DELIVERY)),
     *_routes(f"{_N}/retention", _of_namespace(_RETENTION)),

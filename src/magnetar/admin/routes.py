@@ -6,6 +6,7 @@ from typing import Final
 
 from magnetar.admin import (
     clusters,
+    compaction,
     explain,
     limit_routes,
     lookups,
@@ -61,6 +62,7 @@ def all_routes(registry: Registry) -> list[Route]:
     table: list[Route] = [("GET", "/metrics", handler_for(registry))]
     for room in (
         clusters,
+        compaction,
         explain,
         limit_routes,
         lookups,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from magnetar.admin import internals
 from magnetar.admin.call import Call, Route
+from magnetar.admin.compaction import compaction_stats
 from magnetar.admin.rates import Rates
 from magnetar.admin.topics import loaded, parts
 from magnetar.base.clock import Clock
@@ -71,6 +72,7 @@ def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
         "subscriptions": subscriptions,
         "replication": {},
         "deduplicationStatus": "Disabled" if topic.dedup is None else "Enabled",
+        "compaction": compaction_stats(topic),
         "topicCreationTimeStamp": topic.created_ms,
         "lastPublishTimeStamp": topic.last_publish_ms,
         "lastPublishTimestamp": topic.last_publish_ms,

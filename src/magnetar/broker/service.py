@@ -12,6 +12,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.compaction.room import THRESHOLD_POLICY
 from magnetar.broker.config import BrokerConfig as BrokerConfig
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.room import DedupRoom
@@ -149,6 +150,7 @@ class Broker:
     async def _maintain(self) -> None:
         for topic in list(self.topics.values()):
             await self._guard(topic.log.trim(), f"{topic.name}: trimming")
+            await self._guard(topic.compaction.start_if_due(), f"{topic.name}: compaction")
             if topic.dedup is not None:
                 await self._guard(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
 
@@ -341,6 +343,9 @@ class Broker:
         topic.log.retention = Retention(
             ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
             size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
+        )
+        topic.compaction.threshold_bytes = int(
+            own.get(THRESHOLD_POLICY, namespace.get(THRESHOLD_POLICY)) or 0
         )
         in_force = effective(own, namespace, self.config.limits, self.config.cluster)
         topic.limits.apply(in_force, topic, self.alarms)

@@ -15,6 +15,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker import places
 from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
@@ -63,6 +64,8 @@ class Subscription(AnySubscription):
         super().__init__(topic, name)
         self.cursor = cursor
         self._log = log
+        self._source: ManagedLog | CompactedView = log
+        """Where entries are read."""
         self._spawn = spawn
         self._hash_of = hash_of
         self._delays = DelayedDelivery(
@@ -76,6 +79,20 @@ class Subscription(AnySubscription):
         self._clock = clock
         self._alarms = alarms
         self._limits = SubscriptionLimits()
+
+    def view_compacted(self, view: CompactedView | None) -> None:
+        """What the next consumers get of a compacted topic; None: all of it. While some are there nothing
+        changes, and a view stays: it knows of seeks since."""
+        if not self.consumers and (view is None or self._source is self._log):
+            self._source = self._log if view is None else view
+
+    async def last_message(self) -> tuple[Position, int]:
+        """The last message that its consumers can get; see `AnyTopic.last_message`."""
+        if isinstance(self._source, CompactedView):
+            found = await self._source.last_message()
+            if found is not None:
+                return found
+        return await places.last_message(self._log)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -182,7 +199,7 @@ class Subscription(AnySubscription):
         )
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
-        start = self._log.next_position(self.cursor.mark_delete)
+        start = self._source.next_position(self.cursor.mark_delete)
         if type_ is SubscriptionType.SHARED:
             return SharedDispatcher(self.cursor, start, self._delays)
         if type_ is SubscriptionType.KEY_SHARED:
@@ -200,7 +217,7 @@ class Subscription(AnySubscription):
             start,
             failover=type_ is SubscriptionType.FAILOVER,
             partition=self.topic.partition,
-            successor=self._log.next_position,
+            successor=self._source.next_position,
             active_changed=self._tell_active,
         )
 
@@ -285,10 +302,15 @@ class Subscription(AnySubscription):
         await self.cursor.flush()
 
     async def seek_message(self, position: Position) -> None:
+        if isinstance(self._source, CompactedView):
+            self._source.sought(position)
         await self.seek(places.seek_position(self._log, position))
 
     async def seek_time(self, publish_ms: int) -> None:
-        await self.seek(await self._log.position_of_time(publish_ms))
+        position = await self._source.position_of_time(publish_ms)
+        if isinstance(self._source, CompactedView):
+            self._source.sought(position)
+        await self.seek(position)
 
     async def skip_all(self) -> None:
         """Acknowledges the whole backlog."""
@@ -355,7 +377,7 @@ class Subscription(AnySubscription):
                     return
                 want = want._replace(entries_max=entries_max)
             try:
-                runs = self._log.read_now(want.position, bytes_max, want.entries_max)
+                runs = self._source.read_now(want.position, bytes_max, want.entries_max)
             except MagnetarError as error:
                 self._read_failed(want, error)
                 return
@@ -405,7 +427,7 @@ class Subscription(AnySubscription):
     async def _read(self, want: Want, dispatcher: Dispatcher, bytes_max: int) -> None:
         """Reads what is not in memory, then goes on. One read at a time."""
         try:
-            runs = await self._log.read(want.position, bytes_max, want.entries_max)
+            runs = await self._source.read(want.position, bytes_max, want.entries_max)
         except MagnetarError as error:
             self._reading = False
             self._read_failed(want, error)

@@ -22,6 +22,7 @@ from magnetar.broker.access.room import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.compaction.room import COMPACTION_CURSOR, TopicCompaction
 from magnetar.broker.dedup.overlap import without_known
 from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
@@ -105,6 +106,7 @@ class Topic(AnyTopic):
         self._alarms = alarms
         self._spawn = spawn
         self._waiting: deque[_Waiting] = deque()
+        self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=lambda: self.closed)
         log.listener = self
 
     # -- producers ---------------------------------------------------------------------------------
@@ -252,8 +254,9 @@ class Topic(AnyTopic):
     async def load(self) -> None:
         """Opens the durable subscriptions that the log knows. Called once, before clients attach."""
         for name, cursor in list(self.log.cursors.items()):
-            if name != DEDUP_CURSOR:
+            if name not in (DEDUP_CURSOR, COMPACTION_CURSOR):
                 self._add_subscription(name, cursor)
+        await self.compaction.load()
 
     def _add_subscription(self, name: str, cursor: Cursor) -> Subscription:
         subscription = Subscription(

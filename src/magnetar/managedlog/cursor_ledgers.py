@@ -14,7 +14,7 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError
-from magnetar.ledger.api import LedgerReader, Ledgers
+from magnetar.ledger.api import LedgerReader, Ledgers, LedgerWriter, WriterListener
 from magnetar.managedlog.cursor_store import CursorStore
 
 _READ_BYTES: Final = 1 << 20
@@ -73,6 +73,22 @@ class CursorLedgers:
             await self._ledgers.delete(writer.ledger_id)
             raise
         return writer.ledger_id
+
+    async def begin(self, listener: WriterListener) -> LedgerWriter:
+        """A new ledger for more than fits memory, named before anything is in it: whoever finds it after a
+        crash knows that it may be unfinished. Raises LedgerError, MetadataError, LogError: nothing is kept.
+        """
+        writer = await self._ledgers.create(listener, self._tags)
+        try:
+            await self._store.change_side_ledgers(add=(writer.ledger_id,))
+        except MagnetarError:
+            await self._ledgers.delete(writer.ledger_id)
+            raise
+        return writer
+
+    async def open(self, ledger_id: int) -> LedgerReader:
+        """A reader of a kept ledger. Raises LedgerError."""
+        return await self._ledgers.open(ledger_id)
 
     async def drop(self, ledger_ids: tuple[int, ...]) -> None:
         """Gives ledgers back. Raises MetadataError, LogError: then they may still be named."""

@@ -127,7 +127,7 @@ class ManagedLogs:
                 cursor = await self._store.get(f"{path}/{child}")
                 if cursor is not None:
                     info = decode_info(cursor.data, f"{path}/{child}")
-                    for ledger_id in (info.ledger_id, *info.deleted_ledgers):
+                    for ledger_id in (info.ledger_id, *info.deleted_ledgers, *info.side_ledgers):
                         if ledger_id != IN_STORE:
                             await self._ledgers.delete(ledger_id)
             metadata = decode(value.data, path)

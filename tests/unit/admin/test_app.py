@@ -27,7 +27,7 @@ def test_groups_that_are_not_offered_say_so() -> None:
         for group in NOT_OFFERED:
             assert (await api.refused("GET", group))[0] == 501
             assert (await api.refused("POST", f"{group}/a/b/c"))[0] == 501
-        assert (await api.refused("PUT", f"{T}/t/compaction"))[0] == 501
+        assert (await api.refused("PUT", f"{T}/t/offload"))[0] == 501
         assert (await api.refused("POST", "/admin/v2/namespaces/public/default/persistence", 5))[0] == 501
 
     with_api(story)

@@ -20,6 +20,8 @@ from magnetar.broker.errors import (
 from magnetar.broker.handlers import permission
 from magnetar.broker.handlers.consumer_stats import describe
 from magnetar.broker.schema_rules import admit_consumer
+from magnetar.broker.subscription import Subscription
+from magnetar.broker.topic import Topic
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import position_of
@@ -51,10 +53,7 @@ async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
 
 
 def _check_compacted(request: pb.CommandSubscribe) -> None:
-    """Reading the compacted view is for one consumer at a time, as in Pulsar.
-
-    No topic is compacted yet, and the view of a topic that never was is the whole topic.
-    """
+    """Reading the compacted view is for one consumer at a time, as in Pulsar."""
     if request.read_compacted and request.subType not in (
         pb.CommandSubscribe.Exclusive,
         pb.CommandSubscribe.Failover,
@@ -85,6 +84,9 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
     else:
         start = _reader_start(request, session.broker.clock.now_ms())
         subscription = await topic.reader(request.subscription, start)
+    if isinstance(topic, Topic) and isinstance(subscription, Subscription):
+        begin = _reader_start(request, 0).position
+        subscription.view_compacted(topic.compaction.view(begin) if request.read_compacted else None)
     if session.closed:
         topic.leave_reader(subscription)
         return
@@ -192,7 +194,8 @@ def last_message_id(session: Session, command: Command) -> None:
     async def work() -> None:
         subscription = _consumer_of(session, request.consumer_id).subscription
         topic = await session.broker.any_topic(subscription.topic, create=False)
-        last, batch_index = await topic.last_message()
+        source = subscription if isinstance(subscription, Subscription) else topic
+        last, batch_index = await source.last_message()
         session.reply(
             commands.last_message_id(
                 request.request_id,

@@ -1,0 +1,150 @@
+"""Which messages of a topic are the last of their key. Pure: entries in, entries out.
+
+Two passes over the same entries: `see` notes the place of each key's last message, `keep` says what is left
+of an entry. A message with an empty payload, or a null value, takes its key away.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.client.compression import compress, decompress
+from magnetar.client.errors import PayloadError
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import (
+    EntryError,
+    build_batch,
+    build_entry,
+    is_batch,
+    parse_metadata,
+    split_batch,
+    split_entry,
+)
+
+_ENTRY: Final = -1
+"""Index of a message that is an entry of its own."""
+
+Singles = list[tuple[pb.SingleMessageMetadata, bytes]]
+Place = tuple[Position, int]
+
+
+def open_batch(metadata: pb.MessageMetadata, payload: memoryview, topic: TopicName) -> Singles | None:
+    """The messages of a batch; None when it is encrypted or cannot be decompressed."""
+    if metadata.encryption_keys:
+        return None
+    try:
+        plain = decompress(metadata.compression, payload, metadata.uncompressed_size, topic)
+        return [(single, bytes(part)) for single, part in split_batch(plain, metadata.num_messages_in_batch)]
+    except (EntryError, PayloadError):
+        return None
+
+
+def last_index(entry: bytes, topic: TopicName) -> int:
+    """Index in its batch of the last message that is left; -1 for an entry that is no batch.
+
+    Raises EntryError.
+    """
+    parts = split_entry(entry)
+    metadata = parse_metadata(parts.metadata)
+    if not is_batch(metadata):
+        return -1
+    singles = open_batch(metadata, parts.payload, topic)
+    left = [index for index, (single, _) in enumerate(singles or ()) if not single.compacted_out]
+    return left[-1] if left else metadata.num_messages_in_batch - 1
+
+
+def _key_of(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
+    return metadata.partition_key if metadata.HasField("partition_key") else None
+
+
+class Survivors:
+    """The last message of each key."""
+
+    def __init__(self, topic: TopicName, *, retain_null_key: bool = False) -> None:
+        self.topic = topic
+        self.retain_null_key = retain_null_key
+        self._last: dict[str, Place | str] = {}
+        """Where a key's last message lies; of a chunked message its uuid."""
+        self._open: dict[str, None] = {}
+        """Chunked messages whose last piece was not seen: it may come after the horizon."""
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def see(self, position: Position, entry: bytes) -> None:
+        """Takes note of the next entry. Raises EntryError."""
+        parts = split_entry(entry)
+        metadata = parse_metadata(parts.metadata)
+        if metadata.HasField("marker_type"):
+            return
+        if is_batch(metadata):
+            for index, (single, payload) in enumerate(open_batch(metadata, parts.payload, self.topic) or ()):
+                key = _key_of(single)
+                if key is not None and not single.compacted_out:
+                    self._note(key, (position, index), gone=single.null_value or not payload)
+            return
+        place: Place | str = (position, _ENTRY)
+        if metadata.num_chunks_from_msg > 1:
+            if metadata.chunk_id < metadata.num_chunks_from_msg - 1:
+                self._open[metadata.uuid] = None
+                return
+            self._open.pop(metadata.uuid, None)
+            place = metadata.uuid
+        key = _key_of(metadata)
+        if key is not None:
+            self._note(key, place, gone=metadata.null_value or _is_empty(metadata, parts.payload))
+
+    def _note(self, key: str, place: Place | str, *, gone: bool) -> None:
+        if gone:
+            self._last.pop(key, None)
+        else:
+            self._last[key] = place
+
+    def keep(self, position: Position, entry: bytes) -> bytes | None:
+        """What is left of an entry that was seen; None: nothing. Raises EntryError."""
+        parts = split_entry(entry)
+        metadata = parse_metadata(parts.metadata)
+        if metadata.HasField("marker_type"):
+            return None
+        if is_batch(metadata):
+            singles = open_batch(metadata, parts.payload, self.topic)
+            return entry if singles is None else self._keep_batch(position, entry, metadata, singles)
+        if metadata.num_chunks_from_msg > 1:
+            place: Place | str = metadata.uuid
+            if metadata.uuid in self._open:
+                return entry
+        else:
+            place = (position, _ENTRY)
+        return entry if self._stays(_key_of(metadata), place) else None
+
+    def _stays(self, key: str | None, place: Place | str) -> bool:
+        return self.retain_null_key if key is None else self._last.get(key) == place
+
+    def _keep_batch(
+        self, position: Position, entry: bytes, metadata: pb.MessageMetadata, singles: Singles
+    ) -> bytes | None:
+        left = [
+            index
+            for index, (single, _) in enumerate(singles)
+            if not single.compacted_out and self._stays(_key_of(single), (position, index))
+        ]
+        if not left:
+            return None
+        dropped = set(range(len(singles))).difference(left)
+        if all(singles[index][0].compacted_out for index in dropped):
+            return entry
+        for index in dropped:
+            singles[index] = (pb.SingleMessageMetadata(compacted_out=True), b"")
+        plain = build_batch(singles)
+        metadata.uncompressed_size = len(plain)
+        del metadata.compacted_batch_indexes[:]
+        metadata.compacted_batch_indexes.extend(left)
+        return build_entry(metadata, compress(metadata.compression, plain))
+
+
+def _is_empty(metadata: pb.MessageMetadata, payload: memoryview) -> bool:
+    if metadata.compression != pb.NONE and metadata.HasField("uncompressed_size"):
+        return not metadata.uncompressed_size
+    return not len(payload)
