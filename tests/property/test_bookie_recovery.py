@@ -49,7 +49,7 @@ def expected(image: Image, lost: set[int], end: int) -> dict[int, list[tuple[int
 
 
 @given(groups, st.data())
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_a_cut_log_keeps_every_block_before_the_cut(
     shape: list[list[tuple[int, list[int]] | None]], data: st.DataObject
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_cut_log_keeps_every_block_before_the_cut(
 
 
 @given(groups, st.data())
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_damage_in_synced_groups_is_found_and_costs_nothing_else(
     shape: list[list[tuple[int, list[int]] | None]], data: st.DataObject
 ) -> None:
@@ -86,7 +86,7 @@ def test_damage_in_synced_groups_is_found_and_costs_nothing_else(
 
 
 @given(groups, st.data())
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_the_last_group_may_reach_the_disk_in_any_part(
     shape: list[list[tuple[int, list[int]] | None]], data: st.DataObject
 ) -> None:

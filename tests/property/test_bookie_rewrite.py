@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magnetar.bookie import metrics
 from magnetar.bookie.appender import LedgerAppender
 from magnetar.observability.metrics import Exposition
-from support.storage import Sink, crash_copy, entries_of, store_in
+from support.storage import Sink, crash_copy, entries_of, settled, store_in
 
 LEDGERS = 4
 
@@ -81,6 +81,7 @@ def test_rewriting_changes_nothing_that_can_be_read(story: list[tuple[str, int, 
                 assert "magnetar_segments_rewritten_total" in exposition.render()
                 restarts += 1
                 if which:
+                    await settled(store)
                     folder = crash_copy(folder, root / f"{restarts}")
         async with store_in(folder) as store:
             for ledger_id, entries in model.items():

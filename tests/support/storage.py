@@ -110,6 +110,18 @@ def segments(folder: Path) -> list[Path]:
     return sorted((folder / "segments").glob("*.seg"))
 
 
+async def settled(store: SegmentStore) -> None:
+    """Returns when threads have sealed and deleted what they must: no file comes or goes by itself then."""
+
+    def quiet() -> bool:
+        kept = {segment.path for segment in store.segments}
+        # The spare segment is in no set yet.
+        there = all(path in kept or path > max(kept) for path in segments(store.directory))
+        return there and [segment.sealed for segment in store.segments].count(None) == 1
+
+    await until(quiet)
+
+
 def crash_copy(folder: Path, copy: Path) -> Path:
     """The folder as a killed process leaves it, while the store goes on in the original."""
     (copy / "segments").mkdir(parents=True)

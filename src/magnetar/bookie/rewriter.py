@@ -110,6 +110,9 @@ class Rewriter:
             # A damaged one stays as it is: its damage is known by places in this file.
             if segment.sealed is None or segment.live_count == 0 or segment.damages:
                 continue
+            if segment.live_count == len(segment.sealed.ledger_ids):
+                # Nothing in it is dead: by far the most, which counting block by block would be slow for.
+                continue
             if self._refused.get(segment.segment_id, segment.live_count + 1) <= segment.live_count:
                 continue
             total, alive = segment.sealed.count_rows(self._segments.deleted)

@@ -12,7 +12,7 @@ from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.blocks import HEADER_BYTES
 from magnetar.bookie.files import Disk
 from magnetar.bookie.store import SegmentStore
-from support.storage import Sink, crash_copy, entries_of, flip, run, segments, store_in, until
+from support.storage import Sink, crash_copy, entries_of, flip, run, segments, settled, store_in
 
 BODY = 4000
 FEW = 20
@@ -54,10 +54,7 @@ async def mostly_dead(folder: Path, **options: object) -> AsyncIterator[SegmentS
         await write(store, {1: MANY, 2: FEW, 3: MANY})
         await store.delete(1)
         await store.delete(3)
-        # Segments in which nothing lives are deleted in threads; the spare one is in no set.
-        await until(lambda: [segment.sealed for segment in store.segments].count(None) == 1)
-        kept = {segment.path for segment in store.segments}
-        await until(lambda: all(path in kept or path > max(kept) for path in segments(folder)))
+        await settled(store)
         yield store
 
 
