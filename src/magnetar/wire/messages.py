@@ -64,12 +64,9 @@ class MessageEncoder:
         """
         end = b"" if consumer_epoch is None else b"\x28" + varint(consumer_epoch)
         if rows is not None:
-            if not with_broker_metadata:
-                return self._encode_rows(run, rows, out, end)
-            return sum(
-                self.encode(run, row, row + 1, out, consumer_epoch=consumer_epoch, with_broker_metadata=True)
-                for row in rows
-            )
+            if with_broker_metadata:
+                return self._encode_each(run, rows, out, consumer_epoch)
+            return self._encode_rows(run, rows, out, end)
         if redelivery_counts is None and ack_sets is None and not with_broker_metadata:
             return self._encode_plain(run, start, stop, out, end)
         total = 0
@@ -136,6 +133,13 @@ class MessageEncoder:
         if pieces:
             out.append(b"".join(pieces))
         return total + 4 * (stop - start)
+
+    def _encode_each(self, run: EntryRun, rows: list[int], out: list[bytes], epoch: int | None) -> int:
+        """Rows with broker metadata, which few consumers ask for: one by one."""
+        return sum(
+            self.encode(run, row, row + 1, out, consumer_epoch=epoch, with_broker_metadata=True)
+            for row in rows
+        )
 
     def _encode_rows(self, run: EntryRun, rows: list[int], out: list[bytes], end: bytes) -> int:
         """As `_encode_plain`, for entries that do not follow each other."""
