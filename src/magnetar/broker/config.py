@@ -26,6 +26,8 @@ class BrokerConfig:
     """What is remembered of producers."""
     schemas: SchemaRules = field(default_factory=SchemaRules)
     """Of topics where policies say nothing."""
+    compaction_threshold_bytes: int = 0
+    """Bytes after which a topic is compacted, where policies say nothing; 0: only on demand."""
     limits: Limits = field(default_factory=Limits)
     """In force where neither a topic nor its namespace says something else."""
     limits_interval_s: float = 60.0

@@ -345,7 +345,8 @@ class Broker:
             size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
         )
         topic.compaction.threshold_bytes = int(
-            own.get(THRESHOLD_POLICY, namespace.get(THRESHOLD_POLICY)) or 0
+            own.get(THRESHOLD_POLICY, namespace.get(THRESHOLD_POLICY, self.config.compaction_threshold_bytes))
+            or 0
         )
         in_force = effective(own, namespace, self.config.limits, self.config.cluster)
         topic.limits.apply(in_force, topic, self.alarms)

@@ -1,0 +1,118 @@
+"""Compaction of a topic: one at a time, beside live traffic, by threshold."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fakes.managed_logs import Process, until
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.names import TopicName
+from magnetar.broker.compaction.room import COMPACTION_CURSOR, Status, TopicCompaction
+from magnetar.broker.errors import ConflictError
+from magnetar.managedlog.log import ManagedLog
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import build_entry, split_entry
+
+TOPIC = TopicName.parse("persistent://public/default/t")
+
+
+def keyed(key: str, body: bytes) -> bytes:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, partition_key=key)
+    return build_entry(metadata, body)
+
+
+async def world() -> tuple[Process, ManagedLog, TopicCompaction]:
+    process = Process(entries_max_per_ledger=3)
+    log, _ = await process.open()
+    await log.open_cursor(COMPACTION_CURSOR, initial="earliest")
+    room = TopicCompaction(TOPIC, log, clock=process.clock, spawn=process.spawn, closed=lambda: False)
+    return process, log, room
+
+
+async def bodies(room: TopicCompaction) -> list[bytes]:
+    view, position = room.view(EARLIEST), EARLIEST
+    found: list[bytes] = []
+    while runs := await view.read(position, 1 << 20, 100):
+        found += [bytes(split_entry(entry).payload) for run in runs for entry in run.entries]
+        position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
+    return found
+
+
+async def ended(process: Process, room: TopicCompaction) -> None:
+    await until(process, lambda: room.status is not Status.RUNNING)
+    await process.settle()
+
+
+def test_compaction_neither_loses_messages_nor_sticks() -> None:
+    """Published beside it, compacted again and again, with the log trimmed behind it."""
+
+    async def story() -> None:
+        process, log, room = await world()
+        for number in range(12):
+            log.append([keyed(f"k{number % 3}", b"%d" % number)])
+            await process.settle()
+            room.start()
+            log.append([keyed("live", b"beside %d" % number)])
+            await ended(process, room)
+            assert room.status is Status.SUCCESS, room.error
+            await log.trim()
+            found = await bodies(room)
+            assert b"%d" % number in found
+            assert found[-1] == b"beside %d" % number
+        assert [body for body in found if b" " not in body] == [b"9", b"10", b"11"]
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_second_compaction_is_refused_while_one_runs() -> None:
+    async def story() -> None:
+        process, log, room = await world()
+        log.append([keyed("k", b"x")])
+        await process.settle()
+        room.start()
+        with pytest.raises(ConflictError):
+            room.start()
+        await ended(process, room)
+        room.start()
+        await ended(process, room)
+        assert room.status is Status.SUCCESS
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_threshold_begins_a_compaction() -> None:
+    async def story() -> None:
+        process, log, room = await world()
+        room.threshold_bytes = 500
+        log.append([keyed("k", b"x" * 100)])
+        await process.settle()
+        await room.start_if_due()
+        assert room.status is Status.NOT_RUN
+        log.append([keyed("k", b"y" * 400)])
+        await process.settle()
+        await room.start_if_due()
+        await ended(process, room)
+        assert await bodies(room) == [b"y" * 400]
+        assert room.removed_messages == 1
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_the_last_message_of_the_view_is_one_that_is_left() -> None:
+    async def story() -> None:
+        process, log, room = await world()
+        log.append([keyed("k", b"x"), keyed("gone", b"y"), keyed("gone", b"")])
+        await process.settle()
+        first = log.first_position
+        assert await room.last_message() is None
+        room.start()
+        await ended(process, room)
+        assert await room.last_message() == (first, -1)
+        await process.logs.close()
+
+    asyncio.run(story())
