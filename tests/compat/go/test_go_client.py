@@ -34,7 +34,8 @@ def outcomes(standalone: StandaloneProcess, tmp_path_factory: pytest.TempPathFac
     if shutil.which("go") is None:
         pytest.skip("no Go client: go is not installed")
     program = tmp_path_factory.mktemp("go") / "driver"
-    fetched = called("go", "mod", "download")
+    # Lists what is built, and fetches no more than that.
+    fetched = called("go", "list", "-deps", ".")
     if fetched.returncode:
         pytest.skip(f"no Go client: its modules cannot be fetched: {fetched.stderr.strip()[-200:]}")
     built = called("go", "build", "-o", str(program), ".")
