@@ -45,6 +45,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         ),
         inactive_partitioned=config.inactive_partitioned_topic_deletion,
         inactive_interval_s=config.inactive_topic_interval_seconds,
+        compaction_threshold_bytes=config.compaction_threshold_bytes,
         in_flight_bytes_max=config.publish_pending_bytes_max,
         connection_output_bytes_max=config.connection_output_bytes_max,
         retention_minutes=config.retention_minutes,

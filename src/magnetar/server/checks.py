@@ -53,6 +53,7 @@ def check(config: StandaloneConfig) -> None:
         "deduplication_snapshot_entries",
     ):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
+    _require(config.compaction_threshold_bytes >= 0, config, "compaction_threshold_bytes", "0 or more")
     modes = [mode.value for mode in DeleteMode]
     rule = "one of " + ", ".join(modes)
     _require(config.inactive_topic_mode in modes, config, "inactive_topic_mode", rule)

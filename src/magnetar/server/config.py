@@ -80,6 +80,9 @@ class StandaloneConfig(LimitSettings):
     """Partitions of a topic that is made so; 0: it is not partitioned."""
     auto_subscription_creation: bool = True
     """Whether a consumer makes a durable subscription that does not exist."""
+    compaction_threshold_bytes: int = 0
+    """Bytes since the last compaction at which a topic is compacted, where policies say nothing; 0: only when
+    it is asked for."""
     inactive_topic_deletion: bool = True
     """Whether topics that nobody uses are deleted, where policies say nothing."""
     inactive_topic_mode: str = DeleteMode.NO_SUBSCRIPTIONS.value

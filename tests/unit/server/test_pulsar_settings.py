@@ -252,3 +252,8 @@ def test_topics_that_nobody_uses(tmp_path: Path) -> None:
 def test_the_time_of_inactivity_is_the_interval_where_it_is_not_given(tmp_path: Path) -> None:
     config = loaded(tmp_path, "brokerDeleteInactiveTopicsFrequencySeconds=7\n").config
     assert (config.inactive_topic_seconds, config.inactive_topic_interval_seconds) == (7, 7)
+
+
+def test_the_threshold_of_compaction(tmp_path: Path) -> None:
+    config = loaded(tmp_path, "brokerServiceCompactionThresholdInBytes=1000\n").config
+    assert broker_config(config).compaction_threshold_bytes == 1000
