@@ -105,7 +105,7 @@ def show_list(scenarios: list[Scenario]) -> None:
             print(f"    - {case.name}")
 
 
-OTHERS: Final = {"peers": "bench.peers.__main__"}
+OTHERS: Final = {"peers": "bench.peers.__main__", "compare": "bench.compare", "guard": "bench.guard"}
 """Words that stand for a program of their own."""
 
 

@@ -46,8 +46,15 @@ class Broker:
     """Seconds from exec until it said that it is ready."""
 
 
+SOURCE_VARIABLE: Final = "MAGNETAR_BENCH_SOURCE"
+"""Names a folder `src` whose sources are measured instead of the installed ones."""
+
+
 def magnetar_command() -> list[str]:
-    """`magnetar standalone` of the running environment."""
+    """`magnetar standalone` of the running environment, or of the sources that SOURCE_VARIABLE names."""
+    if source := os.environ.get(SOURCE_VARIABLE):
+        python = ["env", f"PYTHONPATH={source}", sys.executable, "-m", "magnetar"]
+        return [*python, "standalone", "--port", "0", "--http-port", "0"]
     beside = Path(sys.executable).with_name("magnetar")
     found = str(beside) if beside.exists() else shutil.which("magnetar")
     if not found:

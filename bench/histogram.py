@@ -7,7 +7,7 @@ whatever happens, and its latency counts from then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -68,7 +68,7 @@ class Latencies:
         return str(self._histogram.encode().decode())
 
 
-def median_metrics(runs: list[Mapping[str, float]]) -> dict[str, float]:
+def median_metrics(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Per metric the median of the runs that have it."""
     names = dict.fromkeys(name for run in runs for name in run)
     return {name: float(np.median([run[name] for run in runs if name in run])) for name in names}

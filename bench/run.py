@@ -114,15 +114,20 @@ def run_all(scenarios: Sequence[Scenario], options: Options, runs: int) -> list[
                     file=sys.stderr,
                     flush=True,
                 )
-                if options.page_cache:
-                    options.page_cache.fill()
-                try:
-                    case.runs.append(_run_case(case.case.load, options))
-                except BROKEN as error:
-                    text = "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
-                    print(f"  failed: {text}", file=sys.stderr, flush=True)
-                    case.runs.append(CaseRun(error=text))
+                case.runs.append(run_case(case.case.load, options))
     return results
+
+
+def run_case(load: Load, options: Options) -> CaseRun:
+    """Run one case on a broker of its own; what breaks it is in the result and on standard error."""
+    if options.page_cache:
+        options.page_cache.fill()
+    try:
+        return _run_case(load, options)
+    except BROKEN as error:
+        text = "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+        print(f"  failed: {text}", file=sys.stderr, flush=True)
+        return CaseRun(error=text)
 
 
 def new_topic() -> str:
