@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from magnetar.admin.call import whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.base.names import TopicName
 from magnetar.metadata import keys
@@ -34,8 +35,8 @@ def wanted(document: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadRequestError('bundles are {"numBundles": n} or {"boundaries": [...]}')
     bounds = document.get("boundaries") or []
-    number = document.get("numBundles") or max(1, len(bounds) - 1)
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= BUNDLES_MAX:
+    number = whole(document.get("numBundles") or max(1, len(bounds) - 1))
+    if number is None or not 0 < number <= BUNDLES_MAX:
         raise BadRequestError(f"numBundles must be from 1 to {BUNDLES_MAX}")
     if not bounds:
         found = [LAST * i // number for i in range(number)] + [LAST]

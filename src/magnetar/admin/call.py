@@ -13,6 +13,7 @@ Errors are raised; `errors.py` says which status they get.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -163,6 +164,13 @@ def natural(text: str, what: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise BadRequestError(f"{what} must be a number, not {text[:40]!r}")
     return int(text)
+
+
+def whole(value: object) -> int | None:
+    """A whole number of a body, which some clients write as a JSON text; None when it is something else."""
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def decoded(params: Mapping[str, str]) -> dict[str, str]:

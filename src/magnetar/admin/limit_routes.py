@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magnetar.admin.call import Call, Handler, Route, natural
+from magnetar.admin.call import Call, Handler, Route, natural, whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy
@@ -39,8 +39,8 @@ class _Limit:
 
 
 def _number(call: Call) -> int:
-    value = call.json()
-    if isinstance(value, bool) or not isinstance(value, int) or value >= _NUMBER_MAX:
+    value = whole(call.json())
+    if value is None or value >= _NUMBER_MAX:
         raise BadRequestError("the body must be a number")
     if value < 0:
         raise PreconditionFailedError("a limit must be 0 or more; 0 is without limit")
@@ -80,9 +80,11 @@ def _rate(*numbers: str) -> Callable[[Call], dict[str, Any]]:
     def read(call: Call) -> dict[str, Any]:
         document = call.json_object()
         for name in (*numbers, "ratePeriodInSecond"):
-            value = document.get(name, -1)
-            if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < _NUMBER_MAX:
+            value = whole(document.get(name, -1))
+            if value is None or not -1 <= value < _NUMBER_MAX:
                 raise BadRequestError(f"{name} must be a number, -1 is without limit")
+            if name in document:
+                document[name] = value
         return document
 
     return read
@@ -225,11 +227,14 @@ def _kind(call: Call) -> QuotaKind:
 
 def _quota(call: Call, retention: Any) -> dict[str, Any]:
     document = call.json_object()
-    numbers = {"limitSize": document.get("limitSize", document.get("limit", -1))}
-    numbers["limitTime"] = document.get("limitTime", -1)
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < _NUMBER_MAX:
+    given = {"limitSize": document.get("limitSize", document.get("limit", -1))}
+    given["limitTime"] = document.get("limitTime", -1)
+    numbers = {}
+    for name, value in given.items():
+        number = whole(value)
+        if number is None or not -1 <= number < _NUMBER_MAX:
             raise BadRequestError(f"{name} must be a number, -1 is without limit")
+        numbers[name] = number
     if document.get("policy") not in list(QuotaPolicy):
         raise BadRequestError(f"policy must be one of {', '.join(QuotaPolicy)}")
     minutes, mib = (

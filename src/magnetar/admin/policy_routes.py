@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magnetar.admin.call import Call, Handler, Route
+from magnetar.admin.call import Call, Handler, Route, whole
 from magnetar.admin.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics import PARTITIONS_MAX
 from magnetar.broker.compaction.room import THRESHOLD_POLICY
@@ -40,15 +40,17 @@ def _boolean(value: object) -> bool:
 
 
 def _seconds(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+    number = whole(value)
+    if number is None or not 0 <= number < 1 << 31:
         raise BadRequestError("the body must be a number of seconds")
-    return value
+    return number
 
 
 def _bytes(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+    number = whole(value)
+    if number is None or not 0 <= number < 1 << 63:
         raise BadRequestError("the body must be a number of bytes")
-    return value
+    return number
 
 
 def _retention(value: object) -> dict[str, int]:
@@ -56,8 +58,8 @@ def _retention(value: object) -> dict[str, int]:
         raise BadRequestError('the body must be {"retentionTimeInMinutes": n, "retentionSizeInMB": n}')
     limits = {}
     for key in ("retentionTimeInMinutes", "retentionSizeInMB"):
-        number = value.get(key, 0)
-        if isinstance(number, bool) or not isinstance(number, int) or not -1 <= number < 1 << 31:
+        number = whole(value.get(key, 0))
+        if number is None or not -1 <= number < 1 << 31:
             raise BadRequestError(f"{key} must be a number from -1 (without limit) up")
         limits[key] = number
     if (limits["retentionTimeInMinutes"] == 0) != (limits["retentionSizeInMB"] == 0):
@@ -70,11 +72,10 @@ def _retention(value: object) -> dict[str, int]:
 def _topic_creation(value: object) -> dict[str, Any]:
     if not isinstance(value, dict) or not isinstance(value.get("allowAutoTopicCreation"), bool):
         raise BadRequestError('the body must be {"allowAutoTopicCreation": true or false, ...}')
-    kind, partitions = value.get("topicType", NON_PARTITIONED), value.get("defaultNumPartitions")
+    kind, partitions = value.get("topicType", NON_PARTITIONED), whole(value.get("defaultNumPartitions"))
     if kind not in (PARTITIONED, NON_PARTITIONED):
         raise PreconditionFailedError(f"topicType must be {PARTITIONED} or {NON_PARTITIONED}")
-    number = not isinstance(partitions, bool) and isinstance(partitions, int)
-    if kind == PARTITIONED and not (number and 0 < int(partitions or 0) <= PARTITIONS_MAX):
+    if kind == PARTITIONED and not 0 < (partitions or 0) <= PARTITIONS_MAX:
         raise PreconditionFailedError(f"defaultNumPartitions must be from 1 to {PARTITIONS_MAX}")
     if kind == NON_PARTITIONED and partitions:
         raise PreconditionFailedError("defaultNumPartitions is for partitioned topics only")
@@ -89,8 +90,8 @@ def _inactive_topics(value: object) -> dict[str, Any]:
     modes = [mode.value for mode in DeleteMode]
     if not isinstance(value, dict) or value.get("inactiveTopicDeleteMode", modes[0]) not in modes:
         raise BadRequestError(f"inactiveTopicDeleteMode must be one of {', '.join(modes)}")
-    seconds, delete = value.get("maxInactiveDurationSeconds"), value.get("deleteWhileInactive")
-    if not isinstance(delete, bool) or isinstance(seconds, bool) or not isinstance(seconds, int):
+    seconds, delete = whole(value.get("maxInactiveDurationSeconds")), value.get("deleteWhileInactive")
+    if not isinstance(delete, bool) or seconds is None:
         raise BadRequestError("deleteWhileInactive must be a boolean, maxInactiveDurationSeconds a number")
     if not 0 < seconds < 1 << 31:
         raise PreconditionFailedError("maxInactiveDurationSeconds must be at least 1")
@@ -111,8 +112,8 @@ def _subscription_creation(value: object) -> dict[str, bool]:
 def _delayed_delivery(value: object) -> dict[str, Any]:
     if not isinstance(value, dict) or not isinstance(value.get("active"), bool):
         raise BadRequestError('the body must be {"active": true or false, "tickTime": ms}')
-    tick_ms = value.get("tickTime", 1000)
-    if isinstance(tick_ms, bool) or not isinstance(tick_ms, int) or not 0 < tick_ms < 1 << 31:
+    tick_ms = whole(value.get("tickTime", 1000))
+    if tick_ms is None or not 0 < tick_ms < 1 << 31:
         raise BadRequestError("tickTime must be a number of milliseconds")
     return {"active": value["active"], "tickTime": tick_ms}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar.admin.call import Call, Route, position_document
+from magnetar.admin.call import Call, Route, position_document, whole
 from magnetar.admin.errors import BadRequestError, NotAcceptableError
 from magnetar.base.names import TopicName
 from magnetar.broker.any_topic import AnyTopic
@@ -183,14 +183,12 @@ def _wanted_partitions(call: Call) -> tuple[int, dict[str, str]]:
             raise BadRequestError("properties must be an object of strings")
         properties = given
         body = body.get("partitions")
-    if isinstance(body, str) and body.isdecimal() and body.isascii() and len(body) < 10:
-        # Some clients send the number as a JSON text.
-        body = int(body)
-    if isinstance(body, bool) or not isinstance(body, int):
+    count = whole(body)
+    if count is None:
         raise BadRequestError("the body must be the number of partitions")
-    if not 0 < body <= PARTITIONS_MAX:
+    if not 0 < count <= PARTITIONS_MAX:
         raise NotAcceptableError(f"the number of partitions must be from 1 to {PARTITIONS_MAX}")
-    return body, properties
+    return count, properties
 
 
 async def create_partitioned(call: Call) -> None:

@@ -140,6 +140,26 @@ def test_backlog_quotas_of_namespaces_and_topics() -> None:
     with_api(story)
 
 
+def test_numbers_may_be_texts() -> None:
+    """Some clients send them so, and Pulsar takes them."""
+
+    async def story(api: AdminApi) -> None:
+        topic = await api.topic("t")
+        await api.done("POST", f"{N}/backlogQuota", {"limit": "10240", "policy": "producer_request_hold"})
+        assert topic.limits.limits.quotas == (BacklogQuota(QuotaKind.SIZE, 10240, QuotaPolicy.HOLD),)
+        await api.done("POST", f"{N}/messageTTL", "7")
+        assert topic.limits.limits.ttl_s == 7
+        await api.done("POST", f"{N}/publishRate", {"publishThrottlingRateInMsg": "5"})
+        assert topic.limits.limits.publish_rate == Rate(5, 0, 1000)
+        assert await api.get(f"{N}/publishRate") == {"publishThrottlingRateInMsg": 5}
+        await api.done("POST", f"{N}/retention", {"retentionTimeInMinutes": "10", "retentionSizeInMB": "-1"})
+        assert await api.get(f"{N}/retention") == {"retentionTimeInMinutes": 10, "retentionSizeInMB": -1}
+        for wrong in ("", "1.5", "0x1", "9" * 20, " 1", True):
+            assert (await api.refused("POST", f"{N}/messageTTL", wrong))[0] == 400
+
+    with_api(story)
+
+
 def test_a_quota_beyond_the_retention_is_refused() -> None:
     async def story(api: AdminApi) -> None:
         await api.done("POST", f"{N}/retention", {"retentionTimeInMinutes": 10, "retentionSizeInMB": 10})
