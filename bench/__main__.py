@@ -47,6 +47,12 @@ def arguments() -> argparse.ArgumentParser:
         action="store_true",
         help="do not fill the page cache first: a virtual machine then pays for fresh memory (memory.py)",
     )
+    parser.add_argument(
+        "--flames",
+        type=Path,
+        metavar="FOLDER",
+        help="write a flame graph of the broker in each case (py-spy)",
+    )
     external = parser.add_argument_group("measure a broker that already runs")
     external.add_argument("--service-url", help="pulsar://HOST:PORT")
     external.add_argument("--http-url", default="", help="http://HOST:PORT")
@@ -158,6 +164,7 @@ def main() -> int:
                 data_folder=folder,
                 external=external,
                 page_cache=page_cache,
+                flames=options.flames,
             ),
             options.runs,
         )

@@ -15,6 +15,7 @@ from typing import Final
 from bench import catchup, latency, modules, start, topics
 from bench.broker import Broker, BrokerFailedError, Cpus, discard_command, magnetar_command, started
 from bench.driver import Driver
+from bench.flame import profiled, slug
 from bench.histogram import median_metrics
 from bench.memory import PageCache
 from bench.meter import Meter
@@ -54,6 +55,8 @@ class Options:
     """A broker that already runs, instead of one started for each case."""
     page_cache: PageCache | None = None
     """Filled before each case; None leaves the memory as it is."""
+    flames: Path | None = None
+    """Folder for a flame graph of the broker in each case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +117,22 @@ def run_all(scenarios: Sequence[Scenario], options: Options, runs: int) -> list[
                     file=sys.stderr,
                     flush=True,
                 )
-                case.runs.append(run_case(case.case.load, options))
+                graph = (
+                    options.flames and options.flames / f"{slug(result.scenario.name, case.case.name)}.svg"
+                )
+                case.runs.append(run_case(case.case.load, options, graph))
     return results
 
 
-def run_case(load: Load, options: Options) -> CaseRun:
-    """Run one case on a broker of its own; what breaks it is in the result and on standard error."""
+def run_case(load: Load, options: Options, graph: Path | None = None) -> CaseRun:
+    """Run one case on a broker of its own; what breaks it is in the result and on standard error.
+
+    `graph`: where the flame graph of its broker goes, if it has one of its own.
+    """
     if options.page_cache:
         options.page_cache.fill()
     try:
-        return _run_case(load, options)
+        return _run_case(load, options, graph)
     except BROKEN as error:
         text = "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
         print(f"  failed: {text}", file=sys.stderr, flush=True)
@@ -153,7 +162,7 @@ def _broker(options: Options, folder: Path, *, discard: bool) -> Iterator[Broker
         yield broker
 
 
-def _run_case(load: Load, options: Options) -> CaseRun:
+def _run_case(load: Load, options: Options, graph: Path | None) -> CaseRun:
     with _scratch(options) as folder:
         if isinstance(load, StartLoad):
             if options.external:
@@ -162,7 +171,10 @@ def _run_case(load: Load, options: Options) -> CaseRun:
         if isinstance(load, ModuleLoad):
             return _module(load, options, folder)
         discard = isinstance(load, PublishLoad | CatchupLoad) and load.discard
-        with _broker(options, folder, discard=discard) as broker:
+        with (
+            _broker(options, folder, discard=discard) as broker,
+            profiled(broker, graph, after_s=options.warm_up_s, seconds=options.seconds),
+        ):
             return with_broker(load, options, broker, PulsarDriver(broker.service_url))
 
 
