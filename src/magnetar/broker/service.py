@@ -98,6 +98,8 @@ class Broker:
         self.collectors: list[Collector] = []
         """What below the broker has something to say in `/metrics`."""
         self.sessions: set[Session] = set()
+        self.ended = 0
+        """Connections and topics that were here and are gone, since the start."""
         self.draining = False
         self.started_ms = clock.now_ms()
         self._loading: SingleFlight[Topic] = SingleFlight()
@@ -137,6 +139,11 @@ class Broker:
         await self.tasks.close()
         for session in list(self.sessions):
             session.close("the broker stops")
+
+    def left(self, session: Session) -> None:
+        """A connection is gone."""
+        self.sessions.discard(session)
+        self.ended += 1
 
     def new_producer_name(self) -> str:
         """A name that no producer of this cluster ever had."""
@@ -294,6 +301,7 @@ class Broker:
             return
         assert isinstance(topic, Topic)
         self.topics.pop(str(name), None)
+        self.ended += 1
         topic.disconnect_clients()
         await topic.log.close()
         await self.logs.delete(name.log_name)
@@ -323,6 +331,7 @@ class Broker:
         await self._guard(topic.close(), f"{topic.name}: closing")
         if self.topics.get(str(topic.name)) is topic:
             del self.topics[str(topic.name)]
+        self.ended += 1
 
     # -- policies ----------------------------------------------------------------------------------
 

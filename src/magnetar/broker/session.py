@@ -139,7 +139,7 @@ class Session:
     def lost(self) -> None:
         """The connection is gone: its producers and consumers leave."""
         self.closed = True
-        self.broker.sessions.discard(self)
+        self.broker.left(self)
         topics.left(self)
         for topic, producer in list(self.producers.values()):
             topic.detach_producer(producer)

@@ -11,8 +11,9 @@ samples, all together; backslash, newline and, in label values, the double quote
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import accumulate
 from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,6 +42,7 @@ class Kind(Enum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 class Counter:
@@ -99,6 +101,24 @@ class Exposition:
     def gauge(self, name: str, text: str, value: float, labelled: str = NO_LABELS) -> None:
         """A sample of a family that goes up and down."""
         self.add(name, Kind.GAUGE, text, value, labelled)
+
+    def histogram(
+        self, name: str, text: str, bounds: Sequence[float], counts: Sequence[int], total: float
+    ) -> None:
+        """A histogram without labels: `counts[i]` lie at or below `bounds[i]` and above the bound before,
+        the last of them above all bounds; `total` is the sum of what was observed."""
+        assert len(counts) == len(bounds) + 1
+        size = len(counts) + 2
+        if self.series + size > self._series_max:
+            self.dropped += size
+            return
+        self.series += size
+        family = self._families.setdefault(name, _Family(Kind.HISTOGRAM, text))
+        running = list(accumulate(counts))
+        for bound, count in zip((*bounds, math.inf), running, strict=True):
+            family.lines.append(f"{name}_bucket{labels(('le', _number(bound)))} {count}\n")
+        family.lines.append(f"{name}_sum {_number(total)}\n")
+        family.lines.append(f"{name}_count {running[-1]}\n")
 
     def render(self) -> str:
         """The text; families in the order in which they were first seen."""

@@ -37,6 +37,8 @@ from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.heap import CHECK_S, Heap
+from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.server import open_files, security
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
@@ -62,7 +64,7 @@ async def _serve(config: StandaloneConfig) -> int:
         await server.start()
         sys.stdout.write(banner(server.endpoints, version=magnetar.__version__, data_dir=server.data_dir))
         sys.stdout.flush()
-        event_loop.settle_heap()
+        server.settle()
         return await server.wait()
     finally:
         await server.close()
@@ -82,6 +84,8 @@ class Standalone:
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._cleanup = contextlib.AsyncExitStack()
+        self._heap: Heap
+        self._watch: LoopWatch
 
     @property
     def durability(self) -> Durability:
@@ -194,7 +198,10 @@ class Standalone:
             authentication=authentication,
             superuser_roles=frozenset(names(config.superuser_roles)),
         )
+        self._heap = Heap(lambda: broker.ended)
+        self._watch = LoopWatch(lambda: self._heap.pause_s)
         broker.collectors.append(partial(bookie_metrics.collect, bookie))
+        broker.collectors += [self._watch.collect_metrics, self._heap.collect_metrics]
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)
         return broker
@@ -210,6 +217,14 @@ class Standalone:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
+
+    def settle(self) -> None:
+        """Called once after `start`: what lives now is left to no collector, and stalls are watched."""
+        self._heap.settle()
+        self._cleanup.callback(self._heap.close)
+        self._watch.start()
+        self._cleanup.callback(self._watch.close)
+        self._tasks.every(CHECK_S, self._heap.collect_if_due)
 
     def _signalled(self, number: int) -> None:
         if self._stop.is_set():

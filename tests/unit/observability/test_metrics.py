@@ -76,3 +76,19 @@ def test_process_metrics_are_plausible() -> None:
     families = {family.name: family for family in text_string_to_metric_families("".join(registry.scrape()))}
     assert families["process_resident_memory_bytes"].samples[0].value > 1 << 20
     assert families["process_cpu_seconds"].samples[0].value > 0
+
+
+def test_histograms_read_back_and_respect_the_limit_as_a_whole() -> None:
+    exposition = Exposition(series_max=5)
+    exposition.histogram("late_seconds", "Late.", (0.1, 1.0), [3, 0, 2], 12.5)
+    exposition.histogram("more_seconds", "More.", (0.1,), [0, 0], 0)
+    families = list(text_string_to_metric_families(exposition.render()))
+    assert [family.type for family in families] == ["histogram"]
+    assert [(s.name, s.labels.get("le"), s.value) for s in families[0].samples] == [
+        ("late_seconds_bucket", "0.1", 3.0),
+        ("late_seconds_bucket", "1.0", 3.0),
+        ("late_seconds_bucket", "+Inf", 5.0),
+        ("late_seconds_sum", None, 12.5),
+        ("late_seconds_count", None, 5.0),
+    ]
+    assert exposition.dropped == 4

@@ -1,0 +1,122 @@
+"""When the garbage collector runs, and what it costs.
+
+Counting references frees nearly everything; the collector is there for cycles, and only ends make
+cycles that live for long: a connection that closes, a topic that is unloaded. So
+
+- what lives after start is frozen: nothing ever walks it again;
+- the youngest generation is collected as usual, in small steps (a millisecond or so);
+- the older ones, which a collection has to walk as a whole (half a second for a million objects, all
+  connections standing still), only when enough has ended, or after very many young collections in case
+  something made cycles that nobody knew of. When that finds nothing, the next such one waits longer.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from magnetar.observability.metrics import Exposition, labels
+
+_YOUNG_MAX: Final = 5_000
+"""Allocations beyond deallocations before the youngest generation is collected. Python's own 700 is
+passed by every socket read, and 50,000 make a pause of 15 ms."""
+_NEVER: Final = 1 << 30
+_ENDED_MAX: Final = 1_000
+"""Ended connections and topics, of about 10 kB each, before everything is collected."""
+_ROUNDS_MIN: Final = 2_000
+"""Young collections without anything known to have ended before everything is collected all the same."""
+_ROUNDS_MAX: Final = 64_000
+_WORTH_OBJECTS: Final = 5_000
+"""A collection that found fewer was for nothing."""
+CHECK_S: Final = 10.0
+"""Between two looks at whether a full collection is due."""
+
+
+class Schedule:
+    """Decides when everything is collected (pure)."""
+
+    __slots__ = ("_ended_at", "_rounds_at", "rounds_max")
+
+    rounds_max: int
+    """Young collections until the next full one, when nothing ends."""
+
+    def __init__(self) -> None:
+        self._ended_at = 0
+        self._rounds_at = 0
+        self.rounds_max = _ROUNDS_MIN
+
+    def due(self, ended: int, rounds: int) -> bool:
+        """`ended` and `rounds` count, since the process began, what has ended and young collections."""
+        return ended - self._ended_at >= _ENDED_MAX or rounds - self._rounds_at >= self.rounds_max
+
+    def collected(self, ended: int, rounds: int, found: int) -> None:
+        """Everything was collected, and `found` objects were garbage."""
+        if found >= _WORTH_OBJECTS:
+            self.rounds_max = _ROUNDS_MIN
+        elif rounds - self._rounds_at >= self.rounds_max:
+            self.rounds_max = min(_ROUNDS_MAX, 2 * self.rounds_max)
+        self._ended_at, self._rounds_at = ended, rounds
+
+
+class Heap:
+    """The collector of this process. `settle` once after start, then `collect_if_due` now and then."""
+
+    def __init__(self, ended: Callable[[], int]) -> None:
+        """`ended` counts what has ended since the process began, see `Schedule`."""
+        self.pause_s = 0.0
+        """Time spent in collections so far."""
+        self.pause_s_max = 0.0
+        """The longest one."""
+        self._ended = ended
+        self._schedule = Schedule()
+        self._began_s = 0.0
+        self._by_generation = [0.0, 0.0, 0.0]
+
+    def settle(self) -> None:
+        """What lives now lives for ever: collections need not walk it."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_YOUNG_MAX, _NEVER, _NEVER)
+        gc.callbacks.append(self._measure)
+
+    def _measure(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            self._began_s = time.perf_counter()
+            return
+        pause_s = time.perf_counter() - self._began_s
+        self.pause_s += pause_s
+        self.pause_s_max = max(self.pause_s_max, pause_s)
+        self._by_generation[info["generation"]] += pause_s
+
+    async def collect_if_due(self) -> None:
+        """Collects everything, and stops the loop for that long, when the schedule says so."""
+        rounds = gc.get_stats()[0]["collections"]
+        if self._schedule.due(self._ended(), rounds):
+            found = gc.collect()
+            self._schedule.collected(self._ended(), rounds, found)
+
+    def close(self) -> None:
+        """Stops measuring."""
+        if self._measure in gc.callbacks:
+            gc.callbacks.remove(self._measure)
+
+    def collect_metrics(self, out: Exposition) -> Iterable[None]:
+        """A collector of `/metrics`; names as in Prometheus's client library for Python."""
+        for generation, stats in enumerate(gc.get_stats()):
+            labelled = labels(("generation", str(generation)))
+            out.counter(
+                "python_gc_collections_total", "Collections by generation.", stats["collections"], labelled
+            )
+            out.counter(
+                "python_gc_objects_collected_total", "Garbage objects found.", stats["collected"], labelled
+            )
+            out.counter(
+                "magnetar_gc_seconds_total",
+                "Time in which the event loop stood still for the garbage collector.",
+                self._by_generation[generation],
+                labelled,
+            )
+        out.gauge("magnetar_gc_pause_seconds_max", "The longest collection since start.", self.pause_s_max)
+        return ()

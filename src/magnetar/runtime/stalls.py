@@ -1,0 +1,114 @@
+"""How long the event loop keeps others waiting.
+
+A timer that looks at the clock: by how much it is late is what a message that arrived at that moment
+had to wait before anybody looked at it. It runs fifty times a second whatever the load, so messages
+pay nothing. Pauses shorter than its interval are met by chance, each in proportion to its length:
+the histogram tells shares of time, not numbers of pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from magnetar.observability.metrics import Exposition
+
+_log = logging.getLogger("magnetar.runtime")
+
+_INTERVAL_S: Final = 0.02
+BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Upper bounds of the histogram. The loop's timers are exact to a millisecond."""
+_REPORT_S: Final = 0.2
+"""A stall of this length is logged with its cause."""
+_REPORTS_APART_S: Final = 10.0
+
+
+class Lateness:
+    """A histogram of seconds."""
+
+    __slots__ = ("count", "counts", "max_s", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.count = 0
+        self.sum_s = 0.0
+        self.max_s = 0.0
+
+    def add(self, late_s: float) -> None:
+        """One look at the clock."""
+        self.counts[bisect_left(BOUNDS_S, late_s)] += 1
+        self.count += 1
+        self.sum_s += late_s
+        self.max_s = max(self.max_s, late_s)
+
+
+def cause_of(late_s: float, computing_s: float, collecting_s: float) -> str:
+    """What a stall of `late_s` was, from the thread's CPU time and the collector's time in it."""
+    if collecting_s > late_s / 2:
+        return "garbage collection"
+    if computing_s > late_s / 2:
+        return "one piece of work took so long"
+    return "the process waited for the processor or for a device"
+
+
+class LoopWatch:
+    """Watches the loop it is started on."""
+
+    def __init__(self, collecting_s: Callable[[], float]) -> None:
+        """`collecting_s`: time spent collecting garbage since the process began."""
+        self.late = Lateness()
+        self._collecting_s = collecting_s
+        self._collected_s = 0.0
+        self._computed_s = 0.0
+        self._due_s = 0.0
+        self._reported_s = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begins; to be called on the loop's thread."""
+        self._next()
+
+    def _next(self) -> None:
+        self._collected_s = self._collecting_s()
+        self._computed_s = time.thread_time()
+        self._due_s = time.monotonic() + _INTERVAL_S
+        self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._look)
+
+    def _look(self) -> None:
+        now_s = time.monotonic()
+        late_s = max(0.0, now_s - self._due_s)
+        self.late.add(late_s)
+        if late_s >= _REPORT_S and now_s - self._reported_s >= _REPORTS_APART_S:
+            self._reported_s = now_s
+            computing_s = time.thread_time() - self._computed_s
+            collecting_s = self._collecting_s() - self._collected_s
+            _log.warning(
+                "everybody waited %d ms: %s (computing %d ms, of that collecting garbage %d ms)",
+                late_s * 1000,
+                cause_of(late_s, computing_s, collecting_s),
+                computing_s * 1000,
+                collecting_s * 1000,
+            )
+        self._next()
+
+    def close(self) -> None:
+        """Ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def collect_metrics(self, out: Exposition) -> Iterable[None]:
+        """A collector of `/metrics`."""
+        late = self.late
+        out.histogram(
+            "magnetar_loop_stall_seconds",
+            "How late the event loop was at regular looks: what others' work and garbage collection cost.",
+            BOUNDS_S,
+            late.counts,
+            late.sum_s,
+        )
+        out.gauge("magnetar_loop_stall_seconds_max", "The longest stall seen since start.", late.max_s)
+        return ()
