@@ -29,6 +29,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("scenario", nargs="*", help="names of scenarios; all of them when none is given")
     parser.add_argument("--list", action="store_true", help="show the scenarios and their questions")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write everything measured to PATH")
+    parser.add_argument("--chart", type=Path, metavar="PATH", help="draw rates and latencies (PNG, SVG, PDF)")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--seconds", type=float, default=10.0, help="measured time of a case (10)")
     parser.add_argument("--warm-up", type=float, default=3.0, help="seconds of load before it counts (3)")
@@ -172,6 +173,12 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(content, indent=1) + "\n")
     print(report.render(content, results, markdown=options.markdown))
+    if options.chart:
+        # Matplotlib takes longer to import than most of the rest to run.
+        from bench import chart
+
+        medians = {f"{r.scenario.name}: {c.case.name}": c.median for r in results for c in r.cases}
+        chart.draw(options.chart, {name: medians}, report.headline(content))
     return int(any(run.error for result in results for case in result.cases for run in case.runs))
 
 

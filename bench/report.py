@@ -203,20 +203,23 @@ def markdown_table(rows: Sequence[Row]) -> str:
     return "\n".join([head, align, *body])
 
 
+def headline(content: Mapping[str, Any]) -> str:
+    """Machine, broker and way of measuring, in two lines."""
+    machine = content["machine"]
+    return (
+        f"{machine['date']} · {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB"
+        f" · Linux {machine['kernel']} · Python {machine['python']} · data on {machine['file_system']}"
+        f" · load {machine['load_1min_at_start']} at the start\n"
+        f"{content['broker']} · {content['cpus']} · median of {content['runs']} run(s)"
+        f" of {content['seconds']:g} s after {content['warm_up_s']:g} s of warm-up"
+    )
+
+
 def render(content: Mapping[str, Any], results: Sequence[ScenarioResult], *, markdown: bool) -> str:
     """The whole report. `content`: the document of `document`, for the parts that are no scenario."""
     table = markdown_table if markdown else text_table
     heading = "### " if markdown else ""
-    machine = content["machine"]
-    parts = [
-        (
-            f"{machine['date']} · {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB"
-            f" · Linux {machine['kernel']} · Python {machine['python']} · data on {machine['file_system']}"
-            f" · load {machine['load_1min_at_start']} at the start\n"
-            f"{content['broker']} · {content['cpus']} · median of {content['runs']} run(s)"
-            f" of {content['seconds']:g} s after {content['warm_up_s']:g} s of warm-up"
-        )
-    ]
+    parts = [headline(content)]
     parts += [
         f"{heading}{title}\n\n{table(rows)}" for title, rows in device_tables(content["device"]).items()
     ]

@@ -61,6 +61,7 @@ def arguments() -> argparse.ArgumentParser:
         help="folder that keeps the fetched programs",
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write everything measured to PATH")
+    parser.add_argument("--chart", type=Path, metavar="PATH", help="draw rates and latencies (PNG, SVG, PDF)")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     return parser
 
@@ -191,16 +192,24 @@ def main() -> int:
     described = machine.describe(folder)
     table = markdown_table if given.markdown else text_table
     promise = "each with its own default" if given.defaults else "all sync before they acknowledge"
-    print(
+    headline = (
         f"{described['date']} · {described['cpu']}, {described['cores']} cores, {described['memory_gib']} GiB"
-        f" · Linux {described['kernel']} · {promise} · median of {given.runs} run(s) of {given.seconds:g} s\n"
+        f" · Linux {described['kernel']} · {promise} · median of {given.runs} run(s) of {given.seconds:g} s"
     )
+    print(headline + "\n")
     for title, content in device_tables(device).items():
         print(f"{title}\n\n{table(content)}\n")
     print(table(rows))
     if given.json:
         document = {"machine": described, "durable": not given.defaults, "device": device, "runs": results}
         given.json.write_text(json.dumps(document, indent=1) + "\n")
+    if given.chart:
+        from bench import chart  # as in bench.__main__
+
+        drawn = {
+            SERVERS[name].name: {c: m for c, m in medians[name].items() if c != START} for name in servers
+        }
+        chart.draw(given.chart, drawn, headline)
     return int(failed)
 
 
