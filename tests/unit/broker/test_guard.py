@@ -125,6 +125,23 @@ def test_every_command_asks_for_its_right(role: str, allowed: set[str]) -> None:
     guarded(story)
 
 
+def test_who_asks_for_partitions_hears_that_there_is_no_such_tenant() -> None:
+    """As from Pulsar; of namespaces and topics nothing is told."""
+
+    async def story(world: World) -> None:
+        for i, role in enumerate(("stranger", "root")):
+            peer = await connected(world, role)
+            topic = "persistent://nobody/nowhere/x"
+            answer = await peer.ask(Type.PARTITIONED_METADATA, topic=topic, request_id=i)
+            assert answer.error == pb.TopicNotFound
+        peer = await connected(world, "stranger")
+        topic = "persistent://public/nowhere/x"
+        answer = await peer.ask(Type.PARTITIONED_METADATA, topic=topic, request_id=9)
+        assert answer.error == pb.AuthorizationError
+
+    guarded(story)
+
+
 def test_a_refusal_tells_nothing_of_what_exists(caplog: pytest.LogCaptureFixture) -> None:
     async def story(world: World) -> None:
         peer = await connected(world, "stranger")

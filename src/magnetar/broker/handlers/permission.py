@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from magnetar.auth.errors import AuthorizationError
 from magnetar.auth.identity import Identity
 from magnetar.auth.permissions import Action
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker import guard as guards
+from magnetar.broker.errors import NamespaceNotFoundError
 
 if TYPE_CHECKING:
     from magnetar.broker.guard import Guard
@@ -39,6 +41,20 @@ async def allow_for(session: Session, action: Action, topic: TopicName, original
     # Who is no proxy is refused here: the role asked for is not its own.
     guard.check_original(Identity(speaker), original, session.peer)
     await guard.require_topic(Identity(original, via=speaker), session.peer, action, topic)
+
+
+async def allow_count(session: Session, topic: TopicName, original: str) -> None:
+    """The same for how many partitions a topic has.
+
+    Whoever may not ask still hears that there is no such tenant, as from Pulsar: clients' users find a
+    mistyped name by that. Raises AuthorizationError, NamespaceNotFoundError.
+    """
+    try:
+        await allow_for(session, Action.LOOKUP, topic, original)
+    except AuthorizationError:
+        if await session.broker.policies.tenant(topic.tenant) is None:
+            raise NamespaceNotFoundError(f"tenant {topic.tenant} does not exist") from None
+        raise
 
 
 async def allow_namespace(session: Session, action: Action, namespace: NamespaceName) -> None:

@@ -22,14 +22,14 @@ def partitions(session: Session, command: Command) -> None:
 
     async def answer() -> None:
         topic = TopicName.parse(request.topic)
-        await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
+        await permission.allow_count(session, topic, request.original_principal)
         count = await lookup.partitions(
             session.broker, request.topic, may_come=request.metadata_auto_creation_enabled
         )
         session.reply(commands.partitions(request.request_id, count))
 
-    session.run(
-        request.request_id,
+    session.requests.run(
+        request,
         answer(),
         lambda code, text: commands.partitions_error(request.request_id, code, text),
     )
@@ -57,11 +57,16 @@ def look_up(session: Session, command: Command) -> None:
             )
         )
 
-    session.run(
-        request.request_id,
+    session.requests.run(
+        request,
         answer(),
         lambda code, text: commands.lookup_error(request.request_id, code, text),
     )
+
+
+def has_room(session: Session) -> None:
+    """The connection takes bytes again."""
+    topic_lists.has_room(session)
 
 
 def left(session: Session) -> None:
