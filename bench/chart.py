@@ -13,6 +13,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # the backend is chosen first
 
 RATE: Final = "messages_per_s"
+RATE_FROM: Final = 100
+"""Where the bars begin; the slowest peers reach more."""
 PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9, "p99.99": 99.99}
 
 Table = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -37,6 +39,10 @@ def draw(path: Path, table: Table, title: str) -> None:
     left.set_yticks([row + 0.4 - height / 2 for row in range(len(rates))], rates, fontsize=8)
     left.invert_yaxis()
     left.set_xscale("log")
+    highest = max(
+        (metrics.get(c, {}).get(RATE, 0.0) for metrics in table.values() for c in rates), default=1.0
+    )
+    left.set_xlim(RATE_FROM, max(10 * RATE_FROM, 3 * highest))
     left.set_xlabel("messages a second")
     for broker, metrics in table.items():
         for case in latencies:
