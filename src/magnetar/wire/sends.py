@@ -29,7 +29,8 @@ _U32: Final = struct.Struct(">I")
 
 def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | None, bool, int] | None:
     """The CommandSend in `data[at:stop]`: producer id, sequence id, count, highest sequence id, whether
-    it is a chunk, and where the sequence id lies when the command ends with it (else 0).
+    it is a chunk, and where the sequence id lies when nothing behind it is likely to differ in the next
+    command: at most the count (else 0).
 
     None when the command has fields that are not expected here: then protobuf decides.
     """
@@ -60,7 +61,10 @@ def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | N
             chunked = value == 1
         else:
             return None
-    return None if at != stop else (producer_id, sequence_id, count, highest, chunked, 0)
+    if at != stop:
+        return None
+    alike = highest is None and not chunked
+    return producer_id, sequence_id, count, highest, chunked, low_at if alike else 0
 
 
 def check_entry(entry: bytes) -> tuple[bool, bool]:

@@ -173,8 +173,12 @@ class ServerParser:
         if is_new:
             self._runs[shape.owner] = run
             self._events.append(run)
+        count = shape.count
         if run.counts is not None:
-            run.counts.extend([1] * added)
+            run.counts.extend([count] * added)
+        elif count != 1:
+            run.counts = [1] * before
+            run.counts.extend([count] * added)
         if run.highest_sequence_ids is not None:
             run.highest_sequence_ids.extend(run.sequence_ids[-added:])
         return at
@@ -241,7 +245,7 @@ class ServerParser:
             if len(shapes) >= SHAPES_MAX:
                 shapes.clear()
             key = data[at + 4 : at + 4 + KEY_BYTES]
-            shapes[key] = FrameShape(producer_id, sequence_id, data, at, low_at, stop)
+            shapes[key] = FrameShape(producer_id, sequence_id, data, at, low_at, stop, count)
 
     def _add_send(
         self,

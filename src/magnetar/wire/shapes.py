@@ -5,7 +5,7 @@ seven bits of one varint (sequence id, entry id), and the entry. A shape remembe
 that one byte and a `struct.Struct` that cuts the head of a frame at these places:
 
     totalSize u32 | prefix: commandSize and the command up to the varint | low bits u8
-    | tail: rest of the varint, of the command, and 0x0e01 | CRC32C u32 | metadataSize u32
+    | tail: rest of the varint, of the command (a batch's size), and 0x0e01 | CRC32C u32 | metadataSize u32
 
 When `prefix` and `tail` are equal to what is remembered, the frame is of this shape and everything in it
 is known. 128 ids later the tail changes, and a new shape is learned from a frame whose fields were read
@@ -34,6 +34,7 @@ class FrameShape:
     """Learned from one frame; see the module's text for how it is used."""
 
     __slots__ = (
+        "count",
         "entry_at",
         "flag",
         "head_bytes",
@@ -47,6 +48,8 @@ class FrameShape:
 
     owner: int
     """Producer or consumer id."""
+    count: int
+    """Messages of each frame that the command names: SENDs only."""
     prefix: bytes
     tail: bytes
     flag: int
@@ -60,12 +63,15 @@ class FrameShape:
     metadata_max: int
     """Added to totalSize it gives the largest metadata size that fits the frame."""
 
-    def __init__(self, owner: int, value: int, data: bytes, at: int, low_at: int, stop: int) -> None:
+    def __init__(
+        self, owner: int, value: int, data: bytes, at: int, low_at: int, stop: int, count: int = 1
+    ) -> None:
         """From the frame at `data[at]` with the varint of `value` at `low_at` and its entry at `stop`.
 
         The entry starts with 0x0e01; `data` reaches at least two bytes beyond `stop`.
         """
         self.owner = owner
+        self.count = count
         self.high = value & ~0x7F
         self.flag = data[low_at] & 0x80
         self.prefix = data[at + 4 : low_at]

@@ -105,6 +105,16 @@ class TestSend:
         assert run.counts == [1, 1, 1, 10, 1, 1, 1, 1, 2]
         assert run.highest_sequence_ids == [0, 1, 2, 12, 13, 14, 15, 16, 17]
 
+    @pytest.mark.parametrize("sizes", [[1] * 9, [100] * 9, [1, 1, 100, 100, 100, 7, 7, 1, 1]])
+    def test_sizes_of_batches_without_a_highest_id(self, sizes: list[int]) -> None:
+        frames = [
+            send_of(pb.CommandSend(producer_id=1, sequence_id=i, num_messages=size), entry_of())
+            for i, size in enumerate(sizes)
+        ]
+        run = only_run(send(1, 0) + b"".join(frames) + send(1, 9))
+        assert run.sequence_ids == [0, *range(9), 9]
+        assert run.counts == (None if set(sizes) == {1} else [1, *sizes, 1])
+
     def test_a_highest_id_below_the_own_one_is_no_statement(self) -> None:
         assert only_run(encode_send(1, 5, 1, entry_of(), 0)).highest_sequence_ids is None
 
