@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -133,6 +133,36 @@ def test_who_never_reads_answers_is_not_read(process: StandaloneProcess, what: s
         stalls(written)
         others_make_progress(process)
         end_flood(client, thread)
+    budget.stays()
+
+
+def test_who_asks_for_long_lists_and_never_reads(process: StandaloneProcess) -> None:
+    """An answer is 400 KiB: those to one read of requests alone would be a gigabyte."""
+    topic = "overload-" + uuid.uuid4().hex
+    path = f"{process.http_url}/admin/v2/persistent/public/default/{topic}/partitions"
+    body = Request(path, data=b"5000", method="PUT", headers={"content-type": "application/json"})
+    urlopen(body, timeout=20).close()
+    with RawClient(process.broker_url) as client:
+        fields = {"namespace": "public/default", "topics_pattern": f"persistent://public/default/{topic}.*"}
+        listed = client.ask(Type.GET_TOPICS_OF_NAMESPACE, request_id=1, **fields)
+        assert len(listed.topics) >= 5_000
+    budget = Budget(process, CACHE_BYTES + PENDING_BYTES + 4 * OUTPUT_BYTES + SLACK_BYTES)
+    frames = [
+        b"".join(command(kind, request_id=i, **fields, **more) for i in range(1_000))
+        for kind, fields, more in (
+            (Type.GET_TOPICS_OF_NAMESPACE, {"namespace": "public/default"}, {}),
+            (Type.WATCH_TOPIC_LIST, fields, {"watcher_id": 1}),
+        )
+    ]
+    clients = [RawClient(process.broker_url, receive_buffer_bytes=4_096) for _ in frames]
+    floods = [flood(client, each, 1 << 40) for client, each in zip(clients, frames, strict=True)]
+    for _, written in floods:
+        stalls(written)
+    others_make_progress(process)
+    for client, (thread, _) in zip(clients, floods, strict=True):
+        end_flood(client, thread)
+    for client in clients:
+        client.socket.close()
     budget.stays()
 
 

@@ -10,13 +10,14 @@ clients retry on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from magnetar.auth.identity import Identity
 from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.broker.answering import Requests
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
@@ -39,12 +40,8 @@ _log = logging.getLogger("magnetar.broker.session")
 _CLOSED_PRODUCERS_KEPT: Final = 1_000
 """Producer ids that the broker closed: their late SENDs are dropped, not punished."""
 
-_REQUESTS_MAX: Final = 1_000
-"""Requests of one connection that may wait for storage before no more is read from it."""
-
 _IN_FLIGHT: Final = "bytes in flight"
-_REQUESTS: Final = "requests in work"
-"""Reasons for which a connection is not read."""
+"""Reason for which a connection is not read."""
 
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
@@ -96,7 +93,7 @@ class Session:
         self.opening_producers = Openings("producer")
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
-        self._requests = 0
+        self.requests = Requests(self)
         self._heard = True
         self._pinged = False
         self._holds: set[object] = set()
@@ -141,6 +138,7 @@ class Session:
         self.closed = True
         self.broker.left(self)
         topics.left(self)
+        self.requests.clear()
         for topic, producer in list(self.producers.values()):
             topic.detach_producer(producer)
         self.producers.clear()
@@ -160,9 +158,11 @@ class Session:
         self._transport.close(reason)
 
     def pump(self) -> None:
-        """The peer takes bytes again: dispatch goes on."""
+        """The peer takes bytes again: requests, watches and dispatch go on."""
         self.starved = False
         self._heard = True
+        self.requests.begin()
+        topics.has_room(self)
         for consumer in list(self.consumers.values()):
             consumer.subscription.pump()
 
@@ -235,8 +235,9 @@ class Session:
         self.pause_reading()
 
     def unthrottle(self, reason: object) -> None:
-        self._holds.discard(reason)
-        self.resume_reading()
+        if reason in self._holds:
+            self._holds.discard(reason)
+            self.resume_reading()
 
     def producer_detached(self, producer: Producer) -> None:
         self.forget_producer(producer.producer_id)
@@ -326,34 +327,6 @@ class Session:
     def answered(self) -> None:
         """The peer answered a PING."""
         self._pinged = False
-
-    def run(
-        self, request_id: int, work: Coroutine[Any, Any, None], refuse: Callable[[pb.ServerError, str], bytes]
-    ) -> None:
-        """Runs a command in the background; its error becomes the frame that `refuse(code, text)` makes."""
-
-        async def guarded() -> None:
-            try:
-                await work
-            except MagnetarError as error:
-                _log.info("%s: request %d refused: %s", self.peer, request_id, error)
-                self.reply(refuse(wire_code(error), str(error)))
-            except Exception:  # noqa: BLE001  # a bug in one command must be answered and must not stop others
-                _log.exception("%s: request %d failed", self.peer, request_id)
-                self.reply(refuse(pb.UnknownError, "internal error; the broker's log has the details"))
-
-            finally:
-                self._requests -= 1
-                if self._requests == _REQUESTS_MAX:
-                    self.unthrottle(_REQUESTS)
-
-        self._requests += 1
-        if self._requests > _REQUESTS_MAX:
-            self.throttle(_REQUESTS)
-        self.broker.tasks.spawn(guarded())
-
-    def run_simple(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
-        self.run(request_id, work, lambda code, text: commands.error(request_id, code, text))
 
     def leave(self, consumer: AttachedConsumer) -> None:
         subscription = consumer.subscription

@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.config import BrokerConfig
 from magnetar.broker.watchers.pattern import Pattern
 from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, is_system, matching, topics_digest
 from magnetar.broker.watchers.watched import Watched
 from magnetar.wire import pulsar_pb2 as pb
-from support.sessions import Peer, Type, World, in_world
+from support.sessions import Peer, Type, World, command, in_world
 
 NAMESPACE = "public/default"
 Mode = pb.CommandGetTopicsOfNamespace
@@ -221,3 +222,49 @@ def test_what_a_watcher_is_told_adds_up() -> None:
     assert (update.new, update.deleted) == (["a3"], ["a1"])
     assert watched.topics == {"a2", "a3"}
     assert update.digest == watched.digest == topics_digest(["a3", "a2"])
+
+
+def test_who_does_not_read_hears_of_all_changes_at_once_later() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await watch(peer, "persistent://public/default/.*")
+        peer.take_output = False
+        peer.session.transport_writable = False
+        for number in range(5):
+            await create(world, full(f"new-{number}"))
+            await world.settle()
+        assert not peer.session.out
+        peer.take_output = peer.session.transport_writable = True
+        peer.session.pump()
+        await world.until(lambda: peer.commands(Type.WATCH_TOPIC_UPDATE), "the update")
+        (update,) = peer.commands(Type.WATCH_TOPIC_UPDATE)
+        assert list(update.new_topics) == [full(f"new-{number}") for number in range(5)]
+
+    in_world(story)
+
+
+def test_a_watcher_asked_for_again_and_again_is_answered_while_there_is_room() -> None:
+    async def story(world: World) -> None:
+        await create(world, *(full(f"t-{number}") for number in range(20)))
+        peer = world.peer()
+        await world.until(lambda: peer.commands(Type.CONNECTED), "CONNECTED")
+        peer.take_output = False
+        for number in range(100):
+            peer.send(
+                command(
+                    Type.WATCH_TOPIC_LIST,
+                    namespace=NAMESPACE,
+                    topics_pattern=".*",
+                    watcher_id=1,
+                    request_id=number,
+                )
+            )
+            await world.settle()
+        assert len(peer.session.out) <= 2
+        peer.take_output = True
+        peer.flush()
+        kind = Type.WATCH_TOPIC_LIST_SUCCESS
+        await world.until(lambda: len(peer.commands(kind)) + len(peer.commands(Type.ERROR)) == 100, "answers")
+        assert peer.commands(kind)
+
+    in_world(story, BrokerConfig(connection_output_bytes_max=64))

@@ -42,7 +42,7 @@ def subscribe(session: Session, command: Command) -> None:
         refusal = f"consumer id {request.consumer_id} is in use on this connection"
         session.reply(commands.error(request.request_id, pb.ServiceNotReady, refusal))
         return
-    session.run_simple(request.request_id, _opening(session, request))
+    session.requests.run_simple(request, _opening(session, request))
 
 
 async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
@@ -162,7 +162,7 @@ def unsubscribe(session: Session, command: Command) -> None:
         await topic.drop_subscription(subscription)
         session.reply(commands.success(request.request_id))
 
-    session.run_simple(request.request_id, work())
+    session.requests.run_simple(request, work())
 
 
 def redeliver(session: Session, command: Command) -> None:
@@ -185,7 +185,7 @@ def seek(session: Session, command: Command) -> None:
             await subscription.seek_time(request.message_publish_time)
         session.reply(commands.success(request.request_id))
 
-    session.run_simple(request.request_id, work())
+    session.requests.run_simple(request, work())
 
 
 def last_message_id(session: Session, command: Command) -> None:
@@ -206,7 +206,7 @@ def last_message_id(session: Session, command: Command) -> None:
             )
         )
 
-    session.run_simple(request.request_id, work())
+    session.requests.run_simple(request, work())
 
 
 def stats(session: Session, command: Command) -> None:

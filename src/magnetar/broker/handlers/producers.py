@@ -35,7 +35,7 @@ def producer(session: Session, command: Command) -> None:
         refusal = f"producer id {request.producer_id} is in use on this connection"
         session.reply(commands.error(request.request_id, pb.ServiceNotReady, refusal))
         return
-    session.run_simple(request.request_id, _opening(session, request))
+    session.requests.run_simple(request, _opening(session, request))
 
 
 async def _opening(session: Session, request: pb.CommandProducer) -> None:

@@ -38,10 +38,11 @@ def get_schema(session: Session, command: Command) -> None:
             return
         session.reply(commands.schema_found(request.request_id, stored.schema, stored.version_bytes))
 
-    session.run(
-        request.request_id,
+    session.requests.run(
+        request,
         work(),
         lambda code, text: commands.schema_error(request.request_id, code, text),
+        large=True,
     )
 
 
@@ -55,8 +56,8 @@ def get_or_create_schema(session: Session, command: Command) -> None:
         version = await admit_producer(session.broker, topic.name, request.schema)
         session.reply(commands.schema_registered(request.request_id, version))
 
-    session.run(
-        request.request_id,
+    session.requests.run(
+        request,
         work(),
         lambda code, text: commands.schema_refused(request.request_id, code, text),
     )

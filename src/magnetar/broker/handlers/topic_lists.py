@@ -29,6 +29,10 @@ class _Listener:
 
     session: Session
 
+    @property
+    def writable(self) -> bool:
+        return self.session.writable
+
     def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
         self.session.reply(commands.watch_topic_list_success(request_id, watcher_id, topics, digest))
 
@@ -55,7 +59,7 @@ def topics_of_namespace(session: Session, command: Command) -> None:
             )
         )
 
-    session.run_simple(request.request_id, answer())
+    session.requests.run_simple(request, answer(), large=True)
 
 
 def watch(session: Session, command: Command) -> None:
@@ -74,7 +78,7 @@ def watch(session: Session, command: Command) -> None:
                 known_digest=request.topics_hash,
             )
 
-    session.run_simple(request.request_id, begin())
+    session.requests.run_simple(request, begin())
 
 
 def close(session: Session, command: Command) -> None:
@@ -99,6 +103,11 @@ async def recheck(broker: Broker) -> None:
             if not await guard.may_namespace(identity, Action.LOOKUP, namespace):
                 guards.revoked(identity, session.peer, Action.LOOKUP, str(namespace))
                 broker.watchers.close(listener, watcher_id)
+
+
+def has_room(session: Session) -> None:
+    """The connection takes bytes again: watches go on."""
+    session.broker.watchers.resume(_Listener(session))
 
 
 def forget(session: Session) -> None:

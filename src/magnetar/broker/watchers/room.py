@@ -18,10 +18,16 @@ _log = logging.getLogger("magnetar.broker.watchers")
 
 _WATCHERS_MAX: Final = 1_000
 """Watchers of one connection."""
+_UNANSWERED_MAX: Final = 16
+"""Requests for one watcher that may wait for their answers: clients ask again when they time out."""
 
 
 class Client(Protocol):
     """Who watches: a connection."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether it takes more now; if not, `TopicWatchers.resume` follows as soon as it does."""
 
     def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
         """The watch has begun; `topics` are those that match now."""
@@ -44,6 +50,8 @@ class _Watcher:
         """Requests to be answered, each with the digest of what its client knows."""
         self.seen: frozenset[TopicName] = frozenset()
         """The namespace's topics that were looked at."""
+        self.held = False
+        """Whether there is something to tell that the client could not take."""
         self.closed = False
 
 
@@ -108,6 +116,8 @@ class TopicWatchers:
             entry = self._entry(namespace)
             entry.watchers.append(watcher)
             self._clients.setdefault(client, {})[watcher_id] = (entry, watcher)
+        if len(watcher.requests) >= _UNANSWERED_MAX:
+            raise NotAllowedError(f"watcher {watcher_id} has {_UNANSWERED_MAX} requests without an answer")
         watcher.requests.append((request_id, known_digest))
         self._wake(entry)
 
@@ -129,6 +139,12 @@ class TopicWatchers:
             del self._namespaces[entry.name]
             for cancel in entry.cancels:
                 cancel()
+
+    def resume(self, client: Client) -> None:
+        """The client takes bytes again: it hears at once of all that has changed meanwhile."""
+        for entry, watcher in self._clients.get(client, {}).values():
+            if watcher.held:
+                self._wake(entry)
 
     def leave(self, client: Client) -> None:
         """The client is gone."""
@@ -185,7 +201,13 @@ class TopicWatchers:
 
     @staticmethod
     async def _catch_up(watcher: _Watcher, topics: frozenset[TopicName]) -> None:
-        """Tells a watcher what it does not know yet."""
+        """Tells a watcher what it does not know yet, if its client can take it."""
+        if topics is watcher.seen and not watcher.requests:
+            return
+        # What is not told now is part of the next difference: nothing piles up for who does not read.
+        watcher.held = not watcher.client.writable
+        if watcher.held:
+            return
         watched = watcher.watched
         update = None
         if topics is not watcher.seen:
@@ -194,10 +216,11 @@ class TopicWatchers:
             watcher.seen = topics
         if watcher.closed:
             return
-        requests, watcher.requests = watcher.requests, []
-        if not requests and update is not None:
+        if not watcher.requests and update is not None:
             watcher.client.topics_changed(watcher.watcher_id, update)
-        for request_id, known_digest in requests:
+        while watcher.requests and not watcher.held:
+            request_id, known_digest = watcher.requests.pop(0)
             digest = watched.digest
             listed = [] if digest == known_digest else sorted(watched.topics)
             watcher.client.watching(request_id, watcher.watcher_id, listed, digest)
+            watcher.held = bool(watcher.requests) and not watcher.client.writable

@@ -1,0 +1,81 @@
+"""Runs a connection's requests in the background and answers those that fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.broker.errors import wire_code
+from magnetar.broker.requests import NumberedCommand, Refusal, Request, RequestLine
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Session
+
+_log = logging.getLogger("magnetar.broker.session")
+
+_CROWDED: Final = "requests in line"
+"""Reason for which a connection is not read."""
+
+
+class Requests:
+    """The requests of one session."""
+
+    __slots__ = ("_line", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._line = RequestLine()
+
+    def run(
+        self,
+        request: NumberedCommand,
+        work: Coroutine[Any, Any, None],
+        refuse: Refusal,
+        *,
+        large: bool = False,
+    ) -> None:
+        """Runs a command in its turn; its error becomes the frame of `refuse`.
+
+        `large`: its answer may be as large as people have made what it asks for.
+        """
+        self._line.add(Request(request.request_id, work, refuse, request.ByteSize(), large))
+        self.begin()
+        if self._line.crowded:
+            self._session.throttle(_CROWDED)
+
+    def run_simple(
+        self, request: NumberedCommand, work: Coroutine[Any, Any, None], *, large: bool = False
+    ) -> None:
+        """The same for a command whose failure is told by an ERROR."""
+        number = request.request_id
+        self.run(request, work, lambda code, text: commands.error(number, code, text), large=large)
+
+    def begin(self) -> None:
+        """Begins what is in line, while the connection has room for answers."""
+        line, session = self._line, self._session
+        while line and session.writable and (request := line.begin()) is not None:
+            session.broker.tasks.spawn(self._work(request))
+
+    async def _work(self, request: Request) -> None:
+        session = self._session
+        try:
+            await request.work
+        except MagnetarError as error:
+            _log.info("%s: request %d refused: %s", session.peer, request.request_id, error)
+            session.reply(request.refuse(wire_code(error), str(error)))
+        except Exception:  # noqa: BLE001  # a bug in one command must be answered and must not stop others
+            _log.exception("%s: request %d failed", session.peer, request.request_id)
+            session.reply(request.refuse(pb.UnknownError, "internal error; the broker's log has the details"))
+        finally:
+            self._line.end(request)
+            self.begin()
+            if not self._line.crowded:
+                session.unthrottle(_CROWDED)
+
+    def clear(self) -> None:
+        """The connection is gone: what has not begun never will."""
+        self._line.clear()

@@ -1,0 +1,117 @@
+"""Requests of one connection: some in work, the others in line, in the order in which they came (pure).
+
+A client may send requests for hours and never read an answer. What it can make the broker hold is
+bounded on both sides: few requests are in work at once, so few answers can come after the connection's
+output is full; the session begins no other before there is room again; and a long line stops the
+reading. Requests whose answers may be as large as people have made them, like lists of topics, are
+in work one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from magnetar.wire import pulsar_pb2 as pb
+
+RUNNING_MAX: Final = 32
+"""Requests in work at once: enough to keep storage busy, few enough for their answers to be held."""
+RUNNING_BYTES_MAX: Final = 1 << 20
+"""Bytes of requests in work; a larger one is in work alone."""
+WAITING_MAX: Final = 1_000
+"""Requests in line beyond which nothing is read; those of one read come on top."""
+WAITING_BYTES_MAX: Final = 1 << 20
+"""Their bytes; one frame of the largest size comes on top."""
+
+Refusal = Callable[[pb.ServerError, str], bytes]
+"""Makes the frame that answers a failed request of a code and a text."""
+
+
+class NumberedCommand(Protocol):
+    """A command that is answered by its number."""
+
+    @property
+    def request_id(self) -> int: ...
+    def ByteSize(self) -> int: ...  # noqa: N802  # protobuf's name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One request."""
+
+    request_id: int
+    work: Coroutine[Any, Any, None]
+    refuse: Refusal
+    size_bytes: int
+    large: bool
+    """Whether its answer may be large."""
+
+
+class RequestLine:
+    """The requests of one connection."""
+
+    __slots__ = ("_crowded", "_large_running", "_running", "_running_bytes", "_waiting", "_waiting_bytes")
+
+    def __init__(self) -> None:
+        # Not a deque, which takes 700 bytes where a connection takes 4,000; the line is short enough.
+        self._waiting: list[Request] = []
+        self._waiting_bytes = 0
+        self._running = 0
+        self._running_bytes = 0
+        self._large_running = False
+        self._crowded = False
+
+    def __len__(self) -> int:
+        """Requests in line."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """Requests in work."""
+        return self._running
+
+    @property
+    def crowded(self) -> bool:
+        """Whether nothing more should be read: from a full line on, until half of it is gone."""
+        count, size = len(self._waiting), self._waiting_bytes
+        if self._crowded:
+            self._crowded = count > WAITING_MAX // 2 or size > WAITING_BYTES_MAX // 2
+        else:
+            self._crowded = count > WAITING_MAX or size > WAITING_BYTES_MAX
+        return self._crowded
+
+    def add(self, request: Request) -> None:
+        """Puts a request at the end of the line."""
+        self._waiting.append(request)
+        self._waiting_bytes += request.size_bytes
+
+    def begin(self) -> Request | None:
+        """The first in line, which is in work from now on; None when it must wait."""
+        if not self._waiting or self._running >= RUNNING_MAX:
+            return None
+        first = self._waiting[0]
+        if first.large and self._large_running:
+            return None
+        if self._running and self._running_bytes + first.size_bytes > RUNNING_BYTES_MAX:
+            return None
+        self._waiting.pop(0)
+        self._waiting_bytes -= first.size_bytes
+        self._running += 1
+        self._running_bytes += first.size_bytes
+        self._large_running |= first.large
+        return first
+
+    def end(self, request: Request) -> None:
+        """A request that was in work has been answered."""
+        self._running -= 1
+        self._running_bytes -= request.size_bytes
+        if request.large:
+            self._large_running = False
+
+    def clear(self) -> None:
+        """Nobody waits for answers any more."""
+        for request in self._waiting:
+            request.work.close()
+        self._waiting.clear()
+        self._waiting_bytes = 0
