@@ -27,7 +27,7 @@ from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import permission, renewals, topic_lists
 from magnetar.broker.inactive.room import InactiveTopics
 from magnetar.broker.limits import enforcement
-from magnetar.broker.limits.limits import effective
+from magnetar.broker.limits.limits import LimitsInForce
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
@@ -103,6 +103,7 @@ class Broker:
         self.draining = False
         self.started_ms = clock.now_ms()
         self._loading: SingleFlight[Topic] = SingleFlight()
+        self._limits = LimitsInForce(config.limits, config.cluster)
         self._in_flight_bytes = 0
         self._paused: set[Session] = set()
         self._names = 0
@@ -276,7 +277,7 @@ class Broker:
     async def check_topics_max(self, namespace: NamespaceName, more: int = 1) -> None:
         """Raises PreconditionFailedError when so many more topics would be too many for the namespace."""
         document = await self.policies.namespace(namespace)
-        most = effective({}, document, self.config.limits, self.config.cluster).topics_max
+        most = self._limits.of({}, document).topics_max
         if most and len(await self.topics_of(namespace)) + more > most:
             raise PreconditionFailedError(f"namespace {namespace} may have {most} topics, partitions counted")
 
@@ -357,8 +358,7 @@ class Broker:
             own.get(THRESHOLD_POLICY, namespace.get(THRESHOLD_POLICY, self.config.compaction_threshold_bytes))
             or 0
         )
-        in_force = effective(own, namespace, self.config.limits, self.config.cluster)
-        topic.limits.apply(in_force, topic, self.alarms)
+        topic.limits.apply(self._limits.of(own, namespace), topic, self.alarms)
         wanted = self._deduplicates(own, namespace)
         limits = self.config.deduplication_limits.with_interval(own, namespace)
         if topic.dedup is not None:

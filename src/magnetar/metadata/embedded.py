@@ -55,6 +55,8 @@ class _Write:
 
     operation: Callable[[list[Notification]], Any]
     future: asyncio.Future[Any]
+    many: bool
+    """Whether it may fail after it has changed something: then it has a savepoint of its own."""
     result: Any = None
     error: Exception | None = None
     told: list[Notification] = field(default_factory=list)
@@ -149,7 +151,8 @@ class EmbeddedMetadataStore:
         return await self._write(
             lambda told: self._tree.put(
                 told, path, data, expected_version, ephemeral=ephemeral, sequential=sequential
-            )
+            ),
+            many=sequential,
         )
 
     async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
@@ -160,7 +163,7 @@ class EmbeddedMetadataStore:
 
     async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
         fixed = tuple(operations)
-        return await self._write(lambda told: self._tree.transact(told, fixed))
+        return await self._write(lambda told: self._tree.transact(told, fixed), many=True)
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         self._check_usable()
@@ -189,16 +192,18 @@ class EmbeddedMetadataStore:
         if self._closed:
             raise StoreClosedError("the metadata store is closed")
 
-    async def _write(self, operation: Callable[[list[Notification]], _T]) -> _T:
+    async def _write(self, operation: Callable[[list[Notification]], _T], *, many: bool = False) -> _T:
         self._check_usable()
-        return await self._enqueue(operation)
+        return await self._enqueue(operation, many=many)
 
-    def _enqueue(self, operation: Callable[[list[Notification]], _T]) -> asyncio.Future[_T]:
+    def _enqueue(
+        self, operation: Callable[[list[Notification]], _T], *, many: bool = False
+    ) -> asyncio.Future[_T]:
         if self._failure is not None:
             raise self._failure
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
-        self._waiting.append(_Write(operation, future))
+        self._waiting.append(_Write(operation, future, many))
         if not self._busy:
             self._busy = True
             # On the next turn, so that everything called in this one shares the transaction.
@@ -237,15 +242,18 @@ class EmbeddedMetadataStore:
         for write in group:
             write.told = []
             write.error = None
-            execute("SAVEPOINT write")
+            if write.many:
+                execute("SAVEPOINT write")
             try:
                 write.result = write.operation(write.told)
             except (sqlite3.Error, StorageError):
                 raise
             except Exception as error:  # noqa: BLE001 - belongs to the caller of this write alone
                 write.error = error
-                execute("ROLLBACK TO write")
-            execute("RELEASE write")
+                if write.many:
+                    execute("ROLLBACK TO write")
+            if write.many:
+                execute("RELEASE write")
         return self._writer.total_changes != before
 
     def _committed(self, group: list[_Write], done: asyncio.Future[Any]) -> None:

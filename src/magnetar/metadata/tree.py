@@ -91,7 +91,8 @@ class NodeTable(Protocol):
 class Tree:
     """The operations. Each appends to `notifications` what it changed.
 
-    An operation that raises may have changed the table before: the caller takes that back.
+    A sequential put or a transaction that raises may have changed the table before: the caller takes that
+    back. The others refuse before they change anything.
     """
 
     def __init__(self, nodes: NodeTable, clock: Clock, session: int) -> None:

@@ -56,6 +56,9 @@ class Limits:
 
 Document = Mapping[str, Any]
 
+_NAMESPACES_KNOWN: Final = 256
+"""Documents whose limits are remembered, replaced ones among them."""
+
 _NUMBERS: Final = {
     "producers_max": ("maxProducerPerTopic", "max_producers_per_topic"),
     "consumers_max": ("maxConsumerPerTopic", "max_consumers_per_topic"),
@@ -110,6 +113,32 @@ def effective(own: Document, namespace: Document, defaults: Limits, cluster: str
         quotas=_quotas(own, namespace, defaults),
         **found,
     )
+
+
+class LimitsInForce:
+    """`effective` for the topics of one broker.
+
+    Nearly every topic has no policies of its own: what holds for those is remembered by the namespace's
+    document, which is never edited but replaced.
+    """
+
+    def __init__(self, defaults: Limits, cluster: str) -> None:
+        self._defaults = defaults
+        self._cluster = cluster
+        self._known: dict[int, tuple[Document, Limits]] = {}
+
+    def of(self, own: Document, namespace: Document) -> Limits:
+        """See `effective`."""
+        if own:
+            return effective(own, namespace, self._defaults, self._cluster)
+        # The document is kept beside its id, which so names no other one.
+        known = self._known.get(id(namespace))
+        if known is None:
+            if len(self._known) >= _NAMESPACES_KNOWN:
+                self._known.clear()
+            limits = effective(own, namespace, self._defaults, self._cluster)
+            known = self._known[id(namespace)] = (namespace, limits)
+        return known[1]
 
 
 def _first(own: Document, own_key: str | None, namespace: Document, namespace_key: str | None) -> Any:
