@@ -19,7 +19,7 @@ from magnetar.wire.frames import FrameError, parse_command, read_varint, varint
 from magnetar.wire.messages import MessageEncoder
 from magnetar.wire.payload import EntryError, build_entry, split_batch, split_entry
 from magnetar.wire.receipts import encode_receipts
-from magnetar.wire.server import SendRun, ServerParser
+from magnetar.wire.server import AckEvent, SendRun, ServerParser
 
 U64 = st.one_of(st.integers(0, 300), st.integers(0, (1 << 64) - 1))
 U63 = st.one_of(st.integers(0, 300), st.integers(0, (1 << 63) - 1))
@@ -36,6 +36,40 @@ def test_varints(value: int) -> None:
         assert read_varint(data, 0, len(data) - 1)[1] == len(data)
     else:
         assert read_varint(data, 0, len(data)) == (0, len(data) + 1)
+
+
+ACKED = st.lists(
+    st.tuples(
+        st.integers(1, 2),
+        st.lists(
+            st.tuples(st.integers(5, 6), st.integers(0, 300) | st.integers(16_000, 17_000)), max_size=40
+        ),
+        st.integers(1, 30),
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@given(ACKED)
+def test_acks_come_back_position_by_position(
+    rows: list[tuple[int, list[tuple[int, int]], int, bool]],
+) -> None:
+    data = b""
+    expected: list[tuple[int, Position]] = []
+    for consumer_id, ids, repeats, together in rows:
+        positions = [Position(ledger, entry + i) for ledger, entry in ids for i in range(repeats)]
+        for part in [positions] if together else [[position] for position in positions]:
+            data += encode_ack(consumer_id, part)
+        expected += [(consumer_id, position) for position in positions]
+    events, consumed = ServerParser(FRAME_MAX).parse(bytearray(data), len(data))
+    assert consumed == len(data)
+    found = []
+    for event in events:
+        assert isinstance(event, AckEvent)
+        found += [(event.consumer_id, position) for position in event.positions]
+        assert all(type(position) is Position for position in event.positions)
+    assert found == expected
 
 
 SENDS = st.lists(

@@ -36,7 +36,7 @@ def encode_receipts(
     """One frame per sequence id, joined; row i is entry `first_entry + i` of `ledger_id`.
 
     `highest_sequence_ids` has the same length or is None; `partition` -1 is left out. Costs 70 ns
-    per receipt when the sequence ids are consecutive and there are no highest ids, else 0.8 µs.
+    per receipt where the sequence ids are consecutive and there are no highest ids, else 0.8 µs.
     """
     end = b"" if partition < 0 else b"\x18" + varint(partition)
     producer = b"\x08" + varint(producer_id) + b"\x10"
@@ -51,14 +51,7 @@ def encode_receipts(
                 )
             ]
         )
-    if rows < _BLOCK_ROWS_MIN or sequence_ids != list(range(sequence_ids[0], sequence_ids[0] + rows)):
-        return b"".join(
-            [
-                _receipt(producer, sequence_id, ledger + varint(entry) + end, b"")
-                for entry, sequence_id in enumerate(sequence_ids, first_entry)
-            ]
-        )
-    blocks: list[bytearray] = []
+    blocks: list[bytes | bytearray] = []
     row = 0
     while row < rows:
         entry = first_entry + row
@@ -66,6 +59,11 @@ def encode_receipts(
         frame = _receipt(producer, sequence_id, ledger + varint(entry) + end, b"")
         size = len(frame)
         count = min(128 - (entry & 0x7F), 128 - (sequence_id & 0x7F), rows - row)
+        count = _consecutive(sequence_ids, row, count)
+        if count < _BLOCK_ROWS_MIN:
+            blocks.append(frame)
+            row += 1
+            continue
         block = bytearray(frame * count)
         at = _SEQUENCE_TAG_AT + len(producer)
         low = frame[at]
@@ -73,6 +71,46 @@ def encode_receipts(
         at = size - len(end) - len(varint(entry))
         low = frame[at]
         block[at::size] = bytes(range(low, low + count))
+        blocks.append(block)
+        row += count
+    return b"".join(blocks)
+
+
+def _consecutive(ids: list[int], start: int, count_max: int) -> int:
+    """How many ids from `start` on, at most `count_max` >= 1, are each one more than the one before."""
+    first = ids[start]
+    if ids[start : start + count_max] == list(range(first, first + count_max)):
+        return count_max
+    count = 1
+    while count < count_max and ids[start + count] == first + count:
+        count += 1
+    return count
+
+
+def encode_unstored_receipts(
+    producer_id: int, sequence_ids: list[int], highest_sequence_ids: list[int] | None
+) -> bytes:
+    """One frame per sequence id, joined, of messages that nobody stored: all have the id 0:0.
+
+    `highest_sequence_ids` has the same length or is None. Costs 40 ns per receipt when the sequence ids are
+    consecutive and there are no highest ids, else 0.8 µs.
+    """
+    producer, message_id = b"\x08" + varint(producer_id) + b"\x10", b"\x08\x00\x10\x00"
+    if highest_sequence_ids is not None:
+        pairs = zip(sequence_ids, highest_sequence_ids, strict=True)
+        return b"".join([_receipt(producer, each, message_id, b"\x20" + varint(top)) for each, top in pairs])
+    rows = len(sequence_ids)
+    if rows < _BLOCK_ROWS_MIN or sequence_ids != list(range(sequence_ids[0], sequence_ids[0] + rows)):
+        return b"".join([_receipt(producer, each, message_id, b"") for each in sequence_ids])
+    blocks: list[bytearray] = []
+    row = 0
+    while row < rows:
+        sequence_id = sequence_ids[row]
+        frame = _receipt(producer, sequence_id, message_id, b"")
+        count = min(128 - (sequence_id & 0x7F), rows - row)
+        block = bytearray(frame * count)
+        at = _SEQUENCE_TAG_AT + len(producer)
+        block[at :: len(frame)] = bytes(range(frame[at], frame[at] + count))
         blocks.append(block)
         row += count
     return b"".join(blocks)

@@ -20,10 +20,11 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from magnetar.wire.acks import ack_of_command, decode_ack
+from magnetar.base.ids import positions_of
+from magnetar.wire.acks import ack_of_command, alike_entry_ids, decode_ack, encode_ack
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun, ServerEvent
-from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint
+from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint, varint
 from magnetar.wire.sends import check_entry, decode_send
 from magnetar.wire.shapes import KEY_BYTES, SHAPES_MAX, FrameShape
 
@@ -32,6 +33,8 @@ __all__ = ["AckEvent", "CommandEvent", "FlowEvent", "SendRun", "ServerEvent", "S
 _SEND: Final = 6
 _ACK: Final = 10
 _FLOW: Final = 11
+_ACK_TYPE: Final = bytes((0x08, _ACK))
+"""How the command of an ACK begins."""
 
 _LARGE_BYTES: Final = 16 * 1024
 """Frames from this size on are cut out of the caller's buffer one by one. Smaller ones are cut from a
@@ -130,7 +133,7 @@ class ServerParser:
                     at = stop
                     continue
             self._frame(data, at, end)
-            at = end
+            at = end if data[at + 8 : at + 10] != _ACK_TYPE else self._acks_alike(data, at, end)
         return at
 
     def _plain_sends(self, shape: FrameShape, data: bytes, at: int) -> int:
@@ -183,6 +186,22 @@ class ServerParser:
             run.highest_sequence_ids.extend(run.sequence_ids[-added:])
         return at
 
+    def _acks_alike(self, data: bytes, at: int, end: int) -> int:
+        """Takes the frames from `end` on that are the ACK in `data[at:end]` but for the entry id, as clients
+        send them that acknowledge each message at once; returns where the first other frame starts."""
+        ack = self._ack
+        if ack is None or not ack.positions or data[end : end + 18] != data[at : at + 18]:
+            return end
+        position = ack.positions[-1]
+        if data[at:end] != encode_ack(ack.consumer_id, (position,)):
+            return end  # it says more than the usual one
+        room = _POSITIONS_PER_ACK_MAX - len(ack.positions)
+        width = len(varint(position.entry_id))
+        stride = end - at
+        ids = alike_entry_ids(data, end, len(data), stride, stride - width, width, max(0, room))
+        ack.positions += positions_of(position.ledger_id, ids)
+        return end + stride * len(ids)
+
     def _large_frame(self, view: memoryview, at: int, end: int) -> None:
         """One frame straight from the caller's buffer."""
         command_bytes = FRAME_HEAD.unpack_from(view, at)[1]
@@ -229,6 +248,13 @@ class ServerParser:
                     if body == stop and permits <= 0xFFFFFFFF:
                         self._events.append(FlowEvent(consumer_id, permits))
                         return
+        elif stop - body >= 128 and data[at + 8 : at + 11] == b"\x08\x0a\x52":
+            size, body = read_varint(data, at + 11, stop)
+            if body + size == stop:
+                ack = decode_ack(data, body, stop)
+                if ack is not None:
+                    self._add_ack(ack)
+                    return
         self._any_command(data[at + 8 : stop], rest)
 
     def _send(self, data: bytes, at: int, stop: int, entry: bytes) -> None:
