@@ -10,12 +10,13 @@ import click
 from magnetar import __version__
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.standalone import standalone
+from magnetar.cli.tokens import tokens
 from magnetar.cli.topics import topics
 
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Settings may also come from the environment (MAGNETAR_*) and from a TOML file (--config).",
+    epilog="Settings may also come from the environment (MAGNETAR_*) and from a file (--config).",
 )
 @click.version_option(__version__, prog_name="magnetar")
 def magnetar() -> None:
@@ -23,6 +24,7 @@ def magnetar() -> None:
 
 
 magnetar.add_command(standalone)
+magnetar.add_command(tokens)
 magnetar.add_command(topics)
 
 
