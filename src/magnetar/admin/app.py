@@ -21,13 +21,12 @@ from urllib.parse import quote, urlsplit
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route as StarletteRoute
-from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
 from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, TooSlowError, status_of
+from magnetar.admin.paths import PathTree
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 
@@ -47,31 +46,29 @@ def build(broker: Broker, service: Service, routes: list[Route]) -> ASGIApp:
         known = methods.setdefault(path, {})
         assert method not in known, f"{method} {path} is routed twice"
         known[method] = handler
-    resources = [
-        StarletteRoute(path, _Resource(broker, service, path, methods[path]))
-        for path in sorted(methods, key=_specificity)
-    ]
-    return _Application(Router(resources, redirect_slashes=False))
-
-
-def _specificity(path: str) -> tuple[tuple[bool, str], ...]:
-    return tuple((part.startswith("{"), part) for part in path.split("/"))
+    resources: PathTree[_Resource] = PathTree()
+    for path, known in methods.items():
+        resources.add(path, _Resource(broker, service, path, known))
+    return _Application(resources)
 
 
 class _Application:
     """Everything around routing."""
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
+    def __init__(self, resources: PathTree[_Resource]) -> None:
+        self._resources = resources
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         raw = scope.get("raw_path")
         path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
-        # "app" makes the router raise HTTPException instead of answering in plain text.
         scope = {**scope, "app": self, "path": path.rstrip("/") or "/", "root_path": ""}
+        found = self._resources.find(scope["path"])
         try:
-            await self._router(scope, receive, send)
+            if found is None:
+                raise HTTPException(404)
+            resource, scope["path_params"] = found
+            await resource(scope, receive, send)
         except HTTPException as error:
             reason = "no such path" if error.status_code == 404 else str(error.detail)
             await _refusal(error.status_code, f"{scope['method']} {path}: {reason}", error.headers)(
