@@ -63,6 +63,7 @@ DRIVERS = {
     "broker/delayed/room.py",
     "broker/subscription.py",
     "broker/watchers/selection.py",
+    "broker/seek_fence.py",
     "client/connection.py",
     "client/reader.py",
     "client/retry.py",

@@ -14,6 +14,7 @@ from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.explain.view import View
 from magnetar.broker.limits.room import SubscriptionLimits
+from magnetar.broker.seek_fence import SeekFence
 from magnetar.wire.events import AckEvent
 
 
@@ -43,6 +44,7 @@ class AnySubscription(ABC):
         self.type = SubscriptionType.EXCLUSIVE
         self.messages_out = 0
         self.bytes_out = 0
+        self.seeks = SeekFence()
 
     # -- what it is --------------------------------------------------------------------------------
 

@@ -299,7 +299,8 @@ class Subscription(AnySubscription):
         self.detach_all()
         self.cursor.reset(position)
         self._delays.forget_upto(self.cursor.mark_delete)
-        await self.cursor.flush()
+        with self.seeks.closed():
+            await self.cursor.flush()
 
     async def seek_message(self, position: Position) -> None:
         if isinstance(self._source, CompactedView):

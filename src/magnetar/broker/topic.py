@@ -284,7 +284,10 @@ class Topic(AnyTopic):
         self._check_open()
         existing = self.subscriptions.get(name)
         if existing is not None:
-            return existing
+            await existing.seeks.passed()
+            self._check_open()
+            if self.subscriptions.get(name) is existing:
+                return existing
         initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
         cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
         # Unloaded meanwhile: a consumer of this object would be forgotten.

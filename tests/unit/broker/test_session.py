@@ -278,6 +278,32 @@ def test_seek_takes_consumers_off_and_starts_there() -> None:
     in_world(story)
 
 
+def test_a_consumer_is_back_after_its_seek_is_answered() -> None:
+    """However long storing the new place takes: what came earlier its client would forget."""
+
+    async def story(world: World) -> None:
+        await open_and_publish(world)
+        peer = world.peer()
+        await peer.consumer(permits=100)
+        await world.until(lambda: len(peer.messages) == 5, "messages")
+        peer.ack(1, *(message.position for message in peer.messages))
+        await world.settle()
+        world.ledgers.auto_sync = False
+        peer.send(command(Type.SEEK, consumer_id=1, request_id=5, message_publish_time=0))
+        await world.until(lambda: peer.commands(Type.CLOSE_CONSUMER), "the seek")
+        peer.seen.clear()
+        back = asyncio.ensure_future(peer.consumer(request_id=6, permits=100))
+        await world.settle()
+        assert not peer.seen, "neither the seek nor the consumer is answered before all is durable"
+        world.ledgers.auto_sync = True
+        world.ledgers.sync()
+        await back
+        await world.until(lambda: len(peer.messages) == 5, "messages after the seek")
+        assert [success.request_id for success in peer.commands(Type.SUCCESS)] == [5, 6]
+
+    in_world(story)
+
+
 def test_a_reader_that_leaves_after_a_seek_leaves_nothing_behind() -> None:
     # The seek takes the consumer off; when its client never came back the subscription stayed for ever.
     async def story(world: World) -> None:
