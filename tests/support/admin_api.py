@@ -77,6 +77,11 @@ class RecordingConnection:
         if self._wanted and len(self.positions) >= self._wanted:
             self._done.set()
 
+    def unstored_receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
+    ) -> None:
+        raise AssertionError("these are messages of persistent topics")
+
     def send_errors(
         self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
     ) -> None:

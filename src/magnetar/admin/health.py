@@ -43,6 +43,11 @@ class _Probe:
         elif not self.position.done():
             self.position.set_result(position)
 
+    def unstored_receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
+    ) -> None:
+        """The check's topic is persistent."""
+
     def send_errors(
         self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from magnetar.admin.call import Call, Handler, Route, natural, whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy
+from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy, fits_retention
 from magnetar.broker.limits.limits import ALL_TYPES, QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
 from magnetar.broker.policies import Policies
 
@@ -237,16 +237,7 @@ def _quota(call: Call, retention: Any) -> dict[str, Any]:
         numbers[name] = number
     if document.get("policy") not in list(QuotaPolicy):
         raise BadRequestError(f"policy must be one of {', '.join(QuotaPolicy)}")
-    minutes, mib = (
-        (retention or {}).get("retentionTimeInMinutes", 0),
-        (retention or {}).get("retentionSizeInMB", 0),
-    )
-    # As in Pulsar: what is kept after acknowledgement must have room for what is not acknowledged.
-    if (
-        minutes > 0
-        and mib > 0
-        and (numbers["limitSize"] >= mib << 20 or numbers["limitTime"] >= minutes * 60)
-    ):
+    if not fits_retention(numbers, retention):
         raise PreconditionFailedError("the backlog quota exceeds the retention; raise the retention first")
     return {**numbers, "policy": document["policy"]}
 

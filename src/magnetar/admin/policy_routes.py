@@ -23,7 +23,8 @@ from magnetar.broker.creation import (
 from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.inactive.policy import INACTIVE_POLICY, DeleteMode
-from magnetar.broker.limits.limits import DELAYED_DELIVERY_POLICY
+from magnetar.broker.limits.backlog import fits_retention
+from magnetar.broker.limits.limits import DELAYED_DELIVERY_POLICY, QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
 from magnetar.broker.policies import Policies
 from magnetar.schemas.compatibility import Strategy
 
@@ -67,6 +68,12 @@ def _retention(value: object) -> dict[str, int]:
             "time and size of a retention must both be 0 or both be set: one 0 keeps nothing"
         )
     return limits
+
+
+def _retention_above_quotas(value: Any, own: Policies, namespace: Policies) -> None:
+    quotas = {**(namespace.get(QUOTAS_OF_NAMESPACE) or {}), **(own.get(QUOTAS_OF_TOPIC) or {})}
+    if not all(fits_retention(quota, value) for quota in quotas.values()):
+        raise PreconditionFailedError("the retention must exceed the backlog quota; lower the quota first")
 
 
 def _topic_creation(value: object) -> dict[str, Any]:
@@ -133,13 +140,16 @@ class _Policy:
     """Checks a body. Raises BadRequestError."""
     default: Any = None
     """What GET answers when it is not set; None: 204."""
+    check: Callable[[Any, Policies, Policies], None] | None = None
+    """Whether a value suits what is set beside it, in the topic's document and the namespace's. Raises
+    PreconditionFailedError."""
 
 
 _DEDUPLICATION: Final = _Policy("deduplicationEnabled", _boolean)
 _DEDUPLICATION_INTERVAL: Final = _Policy(SNAPSHOT_INTERVAL_POLICY, _seconds)
 _COMPACTION: Final = _Policy(THRESHOLD_POLICY, _bytes)
 _DELAYED_DELIVERY: Final = _Policy(DELAYED_DELIVERY_POLICY, _delayed_delivery)
-_RETENTION: Final = _Policy("retention_policies", _retention)
+_RETENTION: Final = _Policy("retention_policies", _retention, check=_retention_above_quotas)
 _COMPATIBILITY: Final = _Policy("schema_compatibility_strategy", _strategy, "UNDEFINED")
 _TOPIC_CREATION: Final = _Policy(TOPICS_POLICY, _topic_creation)
 _INACTIVE: Final = _Policy(INACTIVE_POLICY, _inactive_topics)
@@ -169,6 +179,8 @@ def _of_namespace(policy: _Policy) -> tuple[Handler, Handler, Handler]:
 
     async def put(call: Call) -> None:
         value = policy.read(call.json())
+        if policy.check is not None:
+            policy.check(value, {}, await call.broker.policies.namespace(call.namespace()))
         await call.broker.policies.update_namespace(call.namespace(), _setter(policy.key, value))
         await call.broker.apply_policies()
 
@@ -192,7 +204,9 @@ def _of_topic(policy: _Policy) -> tuple[Handler, Handler, Handler]:
     async def put(call: Call) -> None:
         value = policy.read(call.json())
         topic = call.topic()
-        await call.broker.check_name(topic)
+        namespace = await call.broker.policies.namespace(topic.namespace_name)
+        if policy.check is not None:
+            policy.check(value, await call.broker.policies.topic_policies(topic), namespace)
         await call.broker.policies.update_topic(topic, _setter(policy.key, value))
         await call.broker.apply_policies()
 

@@ -23,6 +23,11 @@ class ProducerConnection(Protocol):
     ) -> None:
         """Entries from `position` on are durable; None: they were duplicates."""
 
+    def unstored_receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
+    ) -> None:
+        """Messages of a topic that stores nothing were taken."""
+
     def send_errors(
         self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
     ) -> None: ...

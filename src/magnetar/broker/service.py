@@ -27,7 +27,7 @@ from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import permission, renewals, topic_lists
 from magnetar.broker.inactive.room import InactiveTopics
 from magnetar.broker.limits import enforcement
-from magnetar.broker.limits.limits import LimitsInForce
+from magnetar.broker.limits.limits import Limits, LimitsInForce
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
@@ -41,7 +41,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import SingleFlight, TaskGroup
+from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ _KEEP_ALIVE_S: Final = 30.0
 """A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
 _MAINTENANCE_S: Final = 60.0
 """Between two rounds of retention and deduplication snapshots."""
+_TOPICS_PER_TURN: Final = 50
+"""Topics that are given their policies before the event loop serves others: about a millisecond."""
 
 
 class Broker:
@@ -90,7 +92,7 @@ class Broker:
         """For whatever must happen at a time; one timer for all topics."""
         self.topics: dict[str, Topic] = {}
         """Loaded persistent topics by full name."""
-        self.nonpersistent = NonPersistentTopics(clock, self.tasks.spawn)
+        self.nonpersistent = NonPersistentTopics(clock, self.tasks.spawn, self.alarms, self._limits_of)
         self.inactive = InactiveTopics(self, config.inactive, partitioned=config.inactive_partitioned)
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
@@ -108,7 +110,7 @@ class Broker:
         self._paused: set[Session] = set()
         self._names = 0
         self._name_prefix = ""
-        self.policies.on_change(lambda: self.tasks.spawn(self.apply_policies()))
+        self.policies.on_change(Rounds(self.apply_policies, self.tasks.spawn).ask)
 
     # -- life cycle --------------------------------------------------------------------------------
 
@@ -213,7 +215,7 @@ class Broker:
         await self.check_name(name)
         if not await self.exists(name) and not (create and await self._may_create(name)):
             raise TopicNotFoundError(f"topic {name} does not exist")
-        return self.nonpersistent.create(name)
+        return await self.nonpersistent.open(name)
 
     def loaded(self, name: TopicName) -> AnyTopic | None:
         """The topic of either domain if it is loaded."""
@@ -337,11 +339,18 @@ class Broker:
     # -- policies ----------------------------------------------------------------------------------
 
     async def apply_policies(self) -> None:
-        """Gives every loaded topic the policies that are in force now; called at each change of one."""
+        """Gives every loaded topic the policies that are in force now."""
         await permission.recheck(self)
         await topic_lists.recheck(self)
-        for topic in list(self.topics.values()):
+        for number, topic in enumerate(list(self.topics.values()), 1):
             await self._guard(self._apply(topic), f"{topic.name}: applying policies")
+            if number % _TOPICS_PER_TURN == 0:
+                await yield_loop()
+        await self._guard(self.nonpersistent.apply_limits(), "applying policies")
+
+    async def _limits_of(self, name: TopicName) -> Limits:
+        own = await self.policies.topic_policies(name)
+        return self._limits.of(own, await self.policies.namespace(name.namespace_name))
 
     async def _apply(self, topic: Topic) -> None:
         """Gives the loaded topic the policies that are in force now."""

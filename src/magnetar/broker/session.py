@@ -33,7 +33,7 @@ from magnetar.broker.transport import Transport
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun
-from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts
+from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts, encode_unstored_receipts
 
 _log = logging.getLogger("magnetar.broker.session")
 
@@ -216,6 +216,11 @@ class Session:
         for i, sequence_id in enumerate(sequence_ids):
             highest = None if highest_ids is None else highest_ids[i]
             self.reply(encode_duplicate_receipt(producer.producer_id, sequence_id, highest))
+
+    def unstored_receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
+    ) -> None:
+        self.reply(encode_unstored_receipts(producer.producer_id, sequence_ids, highest_ids))
 
     def send_errors(
         self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str

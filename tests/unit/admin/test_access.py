@@ -80,6 +80,7 @@ MATRIX = [
     ("GET", f"{T}/t/partitions", LOOKUP),
     ("PUT", f"{T}/t/partitions", ADMINS),
     ("GET", f"{T}/t/stats", LOOKUP),
+    ("GET", f"{T}/t/explain", LOOKUP),
     ("GET", f"{T}/t/subscriptions", (*ADMINS, "reader")),
     ("POST", f"{T}/t/subscription/s/skip_all", (*ADMINS, "reader")),
     ("GET", f"{T}/t/ledger/0/entry/0", (*ADMINS, "reader")),

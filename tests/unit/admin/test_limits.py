@@ -166,6 +166,25 @@ def test_a_quota_beyond_the_retention_is_refused() -> None:
         large = {"limitSize": 10 << 20, "policy": "producer_request_hold"}
         assert (await api.refused("POST", f"{N}/backlogQuota", large))[0] == 412
         await api.done("POST", f"{N}/backlogQuota", {**large, "limitSize": 9 << 20})
+        old = {"limitTime": 600, "policy": "producer_exception"}
+        assert (await api.refused("POST", f"{N}/backlogQuota?backlogQuotaType=message_age", old))[0] == 412
+        assert (await api.refused("POST", f"{T}/t/backlogQuota", large))[0] == 412
+
+    with_api(story)
+
+
+def test_a_retention_below_the_quota_is_refused() -> None:
+    async def story(api: AdminApi) -> None:
+        large = {"limitSize": 10 << 20, "policy": "producer_request_hold"}
+        for quota, retention in ((f"{T}/t/backlogQuota", f"{T}/t/retention"), (f"{N}/backlogQuota",) * 2):
+            await api.done("POST", quota, large)
+            path = f"{N}/retention" if retention == quota else retention
+            small = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 10}
+            assert (await api.refused("POST", path, small))[0] == 412
+            for fits in ({**small, "retentionSizeInMB": 11}, {**small, "retentionSizeInMB": -1}):
+                await api.done("POST", path, fits)
+        # A topic that says nothing of quotas has its namespace's.
+        assert (await api.refused("POST", f"{T}/other/retention", small))[0] == 412
 
     with_api(story)
 

@@ -16,7 +16,7 @@ from magnetar.wire.client import ClientParser, MessageEvent, ReceiptRun
 from magnetar.wire.frames import NO_ID, parse_command, varint
 from magnetar.wire.messages import MessageEncoder
 from magnetar.wire.payload import build_entry, split_broker_metadata
-from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts
+from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts, encode_unstored_receipts
 
 
 def frames(data: bytes) -> Iterator[tuple[pb.BaseCommand, bytes]]:
@@ -80,6 +80,20 @@ class TestReceipts:
         assert (receipt.sequence_id, receipt.highest_sequence_id) == (NO_ID, NO_ID)
         assert (receipt.message_id.ledgerId, receipt.message_id.entryId) == (NO_ID, NO_ID)
         assert not one(encode_duplicate_receipt(1, 2)).send_receipt.HasField("highest_sequence_id")
+
+    @pytest.mark.parametrize("first", [0, 100, 16_300, 1 << 40])
+    @pytest.mark.parametrize("rows", [0, 1, 3, 4, 300])
+    def test_of_what_is_not_stored(self, first: int, rows: int) -> None:
+        ids = list(range(first, first + rows))
+        nowhere = commands.message_id_data(Position(0, 0))
+        for known, highest in ((ids, None), ([*ids, 5, 5], None), (ids, [each + 9 for each in ids])):
+            out = [
+                command.send_receipt for command, _ in frames(encode_unstored_receipts(300, known, highest))
+            ]
+            assert [receipt.sequence_id for receipt in out] == known
+            assert all(receipt.message_id == nowhere for receipt in out)
+            if highest is not None:
+                assert [receipt.highest_sequence_id for receipt in out] == highest
 
     def test_the_client_reads_them(self) -> None:
         data = encode_receipts(1, list(range(500)), None, 9, 7, 2) + encode_duplicate_receipt(1, 500)

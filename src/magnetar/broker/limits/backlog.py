@@ -6,10 +6,11 @@ Source: Pulsar's backlog quotas. A quota of kind `destination_storage` is about 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 KEEP: Final = Fraction(9, 10)
 """Part of the quota that stays filled after an eviction (Pulsar's factor)."""
@@ -47,6 +48,17 @@ class BacklogQuota:
         if self.limit < 0:
             return False
         return (size_bytes >= self.limit) if self.kind is QuotaKind.SIZE else (age_s > self.limit)
+
+
+def fits_retention(quota: Mapping[str, Any], retention: Mapping[str, Any] | None) -> bool:
+    """Whether a quota's document is below a retention's, as Pulsar demands of whoever sets either: what is
+    kept after its acknowledgement must have room for what is not acknowledged. Without limit is below."""
+    kept = retention or {}
+    mib, minutes = int(kept.get("retentionSizeInMB") or 0), int(kept.get("retentionTimeInMinutes") or 0)
+    size_bytes = int(quota.get("limitSize", quota.get("limit", -1)))
+    if mib > 0 and size_bytes >= mib << 20:
+        return False
+    return not (minutes > 0 and int(quota.get("limitTime", -1)) >= minutes * 60)
 
 
 def entries_to_evict(entries: int, size_bytes: int, limit_bytes: int) -> int:

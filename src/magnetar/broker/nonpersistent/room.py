@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.limits.limits import Limits
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
+from magnetar.runtime.alarms import Alarms
 
 
 class NonPersistentTopics:
     """The non-persistent topics of a broker."""
 
-    def __init__(self, clock: Clock, spawn: Callable[[Coroutine[Any, Any, Any]], None]) -> None:
-        """`spawn` runs what a topic does in the background."""
+    def __init__(
+        self,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, Any]], None],
+        alarms: Alarms,
+        limits_of: Callable[[TopicName], Awaitable[Limits]],
+    ) -> None:
+        """`spawn` runs what a topic does in the background; `limits_of` tells which limits are in force."""
         self._clock = clock
         self._spawn = spawn
+        self._alarms = alarms
+        self._limits_of = limits_of
         self.topics: dict[str, NonPersistentTopic] = {}
         """By full name."""
 
@@ -24,13 +34,20 @@ class NonPersistentTopics:
         """The topic if it is there."""
         return self.topics.get(str(name))
 
-    def create(self, name: TopicName) -> NonPersistentTopic:
-        """The topic, made when it is missing."""
+    async def open(self, name: TopicName) -> NonPersistentTopic:
+        """The topic, made when it is missing, with its limits. Raises MagnetarError."""
+        limits = await self._limits_of(name)
         topic = self.topics.get(str(name))
         if topic is None:
             topic = NonPersistentTopic(name, clock=self._clock, spawn=self._spawn)
+            topic.limits.apply(limits, topic, self._alarms)
             self.topics[str(name)] = topic
         return topic
+
+    async def apply_limits(self) -> None:
+        """Gives every topic the limits that are in force now. Raises MagnetarError."""
+        for topic in list(self.topics.values()):
+            topic.limits.apply(await self._limits_of(topic.name), topic, self._alarms)
 
     def remove(self, topic: NonPersistentTopic) -> None:
         """Takes a topic away and sends its clients away."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
@@ -15,9 +15,6 @@ from magnetar.broker.errors import NotAllowedError, RefusedError
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.producer import Producer
 from magnetar.wire.events import SendRun
-
-UNSTORED: Final = Position(0, 0)
-"""Message id of everything that is not stored, as in Pulsar."""
 
 
 class PassingEpoch:
@@ -57,17 +54,9 @@ class NonPersistentTopic(AnyTopic):
         self.last_publish_ms = self._clock.now_ms()
         for subscription in self.subscriptions.values():
             subscription.deliver(run.entries, counts)
-        highest_ids = run.highest_sequence_ids
-        for row in range(len(run.sequence_ids)):
-            rows = slice(row, row + 1)
-            # One by one: all have the same id, while the rows of one call count up.
-            producer.connection.receipts(
-                producer,
-                run.sequence_ids[rows],
-                None if highest_ids is None else highest_ids[rows],
-                UNSTORED,
-            )
-        producer.connection.published(run.size_bytes)
+        connection = producer.connection
+        connection.unstored_receipts(producer, run.sequence_ids, run.highest_sequence_ids)
+        connection.published(run.size_bytes)
 
     def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         producer.connection.send_errors(producer, run.sequence_ids, error.code, str(error))
