@@ -10,19 +10,27 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.metadata import keys
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    Change,
+    MetadataStore,
+    NotFoundError,
+    Notification,
+)
 
 Policies = dict[str, Any]
 """A policies document as Pulsar's admin API shows it."""
 
 
 class PolicyStore:
-    """Reads through a cache that is dropped when the store says that something changed."""
+    """Reads through a cache, out of which goes what the store says has changed."""
 
     def __init__(self, store: MetadataStore, cluster: str) -> None:
         self._store = store
         self.cluster = cluster
         self._cache: dict[str, Policies | None] = {}
+        self._changes = 0
         self._listeners: list[Callable[[], None]] = []
         self._cancel_watch = store.watch("/admin", self._changed)
 
@@ -34,17 +42,24 @@ class PolicyStore:
         """Calls back after any policy changed."""
         self._listeners.append(listener)
 
-    def _changed(self, _: object) -> None:
-        self._cache.clear()
+    def _changed(self, notification: Notification) -> None:
+        if notification.change is Change.CHILDREN_CHANGED:
+            # What was added or taken away below is told by its own path.
+            return
+        self._changes += 1
+        self._cache.pop(notification.path, None)
         for listener in self._listeners:
             listener()
 
     async def _read(self, path: str) -> Policies | None:
         if path in self._cache:
             return self._cache[path]
+        before = self._changes
         value = await self._store.get(path)
         document: Policies | None = None if value is None else json.loads(value.data)
-        self._cache[path] = document
+        if self._changes == before:
+            # Else it may have been read before the change, which nobody would tell of again.
+            self._cache[path] = document
         return document
 
     async def _create(self, path: str, document: Policies, what: str) -> None:

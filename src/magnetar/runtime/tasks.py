@@ -88,3 +88,41 @@ class SingleFlight(Generic[_T]):
             self._attempts[key] = task
             task.add_done_callback(lambda _: self._attempts.pop(key, None))
         return await asyncio.shield(task)
+
+
+class Rounds:
+    """Work that looks at the whole state: asked for while it runs, it runs once more after."""
+
+    __slots__ = ("_again", "_running", "_spawn", "_work")
+
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._work = work
+        self._spawn = spawn
+        self._running = False
+        self._again = False
+
+    def ask(self) -> None:
+        """A round begins after this call, soon; many calls may share one."""
+        if self._running:
+            self._again = True
+            return
+        self._running = True
+        self._spawn(self._run())
+
+    async def _run(self) -> None:
+        self._again = False
+        try:
+            await self._work()
+        finally:
+            self._running = False
+            if self._again:
+                self.ask()
+
+
+async def yield_loop() -> None:
+    """Lets others have the event loop before this piece of work goes on."""
+    await asyncio.sleep(0)

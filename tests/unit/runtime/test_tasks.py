@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.runtime.tasks import SingleFlight, TaskGroup
+from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, yield_loop
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -202,3 +202,53 @@ def test_an_attempt_that_fails_after_all_callers_left_is_not_a_warning() -> None
         assert reports == []
 
     run(story())
+
+
+def test_rounds_asked_for_meanwhile_share_one_more() -> None:
+    async def story() -> None:
+        group = TaskGroup("tests")
+        seen: list[str] = []
+        gate = asyncio.Event()
+
+        async def work() -> None:
+            seen.append("begins")
+            await gate.wait()
+            await yield_loop()
+            seen.append("ends")
+
+        rounds = Rounds(work, group.spawn)
+        rounds.ask()
+        await turns()
+        rounds.ask()
+        rounds.ask()
+        gate.set()
+        await turns(20)
+        assert seen == ["begins", "ends", "begins", "ends"]
+        rounds.ask()
+        await turns(20)
+        assert len(seen) == 6
+        await group.close()
+
+    run(story())
+
+
+def test_rounds_go_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        group = TaskGroup("tests")
+        count = 0
+
+        async def work() -> None:
+            nonlocal count
+            count += 1
+            raise ValueError("of this round")
+
+        rounds = Rounds(work, group.spawn)
+        for _ in range(2):
+            rounds.ask()
+            await turns()
+        assert count == 2
+        await group.close()
+
+    with caplog.at_level(logging.ERROR):
+        run(story())
+    assert len(caplog.records) == 2
