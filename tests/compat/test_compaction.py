@@ -54,9 +54,7 @@ def read(
     found = []
     while reader.has_message_available():
         message = reader.read_next(10_000)
-        # This client hands out what was taken from a batch as an empty message.
-        if message.data():
-            found.append((message.partition_key(), message.data()))
+        found.append((message.partition_key(), message.data()))
     reader.close()
     return found
 

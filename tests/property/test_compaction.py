@@ -76,7 +76,7 @@ def room_of(process: Process, log: ManagedLog) -> TopicCompaction:
 
 async def read(room: TopicCompaction) -> list[tuple[str | None, bytes]]:
     """Everything that a compacted reader gets from the beginning."""
-    view, position = room.view(EARLIEST), EARLIEST
+    view, position = room.view(), EARLIEST
     found: list[tuple[str | None, bytes]] = []
     while runs := await view.read(position, 200, 3):
         for run in runs:

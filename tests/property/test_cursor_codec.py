@@ -19,7 +19,7 @@ from magnetar.managedlog.cursor_codec import (
     encode_entry,
     encode_info,
 )
-from magnetar.managedlog.cursor_state import CursorDelta
+from magnetar.managedlog.cursor_delta import CursorDelta
 from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.entry_set_codec import MalformedAckedError
 from magnetar.managedlog.errors import InvalidLogDataError

@@ -84,6 +84,14 @@ class CursorMachine(RuleBasedStateMachine):
                 self.acked.add(known)
                 self.partial.pop(known, None)
 
+    @rule(after=positions, before=positions)
+    def ack_between(self, after: Position, before: Position) -> None:
+        new = {each for each in self.existing() if after < each < before} - self.acked
+        assert self.state.ack_between(after, before) == bool(new)
+        self.acked |= new
+        for position in new:
+            self.partial.pop(position, None)
+
     @rule(vector=st.lists(positions, max_size=8))
     def give_back(self, vector: list[Position]) -> None:
         known = [each for each in vector if each in self.existing() and each not in self.acked]

@@ -15,6 +15,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker import places
 from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.compaction.source import CompactedSource, forget_progress
 from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
@@ -38,8 +39,6 @@ PUMP_BYTES_MAX: Final = 8 << 20
 """Bytes sent in one go before other work of the loop gets its turn."""
 PUMP_ENTRIES_MAX: Final = 10_000
 """Entries looked at in one go: up to 100 ms of work where each has something to say."""
-
-
 PUMP_HELD_MAX: Final = 4_096
 """Delayed entries noted in one go: some milliseconds of work."""
 
@@ -64,8 +63,10 @@ class Subscription(AnySubscription):
         super().__init__(topic, name)
         self.cursor = cursor
         self._log = log
-        self._source: ManagedLog | CompactedView = log
+        self._source: ManagedLog | CompactedSource = log
         """Where entries are read."""
+        self._acks: Cursor | CompactedSource = cursor
+        """What is acknowledged of them."""
         self._spawn = spawn
         self._hash_of = hash_of
         self._delays = DelayedDelivery(
@@ -80,15 +81,19 @@ class Subscription(AnySubscription):
         self._alarms = alarms
         self._limits = SubscriptionLimits()
 
-    def view_compacted(self, view: CompactedView | None) -> None:
-        """What the next consumers get of a compacted topic; None: all of it. While some are there nothing
-        changes, and a view stays: it knows of seeks since."""
-        if not self.consumers and (view is None or self._source is self._log):
-            self._source = self._log if view is None else view
+    def view_compacted(self, view: CompactedView | None, start: Position) -> None:
+        """What the next consumers get, None: the log; a view stays, as it knows of seeks since. `start`: the
+        first entry wanted by a subscription that is new."""
+        if self.consumers:
+            return
+        if view is None:
+            self._source, self._acks = self._log, self.cursor
+        elif self._source is self._log:
+            self._source = self._acks = CompactedSource(view, self.cursor, start)
 
     async def last_message(self) -> tuple[Position, int]:
         """The last message that its consumers can get; see `AnyTopic.last_message`."""
-        if isinstance(self._source, CompactedView):
+        if isinstance(self._source, CompactedSource):
             found = await self._source.last_message()
             if found is not None:
                 return found
@@ -199,7 +204,7 @@ class Subscription(AnySubscription):
         )
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
-        start = self._source.next_position(self.cursor.mark_delete)
+        start = self._source.next_position(self._acks.mark_delete)
         if type_ is SubscriptionType.SHARED:
             return SharedDispatcher(self.cursor, start, self._delays)
         if type_ is SubscriptionType.KEY_SHARED:
@@ -213,7 +218,7 @@ class Subscription(AnySubscription):
             )
         self._delays.clear()
         return SingleActiveDispatcher(
-            self.cursor,
+            self._acks,
             start,
             failover=type_ is SubscriptionType.FAILOVER,
             partition=self.topic.partition,
@@ -264,10 +269,10 @@ class Subscription(AnySubscription):
             self._ack_cumulative(dispatcher, consumer, event)
         else:
             if event.positions:
-                self.cursor.ack(event.positions)
+                self._acks.ack(event.positions)
                 dispatcher.acked(consumer, event.positions)
             for position, words, batch_size in event.batch_acks or ():
-                if self.cursor.ack_batch(position, words, batch_size):
+                if self._acks.ack_batch(position, words, batch_size):
                     dispatcher.acked(consumer, (position,))
         if event.request_id is not None:
             request_id = event.request_id
@@ -278,10 +283,10 @@ class Subscription(AnySubscription):
 
     def _ack_cumulative(self, dispatcher: Dispatcher, consumer: AttachedConsumer, event: AckEvent) -> None:
         for position in event.positions:
-            self.cursor.ack_cumulative(position)
+            self._acks.ack_cumulative(position)
             dispatcher.acked_cumulative(consumer, position)
         for position, words, batch_size in event.batch_acks or ():
-            self.cursor.ack_cumulative_batch(position, words, batch_size)
+            self._acks.ack_cumulative_batch(position, words, batch_size)
 
     def redeliver(
         self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
@@ -294,24 +299,24 @@ class Subscription(AnySubscription):
         self._dispatcher.redeliver(consumer, positions)
         self.pump()
 
-    async def seek(self, position: Position) -> None:
-        """The next entry to deliver is `position`; consumers reconnect, as Pulsar's clients expect."""
+    async def seek(self, position: Position, wanted: Position | None = None) -> None:
+        """The next entry to deliver is `position`; consumers reconnect, as Pulsar's clients expect. `wanted`:
+        what the client named, which the log may not have any more."""
         self.detach_all()
         self.cursor.reset(position)
+        if isinstance(self._source, CompactedSource):
+            self._source.sought(position if wanted is None else wanted)
+        else:
+            forget_progress(self.cursor)
         self._delays.forget_upto(self.cursor.mark_delete)
         with self.seeks.closed():
             await self.cursor.flush()
 
     async def seek_message(self, position: Position) -> None:
-        if isinstance(self._source, CompactedView):
-            self._source.sought(position)
-        await self.seek(places.seek_position(self._log, position))
+        await self.seek(places.seek_position(self._log, position), position)
 
     async def seek_time(self, publish_ms: int) -> None:
-        position = await self._source.position_of_time(publish_ms)
-        if isinstance(self._source, CompactedView):
-            self._source.sought(position)
-        await self.seek(position)
+        await self.seek(await self._source.position_of_time(publish_ms))
 
     async def skip_all(self) -> None:
         """Acknowledges the whole backlog."""
@@ -319,7 +324,7 @@ class Subscription(AnySubscription):
 
     async def skip_to(self, position: Position) -> None:
         """Acknowledges everything up to and including `position`; consumers stay and get what follows."""
-        self.cursor.ack_cumulative(position)
+        self._acks.ack_cumulative(position)
         self._delays.forget_upto(self.cursor.mark_delete)
         if self._dispatcher is not None:
             following = self._log.next_position(self.cursor.mark_delete)
@@ -341,7 +346,7 @@ class Subscription(AnySubscription):
         """Sends what can be sent now; called whenever permits, entries or acknowledgements arrive."""
         if self._pumping or self._reading or self._dispatcher is None:
             return
-        if self._log.terminated is not None and not self.cursor.backlog_entries:
+        if self._log.terminated is not None and not self._acks.backlog_entries:
             self._tell_end()
         if self._nothing_to_send(self._dispatcher):
             return

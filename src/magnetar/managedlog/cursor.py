@@ -140,6 +140,12 @@ class Cursor:
             self._changed(before)
         return whole
 
+    def ack_between(self, after: Position, before: Position) -> None:
+        """Acknowledges every entry that exists after `after` and before `before`."""
+        mark = self._state.mark_delete
+        if self._state.ack_between(after, before):
+            self._changed(mark)
+
     def ack_cumulative(self, position: Position) -> None:
         """Acknowledges every entry up to and including `position`, at most up to the last durable one."""
         before = self._state.mark_delete

@@ -21,7 +21,7 @@ from magnetar.base.ids import Position
 from magnetar.managedlog import entry_set_codec, redeliveries
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.ack_words import bits_of_words, words_of_bits
-from magnetar.managedlog.cursor_state import CursorDelta
+from magnetar.managedlog.cursor_delta import CursorDelta
 from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 

@@ -17,30 +17,13 @@ state older, so that messages are delivered again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from magnetar.base.ids import Position
 from magnetar.managedlog.ack_words import ACK_SET_WORDS_MAX, bits_of_words, words_of_bits
+from magnetar.managedlog.cursor_delta import CursorDelta, FreshAcks
 from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.redeliveries import Redeliveries
-
-
-@dataclass(slots=True)
-class CursorDelta:
-    """Changes of a cursor since the delta before, or all of it (a snapshot)."""
-
-    mark_delete: Position
-    replaces: bool
-    """Whether everything known before is dropped first: a snapshot, or a seek happened."""
-    acked: dict[int, EntrySet] = field(default_factory=dict)
-    """Newly acknowledged entries after `mark_delete`, by ledger."""
-    partial: dict[Position, int] = field(default_factory=dict)
-    """What is left of half-acknowledged batches, as bits; replaces what was known of the entry."""
-    properties: Mapping[str, int] | None = None
-    """The cursor's numbers, when they changed."""
-    redeliveries: Mapping[Position, int] = field(default_factory=dict)
-    """How often entries were given back; replaces what was known of them."""
 
 
 class CursorState:
@@ -50,7 +33,6 @@ class CursorState:
         "_acked",
         "_acked_count",
         "_fresh",
-        "_fresh_partial",
         "_ledgers",
         "_partial",
         "_properties_changed",
@@ -83,8 +65,7 @@ class CursorState:
         self._acked_count = 0
         self._partial: dict[Position, int] = {}
         # The delta in the making.
-        self._fresh: list[Position] = []
-        self._fresh_partial: set[Position] = set()
+        self._fresh = FreshAcks()
         self._replaced = False
         self._properties_changed = False
 
@@ -159,7 +140,7 @@ class CursorState:
         floor = limit = -1
         moved = 0
         before = count = self._acked_count
-        fresh = self._fresh
+        fresh = self._fresh.positions
         partial = self._partial
         for position in positions:
             ledger_id, entry_id = position
@@ -217,9 +198,37 @@ class CursorState:
             return self.ack((position,))
         if left != known:
             self._partial[position] = left
-            self._fresh_partial.add(position)
+            self._fresh.partial.add(position)
             self.version += 1
         return False
+
+    def ack_between(self, after: Position, before: Position) -> bool:
+        """Every entry that exists after `after` and before `before`; whether anything changed."""
+        if after <= self.mark_delete:
+            return self.ack_cumulative(self._ledgers.previous_position(before))
+        count = self._acked_count
+        ledger = self._ledgers.find(after.ledger_id) or self._ledgers.following(after.ledger_id)
+        while ledger is not None and ledger.ledger_id <= before.ledger_id:
+            ledger_id = ledger.ledger_id
+            first = after.entry_id + 1 if ledger_id == after.ledger_id else 0
+            last = (
+                min(ledger.entries, before.entry_id if ledger_id == before.ledger_id else ledger.entries) - 1
+            )
+            if first <= last:
+                entries = self._acked.setdefault(ledger_id, EntrySet())
+                self._acked_count -= entries.count
+                entries.add_range(first, last)
+                self._acked_count += entries.count
+                self._fresh.ranges.append((ledger_id, first, last))
+            ledger = self._ledgers.following(ledger_id)
+        if self._acked_count == count:
+            return False
+        self._advance()
+        self._drop_covered_partial()
+        if self.redeliveries:
+            self.redeliveries.keep(lambda held: not self.is_acked(held))
+        self.version += 1
+        return True
 
     def ack_cumulative(self, position: Position) -> bool:
         """Everything up to and including `position`, at most to the last durable entry."""
@@ -310,8 +319,7 @@ class CursorState:
         self._acked.clear()
         self._acked_count = 0
         self._partial.clear()
-        self._fresh.clear()
-        self._fresh_partial.clear()
+        self._fresh = FreshAcks()
         self.redeliveries.clear()
 
     # Persistence
@@ -319,18 +327,11 @@ class CursorState:
     def take_delta(self) -> CursorDelta:
         """What changed since the last `take_delta` or `snapshot`, which then starts anew."""
         mark = self.mark_delete
-        acked: dict[int, EntrySet] = {}
-        for position in self._fresh:
-            if position > mark:
-                entries = acked.get(position.ledger_id)
-                if entries is None:
-                    entries = acked[position.ledger_id] = EntrySet()
-                entries.add(position.entry_id)
         delta = CursorDelta(
             mark,
             self._replaced,
-            acked,
-            {key: bits for key in self._fresh_partial if (bits := self._partial.get(key)) is not None},
+            self._fresh.after(mark),
+            {key: bits for key in self._fresh.partial if (bits := self._partial.get(key)) is not None},
             self.properties if self._properties_changed or self._replaced else None,
             self.redeliveries.take_changed(),
         )
@@ -344,8 +345,7 @@ class CursorState:
         return CursorDelta(self.mark_delete, True, self._acked, self._partial, self.properties, counts)
 
     def _forget_delta(self) -> None:
-        self._fresh = []
-        self._fresh_partial = set()
+        self._fresh = FreshAcks()
         self.redeliveries.take_changed()
         self._replaced = self._properties_changed = False
 

@@ -28,8 +28,9 @@ from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, encode_entry, encode_info
+from magnetar.managedlog.cursor_delta import CursorDelta
 from magnetar.managedlog.cursor_flusher import CursorFlusher
-from magnetar.managedlog.cursor_state import CursorDelta, CursorState
+from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.delta_ledger import DeltaLedger, seal
 from magnetar.managedlog.errors import CursorClosedError, LogFencedError
 from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError

@@ -32,7 +32,7 @@ async def world() -> tuple[Process, ManagedLog, TopicCompaction]:
 
 
 async def bodies(room: TopicCompaction) -> list[bytes]:
-    view, position = room.view(EARLIEST), EARLIEST
+    view, position = room.view(), EARLIEST
     found: list[bytes] = []
     while runs := await view.read(position, 1 << 20, 100):
         found += [bytes(split_entry(entry).payload) for run in runs for entry in run.entries]

@@ -13,6 +13,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
+from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.compaction.codec import encode
 from magnetar.broker.compaction.stored import CompactedLedger
 from magnetar.broker.compaction.survivors import Survivors, last_index
@@ -122,9 +123,15 @@ class TopicCompaction:
         """Whether the compacted ledger stands for the log here."""
         return self._stored is not None and position <= self._horizon
 
-    def view(self, start: Position) -> CompactedView:
-        """For a subscription that begins at `start`, which may be EARLIEST or LATEST."""
-        return CompactedView(self._topic_log, self, start)
+    def view(self) -> CompactedView:
+        """Compacted ledger and log as one."""
+        return CompactedView(self._topic_log, self)
+
+    async def begin_of(self, start: ReaderStart) -> Position:
+        """The first entry that a reader of the view wants. Raises LedgerError, CorruptDataError."""
+        if start.since_ms is None or self._stored is None:
+            return start.position
+        return await self.view().position_of_time(start.since_ms)
 
     async def load(self) -> None:
         """Opens what an earlier process compacted, and deletes what it left unfinished.
@@ -272,7 +279,7 @@ class TopicCompaction:
 
     async def _entries(self, horizon: Position) -> AsyncIterator[tuple[Position, EntryRun, int]]:
         """What is compacted already and the log after it, up to the horizon: place, run, offset in it."""
-        view = self.view(EARLIEST)
+        view = self.view()
         position = EARLIEST
         while position <= horizon:
             runs = await view.read(position, _READ_BYTES, _READ_ENTRIES)

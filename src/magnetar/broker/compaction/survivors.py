@@ -55,6 +55,12 @@ def last_index(entry: bytes, topic: TopicName) -> int:
     return left[-1] if left else metadata.num_messages_in_batch - 1
 
 
+def left_in_batch(entry: bytes) -> int:
+    """Which messages are left of a batch, as bits; 0 when none was taken from it. Raises EntryError."""
+    metadata = parse_metadata(split_entry(entry).metadata)
+    return sum(1 << index for index in metadata.compacted_batch_indexes)
+
+
 def _key_of(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
     return metadata.partition_key if metadata.HasField("partition_key") else None
 

@@ -13,18 +13,22 @@ if TYPE_CHECKING:
 
 
 class CompactedView:
-    """What a subscription reads instead of the log."""
+    """What is read instead of the log."""
 
-    def __init__(self, log: ManagedLog, compaction: TopicCompaction, start: Position) -> None:
-        """`start` is the first entry wanted, which may lie before the first one that the log still has;
-        LATEST when nothing before that is wanted."""
+    def __init__(self, log: ManagedLog, compaction: TopicCompaction) -> None:
         self._log = log
         self._compaction = compaction
-        self._start = start
 
-    def sought(self, position: Position) -> None:
-        """The subscription begins anew at `position`, EARLIEST and LATEST included."""
-        self._start = position
+    def covers(self, position: Position) -> bool:
+        """Whether the compacted ledger stands for the log here."""
+        return self._compaction.covers(position)
+
+    def floor(self, *, durable: bool) -> Position:
+        """From where on a cursor can tell what is acknowledged: the first entry that the log has. A cursor in
+        memory holds back no trimming: for it nothing that is compacted is sure to stay."""
+        first = Position(self._log.first_position.ledger_id, 0)
+        horizon = self._compaction.horizon
+        return first if durable else max(first, Position(horizon.ledger_id, horizon.entry_id + 1))
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
         if self._compaction.covers(position):
@@ -33,19 +37,26 @@ class CompactedView:
 
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
         """As `ManagedLog.read`; up to the horizon from the compacted ledger."""
-        if self._compaction.covers(position):
-            runs, horizon = await self._compaction.read(position, bytes_max, entries_max)
-            if runs:
-                return runs
-            position = max(position, self._log.next_position(horizon))
-        return await self._log.read(position, bytes_max, entries_max)
+        return (await self.read_noting(position, bytes_max, entries_max))[0]
+
+    async def read_noting(
+        self, position: Position, bytes_max: int, entries_max: int
+    ) -> tuple[list[EntryRun], Position | None]:
+        """As `read`, and up to which place the entries are all that compaction has left; None: it was not
+        asked."""
+        if not self._compaction.covers(position):
+            return await self._log.read(position, bytes_max, entries_max), None
+        runs, horizon = await self._compaction.read(position, bytes_max, entries_max)
+        if runs and (last := Position(runs[-1].ledger_id, runs[-1].last_entry)) < horizon:
+            return runs, last
+        following = self._log.next_position(horizon)
+        upto = Position(following.ledger_id, following.entry_id - 1)
+        return runs or await self._log.read(max(position, following), bytes_max, entries_max), upto
 
     def next_position(self, position: Position) -> Position:
-        """As `ManagedLog.next_position`; before the first entry of the log it is where the reader began."""
-        first = self._log.first_position
-        nothing_read = position.ledger_id <= first.ledger_id and position.entry_id < 0
-        if nothing_read and self._start < first and self._compaction.covers(self._start):
-            return self._start
+        """As `ManagedLog.next_position`; before the first entry of the log simply the next place."""
+        if position < self._log.first_position and self._compaction.covers(position):
+            return Position(position.ledger_id, position.entry_id + 1)
         return self._log.next_position(position)
 
     async def position_of_time(self, publish_ms: int) -> Position:

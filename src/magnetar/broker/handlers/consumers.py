@@ -85,8 +85,11 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
         start = _reader_start(request, session.broker.clock.now_ms())
         subscription = await topic.reader(request.subscription, start)
     if isinstance(topic, Topic) and isinstance(subscription, Subscription):
-        begin = _reader_start(request, 0).position
-        subscription.view_compacted(topic.compaction.view(begin) if request.read_compacted else None)
+        begin = _reader_start(request, session.broker.clock.now_ms())
+        if request.read_compacted:
+            subscription.view_compacted(topic.compaction.view(), await topic.compaction.begin_of(begin))
+        else:
+            subscription.view_compacted(None, begin.position)
     if session.closed:
         topic.leave_reader(subscription)
         return
