@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -335,14 +335,15 @@ class KeySharedDispatcher(SharedDispatcher):
         self._line_of[position] = key_hash
         self._stuck = None
 
-    def _released(self, consumer: Consumer, pending: Pending) -> None:
-        holder, count = self._in_flight[pending.key_hash]
-        if count == 1:
-            del self._in_flight[pending.key_hash]
-            if self._waiting and self._owner(pending.key_hash) is not holder:
-                self._stuck = None
-        else:
-            self._in_flight[pending.key_hash] = (holder, count - 1)
+    def _released(self, consumer: Consumer, done: Sequence[Pending]) -> None:
+        for pending in done:
+            holder, count = self._in_flight[pending.key_hash]
+            if count == 1:
+                del self._in_flight[pending.key_hash]
+                if self._waiting and self._owner(pending.key_hash) is not holder:
+                    self._stuck = None
+            else:
+                self._in_flight[pending.key_hash] = (holder, count - 1)
 
     def _requeue(self, position: Position, pending: Pending) -> None:
         self._wait(position, pending.key_hash)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Sequence
+from itertools import repeat
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, positions_of
 from magnetar.broker.dispatch.api import AckView, Assignment, Delays, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
 from magnetar.broker.dispatch.unacked import UnackedLimit
@@ -259,9 +260,8 @@ class SharedDispatcher:
         if consumer.unacked_max:
             stop = min(stop, offset + consumer.unacked_max - consumer.unacked)
         ledger_id, first = run.ledger_id, run.first_entry
-        pending = consumer.pending
-        for entry_id in range(first + offset, first + stop):
-            pending[Position(ledger_id, entry_id)] = _ONE_MESSAGE
+        positions = positions_of(ledger_id, range(first + offset, first + stop))
+        consumer.pending.update(dict.fromkeys(positions, _ONE_MESSAGE))
         consumer.sent(stop - offset)
         self.unacked.sent(stop - offset)
         assignments.append(Assignment(consumer, run, offset, stop, None, None))
@@ -275,27 +275,32 @@ class SharedDispatcher:
             self.read_position = Position(position.ledger_id, position.entry_id + 1)
 
     def acked(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        for position in positions:
-            owner, pending = self._owner_of(consumer, position)
-            if owner is not None and pending is not None:
-                del owner.pending[position]
-                owner.released(pending.messages)
-                self.unacked.released(pending.messages)
-                self._released(owner, pending)
-            self._replay.discard(position)
+        # Almost always the consumer that acknowledges an entry is the one that holds it.
+        found = list(map(consumer.pending.pop, positions, repeat(None)))
+        done = list(filter(None, found))
+        self._release(consumer, done)
+        if len(done) < len(found):
+            for position, pending in zip(positions, found, strict=True):
+                if pending is None:
+                    self._acked_elsewhere(position)
         if self._delays is not None and self._delays.count:
             self._delays.discard(positions)
 
-    def _owner_of(self, consumer: Consumer, position: Position) -> tuple[Consumer | None, Pending | None]:
-        """The consumer that holds the position: almost always the one that acknowledges it."""
-        pending = consumer.pending.get(position)
-        if pending is not None:
-            return consumer, pending
-        for other in self._consumers:
-            pending = other.pending.get(position)
+    def _acked_elsewhere(self, position: Position) -> None:
+        """An entry was acknowledged by a consumer that does not hold it."""
+        for holder in self._consumers:
+            pending = holder.pending.pop(position, None)
             if pending is not None:
-                return other, pending
-        return None, None
+                self._release(holder, (pending,))
+                break
+        self._replay.discard(position)
+
+    def _release(self, consumer: Consumer, done: Sequence[Pending]) -> None:
+        """These entries of the consumer were acknowledged or given back."""
+        messages = sum([pending.messages for pending in done])
+        consumer.released(messages)
+        self.unacked.released(messages)
+        self._released(consumer, done)
 
     def acked_cumulative(self, consumer: Consumer, position: Position) -> None:
         """The protocol forbids it on these types; what arrives all the same counts for each entry."""
@@ -312,14 +317,12 @@ class SharedDispatcher:
 
     def _give_back(self, consumer: Consumer, position: Position) -> None:
         pending = consumer.pending.pop(position)
-        consumer.released(pending.messages)
-        self.unacked.released(pending.messages)
-        self._released(consumer, pending)
+        self._release(consumer, (pending,))
         if not self._cursor.is_acked(position):
             self._requeue(position, pending)
 
-    def _released(self, consumer: Consumer, pending: Pending) -> None:
-        """The entry is no longer in flight at the consumer."""
+    def _released(self, consumer: Consumer, done: Sequence[Pending]) -> None:
+        """These entries are no longer in flight at the consumer."""
 
     def _requeue(self, position: Position, pending: Pending) -> None:
         self._replay.add(position)
