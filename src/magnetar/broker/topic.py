@@ -36,6 +36,7 @@ from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.errors import LogTerminatedError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import SendRun
@@ -206,7 +207,10 @@ class Topic(AnyTopic):
                 under_way = [item.mark for item in self._waiting if item.producer.name == producer.name]
                 self.dedup.state.forget_pushed(producer.name, max(under_way, default=-1))
             producer.connection.published(size_bytes)
-            producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
+            # At its end a topic sends its producers away, and they hear of it when they come back. Clients
+            # that hear of it here first forget the producer, and what it waits for.
+            if not isinstance(error, LogTerminatedError):
+                producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
             return
         count = len(entries)
         self._counted(producer, count if counts is None else sum(counts), size_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
 
 import pytest
 
@@ -102,16 +102,27 @@ def test_clients_that_would_close_the_connection_are_not_told(version: str, prot
     in_world(story)
 
 
-def test_a_send_to_a_terminated_topic_says_so() -> None:
+def test_who_sends_while_a_topic_ends_is_sent_away_and_told_when_it_comes_back() -> None:
+    """The Go client forgets a producer, and what it waits for, when a send is answered by this error."""
+
     async def story(world: World) -> None:
         peer = world.peer()
         await peer.producer()
         topic = await world.topic()
-        # Between the end of the log and the producers' departure.
-        await topic.log.terminate()
+        world.ledgers.auto_sync = False
         peer.send(send(1, 0))
-        errors: list[Any] = await world.until(lambda: peer.commands(Type.SEND_ERROR), "error")
-        assert errors[0].error == pb.TopicTerminatedError
+        ending = asyncio.create_task(topic.terminate())
+        await world.settle()
+        peer.send(send(1, 1))
+        await world.settle()
+        assert not peer.receipts
+        world.ledgers.auto_sync = True
+        world.ledgers.sync()
+        await ending
+        await world.until(lambda: peer.commands(Type.CLOSE_PRODUCER), "its dismissal")
+        assert [sequence_id for _, sequence_id, _ in peer.receipts] == [0]
+        assert not peer.commands(Type.SEND_ERROR)
+        assert (await peer.producer(request_id=9)).error == pb.TopicTerminatedError
 
     in_world(story)
 
