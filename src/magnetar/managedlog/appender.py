@@ -23,7 +23,7 @@ from magnetar.base.errors import LedgerError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import LedgerWriter
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
-from magnetar.managedlog.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache
+from magnetar.managedlog.tail_cache import ENTRY_OVERHEAD_BYTES, RUN_OVERHEAD_BYTES, TailCache
 
 
 class LedgerFeed:
@@ -161,7 +161,7 @@ class Appender:
             count = len(run.entries)
             self.entries_added += count
             self._ledgers.grow(ledger, entries=count, size_bytes=size_bytes, timestamp_ms=run.broker_time_ms)
-            self._cache.add(run, size_bytes + ENTRY_OVERHEAD_BYTES * len(run.entries))
+            self._cache.add(run, size_bytes + RUN_OVERHEAD_BYTES + ENTRY_OVERHEAD_BYTES * count)
             self._appended(run)
         if feed is self._draining and ledger.complete:
             self._draining = None

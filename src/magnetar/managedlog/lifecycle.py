@@ -70,6 +70,7 @@ class LedgerLifecycle:
         self._left: list[LedgerFeed] = []
         # Created, and perhaps not in the stored list because storing it failed.
         self._unlisted: list[int] = []
+        self._old_at_ms = 0
         self._rolling = False
         self._trim_wanted = False
         self._rollover_not_before_ms = 0.0
@@ -107,19 +108,27 @@ class LedgerLifecycle:
             self._left.append(left)
         self._reading.use(feed.writer)
         self._appender.switch(feed)
+        self._old_at_ms = feed.ledger.created_ms + rollover.age_max_ms(self._config, feed.ledger.ledger_id)
 
-    def roll_if_due(self) -> None:
-        """Begins a new ledger in the background when the current one is full or old."""
-        feed = self._appender.current
-        if feed is None or self._rolling or self._stopped or self._appender.draining:
+    def roll_if_due(self, now_ms: int) -> None:
+        """Begins a new ledger in the background when the current one is full or old. For each append."""
+        appender, config = self._appender, self._config
+        feed = appender.current
+        if feed is None:
             return
         ledger = feed.ledger
+        size_bytes = ledger.size_bytes + appender.pending_bytes
+        if (
+            now_ms < self._old_at_ms
+            and feed.next_entry < config.entries_max_per_ledger
+            and size_bytes < config.ledger_bytes_max
+        ):
+            return
+        if self._rolling or self._stopped or appender.draining:
+            return
         if (
             rollover.is_due(
-                self._config,
-                entries=feed.next_entry,
-                size_bytes=ledger.size_bytes + self._appender.pending_bytes,
-                age_ms=self._clock.now_ms() - ledger.created_ms,
+                config, entries=feed.next_entry, size_bytes=size_bytes, age_ms=now_ms - ledger.created_ms
             )
             and self._clock.monotonic_ms() >= self._rollover_not_before_ms
         ):

@@ -84,6 +84,7 @@ class ManagedLog:
             mark_deletes=lambda: [cursor.mark_delete for cursor in self._cursors.by_name.values()],
             fenced=self.fence,
         )
+        self._clock = clock
         self._closed = closed
 
     def __repr__(self) -> str:
@@ -207,7 +208,7 @@ class ManagedLog:
         except LedgerError as error:
             self._appender.fail(error)
             raise self._refusal() from error
-        self._lifecycle.roll_if_due()
+        self._lifecycle.roll_if_due(self._appender.last_broker_time_ms)
         return position
 
     def _refusal(self) -> LogError:
@@ -384,7 +385,7 @@ class ManagedLog:
         MetadataError.
         """
         if self._state is LogState.OPEN:
-            self._lifecycle.roll_if_due()
+            self._lifecycle.roll_if_due(self._clock.now_ms())
         try:
             return await self._lifecycle.trim()
         except LogFencedError as error:

@@ -23,6 +23,10 @@ ENTRY_OVERHEAD_BYTES: Final = 48
 """Memory of an entry beyond its bytes: the object's head (33 bytes, rounded up) and its place in the
 run's list. Small messages would else fill twice the budget."""
 
+RUN_OVERHEAD_BYTES: Final = 400
+"""Memory of a run beyond its entries: the object, its list, its numbers and its places here. A trickle
+to many topics is runs of one message each: the budget of 64 MiB would else hold 300."""
+
 
 class CacheBudget:
     """Bytes that the tail caches of all logs may hold together."""
@@ -61,10 +65,15 @@ class CacheBudget:
             self._stale = 0
 
 
+def _first_of(run: EntryRun | None) -> Position:
+    assert run is not None, "an evicted run is asked for"
+    return Position(run.ledger_id, run.first_entry)
+
+
 class TailCache:
     """The newest durable runs of one log, without gaps, as far as the budget reaches."""
 
-    __slots__ = ("_budget", "_firsts", "_head", "_runs", "_sizes", "cleared", "size_bytes")
+    __slots__ = ("_budget", "_head", "_runs", "_sizes", "cleared", "size_bytes")
 
     cleared: bool
     """The log was closed; nothing can be added."""
@@ -73,7 +82,6 @@ class TailCache:
     def __init__(self, budget: CacheBudget) -> None:
         self._budget = budget
         self._runs: list[EntryRun | None] = []
-        self._firsts: list[Position] = []
         self._sizes: list[int] = []
         # Slots before it are evicted.
         self._head = 0
@@ -86,14 +94,13 @@ class TailCache:
     @property
     def first_position(self) -> Position | None:
         """Where the cache begins; None when it is empty."""
-        return self._firsts[self._head] if self._head < len(self._firsts) else None
+        return _first_of(self._runs[self._head]) if self._head < len(self._runs) else None
 
     def add(self, run: EntryRun, size_bytes: int) -> None:
         """Takes the run after the newest one; evicts older ones of any log as needed."""
         if self.cleared:
             return
         self._runs.append(run)
-        self._firsts.append(Position(run.ledger_id, run.first_entry))
         self._sizes.append(size_bytes)
         self.size_bytes += size_bytes
         self._budget.added(self, size_bytes)
@@ -105,7 +112,7 @@ class TailCache:
         self._runs[head] = None
         self._head = head = head + 1
         if head > _COMPACT_AT and head * 2 > len(self._runs):
-            del self._runs[:head], self._firsts[:head], self._sizes[:head]
+            del self._runs[:head], self._sizes[:head]
             self._head = 0
         self.size_bytes -= size_bytes
         return size_bytes
@@ -115,7 +122,7 @@ class TailCache:
         if not self.cleared:
             self.cleared = True
             runs, size_bytes = len(self), self.size_bytes
-            self._runs, self._firsts, self._sizes = [], [], []
+            self._runs, self._sizes = [], []
             self._head = self.size_bytes = 0
             self._budget.released(runs, size_bytes)
 
@@ -124,7 +131,7 @@ class TailCache:
 
         The first may begin before `position`. Only to be asked for positions >= `first_position`.
         """
-        index = max(self._head, bisect_right(self._firsts, position, self._head) - 1)
+        index = self._index_of(position)
         if index < len(self._runs):
             run = self._runs[index]
             assert run is not None
@@ -136,10 +143,19 @@ class TailCache:
             assert run is not None
             yield run, self._sizes[at]
 
+    def _index_of(self, position: Position) -> int:
+        """Of the last run that begins at or before `position`; the first one when none does."""
+        runs = self._runs
+        # Who keeps up asks for the newest run.
+        if len(runs) > self._head and _first_of(runs[-1]) <= position:
+            return len(runs) - 1
+        return max(self._head, bisect_right(runs, position, self._head, key=_first_of) - 1)
+
     def check(self) -> None:
         """Asserts what must always hold."""
         live = [run for run in self._runs[self._head :] if run is not None]
         assert len(live) == len(self)
         assert self.size_bytes == sum(self._sizes[self._head :])
-        assert self._firsts == sorted(self._firsts)
+        firsts = [_first_of(run) for run in live]
+        assert firsts == sorted(firsts)
         assert self._budget.bytes_used <= self._budget.bytes_max

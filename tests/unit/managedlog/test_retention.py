@@ -74,3 +74,12 @@ def test_rollover(entries: int, size_bytes: int, age_ms: int, due: bool) -> None
         entries_max_per_ledger=10, ledger_bytes_max=50, rollover_ms_min=100, rollover_ms_max=5000
     )
     assert rollover.is_due(config, entries=entries, size_bytes=size_bytes, age_ms=age_ms) == due
+
+
+def test_logs_that_were_opened_together_do_not_roll_over_together() -> None:
+    config = ManagedLogConfig(rollover_ms_max=4 * 3_600_000)
+    ages = [rollover.age_max_ms(config, ledger_id) for ledger_id in range(10_000)]
+    assert min(ages) == config.rollover_ms_max
+    assert max(ages) <= config.rollover_ms_max * 1.05
+    in_a_second = max(ages.count(age) for age in set(ages))
+    assert in_a_second < 50
