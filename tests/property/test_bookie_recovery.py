@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.bookie.blocks import Block, mark_block
-from support.segment_images import Image, entries, found
+from support.segment_images import Image, entries, former_life, found
 
 # A group: (ledger, entry sizes) per block; None is a mark.
 groups = st.lists(
@@ -19,10 +19,13 @@ groups = st.lists(
     max_size=6,
 )
 
+# A new file is empty, a recycled one full of blocks of its former life.
+formers = st.sampled_from([b"", former_life()])
 
-def build(shape: list[list[tuple[int, list[int]] | None]]) -> tuple[Image, list[int]]:
-    """The log, and where its groups begin."""
-    image = Image()
+
+def build(shape: list[list[tuple[int, list[int]] | None]], former: bytes) -> tuple[Image, list[int]]:
+    """The log, over what the file held before, and where its groups begin."""
+    image = Image(former=former)
     following: dict[int, int] = {}
     starts = []
     for group in shape:
@@ -48,16 +51,16 @@ def expected(image: Image, lost: set[int], end: int) -> dict[int, list[tuple[int
     return result
 
 
-@given(groups, st.data())
+@given(groups, formers, st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_cut_log_keeps_every_block_before_the_cut(
-    shape: list[list[tuple[int, list[int]] | None]], data: st.DataObject
+    shape: list[list[tuple[int, list[int]] | None]], former: bytes, data: st.DataObject
 ) -> None:
-    image, starts = build(shape)
+    image, starts = build(shape, former)
     cut = data.draw(st.integers(starts[-1], image.end))
-    scan = image.scan(bytes(image.bytes[:cut]) + bytes(len(image.bytes) - cut))
+    scan = image.scan(bytes(image.bytes[:cut]) + image.former[cut:])
     whole = [offset + block.size for block, offset in image.places if offset + block.size <= cut]
-    # A block may end in zeros; then it is whole though the cut went through it.
+    # A block may end in what was there before; then it is whole though the cut went through it.
     end = max([scan.end, *whole])
     assert scan.end == end
     assert scan.found.damages == []
@@ -65,12 +68,12 @@ def test_a_cut_log_keeps_every_block_before_the_cut(
     scan.found.check()
 
 
-@given(groups, st.data())
+@given(groups, formers, st.data())
 @settings(max_examples=200, deadline=None)
 def test_damage_in_synced_groups_is_found_and_costs_nothing_else(
-    shape: list[list[tuple[int, list[int]] | None]], data: st.DataObject
+    shape: list[list[tuple[int, list[int]] | None]], former: bytes, data: st.DataObject
 ) -> None:
-    image, starts = build([*shape, [None]])
+    image, starts = build([*shape, [None]], former)
     block, offset = data.draw(st.sampled_from([p for p in image.places if p[1] < starts[-1]]))
     at = data.draw(st.integers(offset, offset + block.size - 1))
     damaged = bytearray(image.bytes)
@@ -85,19 +88,19 @@ def test_damage_in_synced_groups_is_found_and_costs_nothing_else(
     assert scan.end == image.end
 
 
-@given(groups, st.data())
+@given(groups, formers, st.data())
 @settings(max_examples=200, deadline=None)
 def test_the_last_group_may_reach_the_disk_in_any_part(
-    shape: list[list[tuple[int, list[int]] | None]], data: st.DataObject
+    shape: list[list[tuple[int, list[int]] | None]], former: bytes, data: st.DataObject
 ) -> None:
     """Each sector of the last group is there or is not: nothing before it is lost, nothing false is found."""
-    image, starts = build(shape)
+    image, starts = build(shape, former)
     sector = 64
     torn = bytearray(image.bytes)
     for at in range(starts[-1], image.end, sector):
         if data.draw(st.booleans()):
             stop = min(at + sector, image.end)
-            torn[at:stop] = bytes(stop - at)
+            torn[at:stop] = image.former[at:stop]
     scan = image.scan(bytes(torn))
     assert scan.found.damages == []
     assert scan.end >= starts[-1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from magnetar.bookie.blocks import Block, blocks_of
+from functools import cache
+
+from magnetar.bookie.blocks import Block, blocks_of, mark_block
 from magnetar.bookie.commit import Tail
 from magnetar.bookie.recovery import Scan, scan_segment
 from magnetar.bookie.segment import DATA_OFFSET, encode_segment_header
@@ -14,8 +16,12 @@ INSTANCE = bytes(range(16))
 class Image:
     """A segment file as bytes, written group by group."""
 
-    def __init__(self, size: int = 64 << 10, salt: int = SALT, segment_id: int = 1) -> None:
-        self.bytes = bytearray(size)
+    def __init__(
+        self, size: int = 64 << 10, salt: int = SALT, segment_id: int = 1, former: bytes = b""
+    ) -> None:
+        """`former`: what the file holds of its life before; zeros where that is nothing."""
+        self.former = former.ljust(size, b"\0")
+        self.bytes = bytearray(self.former)
         self.salt = salt
         self.segment_id = segment_id
         self.bytes[:DATA_OFFSET] = encode_segment_header(segment_id, INSTANCE, salt)
@@ -53,6 +59,17 @@ class Image:
             next_data,
             synced_end,
         )
+
+
+@cache
+def former_life() -> bytes:
+    """A file full of good blocks, small and large, which another salt tells from those to come."""
+    image = Image(salt=0x0102030405060708)
+    entry = 0
+    while image.tail.room_bytes > 4096:
+        image.write(entries(0, entry, bytes([entry % 7]) * (entry % 60)), mark_block())
+        entry += 1
+    return bytes(image.bytes)
 
 
 def entries(ledger_id: int, first: int, *values: bytes, counts: list[int] | None = None) -> Block:

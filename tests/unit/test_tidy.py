@@ -20,7 +20,7 @@ BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc
 LINES_MAX = 400
 """A module that is longer has more than one concept, as a rule."""
 
-LONG_MODULES = {"bookie/store.py": 540, "broker/subscription.py": 450, "managedlog/log.py": 480}
+LONG_MODULES = {"bookie/store.py": 510, "broker/subscription.py": 450, "managedlog/log.py": 480}
 """Exceptions to LINES_MAX and the length that they must not exceed."""
 
 FUNCTION_LINES_MAX = 60
@@ -54,10 +54,12 @@ DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 DRIVERS = {
     "auth/https_fetch.py",
     "bookie/appender.py",
+    "bookie/prewriter.py",
     "bookie/reader.py",
     "bookie/rewriter.py",
     "bookie/segment_copy.py",
     "bookie/store.py",
+    "bookie/supply.py",
     "broker/compaction/room.py",
     "broker/connection.py",
     "broker/delayed/room.py",

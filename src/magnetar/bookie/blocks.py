@@ -54,6 +54,7 @@ _CHECKED: Final = struct.Struct("<QIIqqqqIHHIIIIqq")
 _SEALED: Final = struct.Struct("<4sI")
 HEADER_BYTES: Final = _SEALED.size + _CHECKED.size
 assert HEADER_BYTES == 96
+SALT_AT: Final = 8
 
 _HAS_COUNTS: Final = 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,9 @@ _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 _JOIN_PIECE_BYTES: Final = 4096
 """Pieces below this mean size are joined: one copy is cheaper than that many vectors."""
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+_DIRECT: Final = getattr(os, "O_DIRECT", 0)
+ZEROS_BYTES_MAX: Final = 512 << 10
+"""Zeros written at once: less than a millisecond of the device's time."""
 
 
 def storage_error(error: OSError, folder: Path, action: str) -> StorageError:
@@ -29,14 +33,15 @@ class Disk:
         """A new file with `size` bytes set aside for it, open for reading and writing."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            self._allocate(fd, size)
+            self.allocate(fd, size)
         except OSError:
             os.close(fd)
             path.unlink()
             raise
         return fd
 
-    def _allocate(self, fd: int, size: int) -> None:
+    def allocate(self, fd: int, size: int) -> None:
+        """Sets `size` bytes aside for a file; those that it has stay as they are."""
         try:
             os.posix_fallocate(fd, 0, size)
         except OSError as error:
@@ -65,6 +70,27 @@ class Disk:
             if written:
                 pieces = [pieces[at][written:], *pieces[at + 1 :]]
                 at = 0
+
+    def open_direct(self, path: Path) -> int:
+        """Opens a file for `write_zeros`: past the page cache, where the file system can."""
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        try:
+            return os.open(path, flags | _DIRECT)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return os.open(path, flags)
+
+    def write_zeros(self, fd: int, offset: int, size: int) -> int:
+        """Writes zeros over whole pages; `size` is at most ZEROS_BYTES_MAX. Returns how many."""
+        # Of a mapping, because that begins at a page.
+        with mmap.mmap(-1, size) as zeros:
+            return os.pwrite(fd, zeros, offset)
+
+    def free_bytes(self, folder: Path) -> int:
+        """What the file system of a folder can still take."""
+        status = os.statvfs(folder)
+        return status.f_bavail * status.f_frsize
 
     def sync(self, fd: int) -> None:
         """Makes the file's bytes durable."""

@@ -5,6 +5,7 @@ INSTANCEID                 random UUID text: the store's identity, also in every
 LOCK                       held by the process that uses the folder (runtime/file_lock.py)
 segments/<16 hex>.seg      segments, ascending ids
 segments/<16 hex>.new      a segment in preparation: holds nothing yet
+segments/<16 hex>.spare    a file for a segment to come: what it holds has no meaning (spares.py)
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ LOCK_FILE: Final = "LOCK"
 _SEGMENTS: Final = "segments"
 _SEALED_SUFFIX: Final = ".seg"
 _NEW_SUFFIX: Final = ".new"
+_SPARE_SUFFIX: Final = ".spare"
 
 
 class StoreFolder:
@@ -67,6 +69,14 @@ class StoreFolder:
     def new_segment_path(self, segment_id: int) -> Path:
         """Where a segment lies while it is prepared."""
         return self.segments / f"{segment_id:016x}{_NEW_SUFFIX}"
+
+    def spare_path(self, path: Path) -> Path:
+        """Where the file of a segment that is not needed any more lies while it waits for its next life."""
+        return self.segments / f"{path.stem}{_SPARE_SUFFIX}"
+
+    def spare_paths(self) -> list[Path]:
+        """The files that wait for that."""
+        return list(self.segments.glob(f"*{_SPARE_SUFFIX}"))
 
     def segment_ids(self) -> list[int]:
         """Ids of the segments that are there, ascending. Raises OSError."""

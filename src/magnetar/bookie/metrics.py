@@ -24,4 +24,12 @@ def collect(store: SegmentStore, out: Exposition) -> Iterable[None]:
         "magnetar_rewrite_copied_bytes_total", "Bytes of living entries copied for that.", done.copied_bytes
     )
     out.counter("magnetar_rewrite_freed_bytes_total", "Bytes given back by that.", done.freed_bytes)
+    supply = store.supply
+    out.gauge("magnetar_spare_segments", "Files that wait to become segments.", len(supply.spares))
+    out.counter("magnetar_segments_recycled_total", "Segments made of such a file.", supply.recycled)
+    out.counter(
+        "magnetar_prewritten_bytes_total",
+        "Zeros written into such files ahead of need.",
+        supply.prewriter.written_bytes,
+    )
     yield

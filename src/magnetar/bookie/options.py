@@ -28,6 +28,14 @@ class StoreOptions:
     idle_mark_ms: int = 100
     """After so long without a commit the log's end is marked: damage there is told from a torn tail."""
 
+    spare_segments: int = 2
+    """Files of dead segments that are kept for the next ones: they are faster to write. 0: none."""
+    prewrite_bytes_per_s: int = 48 << 20
+    """While nothing dead is there, files are filled with zeros for that, at most so fast, and only while
+    entries come at less than half of it. 0: never. Durable stores only."""
+    prewrite_bytes_min: int = 16 << 20
+    """Such a file has as many bytes as were written since the store was opened, at least this."""
+
     rewrite_below: float = 0.5
     """A sealed segment is a candidate for rewriting when at most this share of its blocks lives."""
     rewrite_bytes_below: float = 0.5
@@ -40,3 +48,5 @@ class StoreOptions:
     def __post_init__(self) -> None:
         assert 1 << 14 <= self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.segment_blocks_max > 1
+        assert self.spare_segments >= 0
+        assert self.prewrite_bytes_per_s >= 0

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
     MAGIC,
+    SALT_AT,
     BlockHeader,
     Kind,
     body_is_good,
@@ -115,7 +116,9 @@ def scan_segment(
         end = item.offset + item.size
     if not torn_bytes:
         # A header that was torn itself is no item; how far its bytes reach does not matter.
-        torn_bytes = len(window.get(end, min(HEADER_BYTES, file_bytes - end)).rstrip(b"\0"))
+        left = window.get(end, min(HEADER_BYTES, file_bytes - end)).rstrip(b"\0")
+        if _begins_header(left, salt):
+            torn_bytes = len(left)
     if end < synced_end:
         index.damages.append(Damage(end, synced_end - end, UNKNOWN_OWNER, -1, -1))
         end = synced_end
@@ -196,8 +199,17 @@ class _Walk:
             offset += size
 
 
+def _begins_header(buffer: bytes, salt: int) -> bool:
+    """Whether `buffer`, which may be cut anywhere, begins like a header of this segment."""
+    theirs = salt.to_bytes(8, "little")
+    found = buffer[SALT_AT : SALT_AT + len(theirs)]
+    return bool(buffer) and MAGIC.startswith(buffer[: len(MAGIC)]) and theirs.startswith(found)
+
+
 def _resync(window: _Window, salt: int, offset: int, file_bytes: int, next_data: NextData) -> int | None:
     """The next place from `offset` on where a whole header stands."""
+    # Not the magic: in a file that had a life before there may be tens of thousands of old ones.
+    wanted = salt.to_bytes(8, "little")
     at: int | None = offset + 1
     while at is not None and at + HEADER_BYTES <= file_bytes:
         at = next_data(at)
@@ -205,18 +217,19 @@ def _resync(window: _Window, salt: int, offset: int, file_bytes: int, next_data:
             return None
         buffer = window.get(at, WINDOW_BYTES)
         # Comparing is ten times faster than searching, and most of what lies here is zeros.
-        found = -1 if buffer == _ZEROS else buffer.find(MAGIC)
+        found = -1 if buffer == _ZEROS else buffer.find(wanted, SALT_AT)
         while found >= 0:
-            head = buffer[found : found + HEADER_BYTES]
+            start = found - SALT_AT
+            head = buffer[start : start + HEADER_BYTES]
             if len(head) < HEADER_BYTES:
-                head = window.get(at + found, HEADER_BYTES)
-            if decode_header(head, 0, salt, at + found) is not None:
-                return at + found
-            found = buffer.find(MAGIC, found + 1)
+                head = window.get(at + start, HEADER_BYTES)
+            if decode_header(head, 0, salt, at + start) is not None:
+                return at + start
+            found = buffer.find(wanted, found + 1)
         if len(buffer) < WINDOW_BYTES:
             return None
-        # A magic may lie across the border of two windows.
-        at += len(buffer) - len(MAGIC) + 1
+        # A header may lie across the border of two windows.
+        at += len(buffer) - SALT_AT - len(wanted) + 1
     return None
 
 

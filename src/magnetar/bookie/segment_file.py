@@ -24,6 +24,7 @@ from magnetar.bookie.segment import (
     encode_footer,
     encode_segment_header,
 )
+from magnetar.bookie.spares import resize
 
 _log = logging.getLogger("magnetar.bookie")
 
@@ -116,6 +117,11 @@ class SegmentFile:
         self._readers -= 1
         self._close_if_unused()
 
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody has the file pinned."""
+        return self._readers > 0
+
     def rest(self) -> bool:
         """Closes a sealed segment's file until the next `pin`; False while somebody reads."""
         if self.sealed is None or self._readers:
@@ -151,6 +157,36 @@ def create_segment(folder: StoreFolder, disk: Disk, segment_id: int, salt: int, 
         path.unlink(missing_ok=True)
         raise
     return SegmentFile(disk, segment_id, path, fd, salt)
+
+
+def recycle_segment(
+    folder: StoreFolder, disk: Disk, segment_id: int, salt: int, spare: Path, size: int
+) -> tuple[SegmentFile, int]:
+    """Like `create_segment`, of a spare file; also returns the size, which is smaller on a full disk.
+
+    Nothing of the file's former life can be taken for blocks of the new one: those carry the new salt,
+    and where the first one goes zeros are written, so that a lost header finds no salt there either.
+    """
+    unfinished, path = folder.new_segment_path(segment_id), folder.segment_path(segment_id)
+    spare.rename(unfinished)
+    fd = -1
+    try:
+        # First: whatever name the file had must not come back after a power cut, with other bytes in it.
+        disk.sync_folder(folder.segments)
+        fd = os.open(unfinished, os.O_RDWR | os.O_CLOEXEC)
+        size = resize(fd, size, disk)
+        header = encode_segment_header(segment_id, folder.instance, salt)
+        disk.write(fd, [header, bytes(DATA_OFFSET)], 0)
+        disk.sync(fd)
+        unfinished.rename(path)
+        disk.sync_folder(folder.segments)
+    except OSError:
+        if fd >= 0:
+            os.close(fd)
+        unfinished.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        raise
+    return SegmentFile(disk, segment_id, path, fd, salt), size
 
 
 def seal_segment(segment: SegmentFile, disk: Disk, footer: bytes, end: int) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -28,27 +27,20 @@ from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.rewriter import Rewriter
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
-from magnetar.bookie.segment_file import (
-    SegmentFile,
-    create_segment,
-    load_segments,
-    remove_segment,
-    seal_segment,
-    sealed_index,
-)
+from magnetar.bookie.segment_file import SegmentFile, load_segments, seal_segment, sealed_index
 from magnetar.bookie.segment_set import SegmentSet
+from magnetar.bookie.supply import SegmentSupply, Supplied
 from magnetar.runtime.file_lock import FileLock
 from magnetar.runtime.syncer import HelperSyncer, NoSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup
 
 _log = logging.getLogger("magnetar.bookie")
 
-_SPARE_AT: Final = 0.5
-"""Share of the active segment that is used when the next one is prepared."""
 _RESERVE_BYTES: Final = 64 << 10
 _RESERVE_SHARE: Final = 8
 """Entries leave this much of a segment free, or that share of a small one: room for tombstones."""
 _DRAIN_S: Final = 30.0
+_PAGE: Final = bytes(4096)
 
 
 class SegmentStore:
@@ -87,13 +79,12 @@ class SegmentStore:
         self._mark_timer: asyncio.TimerHandle | None = None
         self._marked = True
         self._commits = 0
-        self._next_segment_id = 1
         self._active: SegmentFile
         self._tail: Tail
         self._slot = -1
-        self._spare: tuple[SegmentFile, int] | None = None
-        self._preparing = False
+        self._whole_pages = False
         self._must_roll = False
+        self.supply: SegmentSupply
         syncer.watch(self._syncer_broken)
         self.rewriter: Final = Rewriter(
             self.segments, self.reader, folder, disk, options, lambda: self._busy, self._reclaim_if_dead
@@ -153,9 +144,14 @@ class SegmentStore:
     def _recover(self) -> None:
         segments = load_segments(self._folder, self._disk)
         self.segments.load(segments)
-        self._next_segment_id = segments[-1].segment_id + 1 if segments else 1
-        size = self._options.segment_bytes
-        self._activate(self._create(self._take_segment_id(), size), size)
+        self.supply = SegmentSupply(
+            self._folder,
+            self._disk,
+            self._options,
+            segments[-1].segment_id + 1 if segments else 1,
+            prewrite=self.durability is Durability.FSYNC,
+        )
+        self._activate(self.supply.first())
         for segment in segments:
             self._reclaim_if_dead(segment)
         self.rewriter.start()
@@ -173,12 +169,14 @@ class SegmentStore:
         await self.rewriter.close()
         await self._tasks.drain(_DRAIN_S)
         await self._tasks.close()
-        if self._failure is None:
+        index = self._active.index
+        is_empty = index is not None and not (index.ledgers or index.tombstones)
+        if self._failure is None and not is_empty:
             await asyncio.to_thread(self._seal_last)
+        # Of a store that failed nothing is touched any more.
+        await self.supply.close(active_is_empty=is_empty and self._failure is None)
         await self._syncer.close()
         self.segments.close()
-        if self._spare is not None:
-            self._discard(self._spare[0])
         if self._on_close is not None:
             self._on_close()
 
@@ -186,10 +184,7 @@ class SegmentStore:
         active, end = self._active, self._tail.offset
         assert active.index is not None
         try:
-            if active.index.ledgers or active.index.tombstones:
-                seal_segment(active, self._disk, encode_footer(active.index, active.salt, end), end)
-            else:
-                active.path.unlink()
+            seal_segment(active, self._disk, encode_footer(active.index, active.salt, end), end)
         except OSError as error:
             # The blocks are synced: the next start scans them.
             _log.warning("%s", storage_error(error, self.directory, "seal the active segment"))
@@ -245,6 +240,9 @@ class SegmentStore:
                 group = queue.take(self._tail.room_bytes - self._reserve_bytes, self._blocks_room)
         tail = self._tail
         self._offsets, pieces = tail.place(group)
+        if self._whole_pages and (end := tail.offset + queue.in_flight_bytes) < tail.limit:
+            # Of a page written in part the kernel would first read the rest, which may lie on the device.
+            pieces.append(_PAGE[: min(-end % len(_PAGE), tail.limit - end)])
         try:
             self._disk.write(self._active.fd, pieces, tail.offset)
         except OSError as error:
@@ -283,8 +281,13 @@ class SegmentStore:
         queue = self._queue
         group = queue.in_flight
         touched = self._admit(group)
-        self._tail.advance(queue.in_flight_bytes, len(group))
+        tail, size = self._tail, queue.in_flight_bytes
+        tail.advance(size, len(group))
         queue.done()
+        used = max(tail.offset / tail.limit, tail.block_count / self._options.segment_blocks_max)
+        self.supply.committed(size, len(group), tail.offset, used)
+        if self.supply.has_better(tail.offset):
+            self._must_roll = True
         self._commits += 1
         self._marked = group[-1].kind == Kind.MARK
         # The disk goes on before anybody is told: the callbacks run while the next group is synced.
@@ -298,7 +301,6 @@ class SegmentStore:
                 )
         if not self._busy:
             self._went_idle()
-        self._prepare_spare()
 
     def _admit(self, group: list[Block]) -> list[LedgerAppender]:
         """Makes a durable group readable; returns the appenders it concerns."""
@@ -394,25 +396,16 @@ class SegmentStore:
 
     # -- segments -----------------------------------------------------------------------------
 
-    def _take_segment_id(self) -> int:
-        self._next_segment_id += 1
-        return self._next_segment_id - 1
-
-    def _create(self, segment_id: int, size: int) -> SegmentFile:
-        return create_segment(self._folder, self._disk, segment_id, secrets.randbits(64), size)
-
-    def _activate(self, segment: SegmentFile, size: int) -> None:
+    def _activate(self, supplied: Supplied) -> None:
+        segment = supplied.segment
         slot = self._syncer.attach(segment.fd)
         if self._slot >= 0:
             self._syncer.detach(self._slot)
         self._slot = slot
         self.segments.add(segment)
         self._active = segment
-        self._tail = Tail(segment.segment_id, segment.salt, DATA_OFFSET, size)
-
-    def _discard(self, segment: SegmentFile) -> None:
-        segment.drop()
-        segment.path.unlink(missing_ok=True)
+        self._whole_pages = supplied.written_bytes > 0
+        self._tail = Tail(segment.segment_id, segment.salt, DATA_OFFSET, supplied.size)
 
     def _roll(self, first_bytes: int) -> None:
         """Goes on in the next segment, in which a block of `first_bytes` bytes must fit. Raises OSError."""
@@ -420,38 +413,10 @@ class SegmentStore:
         start = start_block(old.segment_id, end)
         needed = DATA_OFFSET + start.size + first_bytes
         reserve = min(_RESERVE_BYTES, needed // (_RESERVE_SHARE - 1) + _RESERVE_SHARE)
-        size = max(self._options.segment_bytes, needed + reserve)
-        spare, self._spare = self._spare, None
-        if spare is not None and spare[1] < size:
-            # Ids must ascend, so it cannot be kept for later either.
-            self._discard(spare[0])
-            spare = None
-        # Without a spare writing was faster than the preparation: a few milliseconds here, rarely.
-        self._activate(*(spare or (self._create(self._take_segment_id(), size), size)))
+        self._activate(self.supply.take(needed + reserve))
         self._must_roll = False
         self._queue.add_first(start)
         self._tasks.spawn(self._seal(old, end))
-
-    def _prepare_spare(self) -> None:
-        used = self._tail.offset / self._tail.limit, self._tail.block_count / self._options.segment_blocks_max
-        if max(used) < _SPARE_AT or self._spare is not None or self._preparing or self._closed:
-            return
-        self._preparing = True
-        self._tasks.spawn(self._prepare(self._take_segment_id()))
-
-    async def _prepare(self, segment_id: int) -> None:
-        try:
-            spare = await asyncio.to_thread(self._create, segment_id, self._options.segment_bytes)
-        except OSError as error:
-            _log.warning("%s", storage_error(error, self.directory, "prepare the next segment"))
-            return
-        finally:
-            self._preparing = False
-        if segment_id < self._active.segment_id:
-            # The log could not wait and went on in a later one; ids must ascend.
-            self._discard(spare)
-        else:
-            self._spare = spare, self._options.segment_bytes
 
     async def _seal(self, segment: SegmentFile, end: int) -> None:
         index = segment.index
@@ -528,8 +493,7 @@ class SegmentStore:
             # Without them the blocks that lie in other segments would come back at the next start.
             await self._write_tombstones(needed)
         if self.segments.remove(segment):
-            segment.drop()
-            await asyncio.to_thread(remove_segment, segment, self._disk)
+            await self.supply.give_back(segment)
 
     def check(self) -> None:
         """Walks the invariants of the queue, the active segment and the open ledgers."""

@@ -28,6 +28,10 @@ class BrokerConfig:
     """Of topics where policies say nothing."""
     compaction_threshold_bytes: int = 0
     """Bytes after which a topic is compacted, where policies say nothing; 0: only on demand."""
+    compaction_interval_s: float = 60.0
+    """Between two looks at which topics are to be compacted."""
+    compaction_retain_null_key: bool = False
+    """Whether compaction keeps messages without a key."""
     limits: Limits = field(default_factory=Limits)
     """In force where neither a topic nor its namespace says something else."""
     limits_interval_s: float = 60.0

@@ -12,7 +12,6 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
-from magnetar.broker.compaction.room import THRESHOLD_POLICY
 from magnetar.broker.config import BrokerConfig as BrokerConfig
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.room import DedupRoom
@@ -124,6 +123,7 @@ class Broker:
         self.tasks.every(_MAINTENANCE_S, self._maintain)
         self.tasks.every(self.config.inactive_interval_s, self.inactive.round)
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
+        self.tasks.every(self.config.compaction_interval_s, self._compact_due)
         if self.guard is not None:
             interval_s = self.guard.authentication.renewal_check_s
             self.tasks.every(interval_s, lambda: renewals.check_all(self))
@@ -160,12 +160,15 @@ class Broker:
     async def _maintain(self) -> None:
         for topic in list(self.topics.values()):
             await self._guard(topic.log.trim(), f"{topic.name}: trimming")
-            await self._guard(topic.compaction.start_if_due(), f"{topic.name}: compaction")
             if topic.dedup is not None:
                 await self._guard(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
 
     async def enforce_limits(self) -> None:
         """One round of what limits do by themselves: messages expire, backlogs shrink."""
+    async def _compact_due(self) -> None:
+        for topic in list(self.topics.values()):
+            await self._guard(topic.compaction.start_if_due(), f"{topic.name}: compaction")
+
         await enforcement.enforce_all(list(self.topics.values()), self.clock)
 
     @staticmethod
@@ -363,10 +366,7 @@ class Broker:
             ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
             size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
         )
-        topic.compaction.threshold_bytes = int(
-            own.get(THRESHOLD_POLICY, namespace.get(THRESHOLD_POLICY, self.config.compaction_threshold_bytes))
-            or 0
-        )
+        topic.compaction.apply(self.config, own, namespace)
         topic.limits.apply(self._limits.of(own, namespace), topic, self.alarms)
         wanted = self._deduplicates(own, namespace)
         limits = self.config.deduplication_limits.with_interval(own, namespace)

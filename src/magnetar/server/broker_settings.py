@@ -47,6 +47,8 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         inactive_interval_s=config.inactive_topic_interval_seconds,
         compaction_threshold_bytes=config.compaction_threshold_bytes,
         in_flight_bytes_max=config.publish_pending_bytes_max,
+        compaction_interval_s=config.compaction_interval_seconds,
+        compaction_retain_null_key=config.compaction_retain_null_key,
         connection_output_bytes_max=config.connection_output_bytes_max,
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,

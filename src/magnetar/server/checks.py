@@ -22,6 +22,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 _SECONDS: Final = {
     "inactive_topic_seconds": 1,
+    "compaction_interval_seconds": 1,
     "inactive_topic_interval_seconds": 1,
     "authentication_refresh_check_seconds": 1,
     "token_allowed_clock_skew_seconds": 0,

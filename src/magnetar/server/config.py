@@ -83,6 +83,10 @@ class StandaloneConfig(LimitSettings):
     compaction_threshold_bytes: int = 0
     """Bytes since the last compaction at which a topic is compacted, where policies say nothing; 0: only when
     it is asked for."""
+    compaction_interval_seconds: int = 60
+    """Between two looks at that."""
+    compaction_retain_null_key: bool = False
+    """Whether compaction keeps messages without a key."""
     inactive_topic_deletion: bool = True
     """Whether topics that nobody uses are deleted, where policies say nothing."""
     inactive_topic_mode: str = DeleteMode.NO_SUBSCRIPTIONS.value

@@ -52,12 +52,14 @@ SAME: Final = {
     "tokenAudience": "token_audience",
     "tokenAuthClaim": "token_role_claim",
     "webServicePort": "http_port",
+    "topicCompactionRetainNullKey": "compaction_retain_null_key",
     "webServicePortTls": "https_port",
 }
 """Settings that mean the same, in the same unit."""
 
 SCALED: Final = {
     "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", 1),
+    "brokerServiceCompactionMonitorIntervalInSeconds": ("compaction_interval_seconds", 1),
     "brokerDeleteInactiveTopicsFrequencySeconds": ("inactive_topic_interval_seconds", 1),
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": ("inactive_topic_seconds", 1),
     "backlogQuotaCheckIntervalInSeconds": ("limits_interval_seconds", 1),

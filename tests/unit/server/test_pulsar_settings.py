@@ -254,6 +254,13 @@ def test_the_time_of_inactivity_is_the_interval_where_it_is_not_given(tmp_path: 
     assert (config.inactive_topic_seconds, config.inactive_topic_interval_seconds) == (7, 7)
 
 
-def test_the_threshold_of_compaction(tmp_path: Path) -> None:
-    config = loaded(tmp_path, "brokerServiceCompactionThresholdInBytes=1000\n").config
-    assert broker_config(config).compaction_threshold_bytes == 1000
+def test_compaction(tmp_path: Path) -> None:
+    text = (
+        "brokerServiceCompactionThresholdInBytes=1000\n"
+        "brokerServiceCompactionMonitorIntervalInSeconds=7\n"
+        "topicCompactionRetainNullKey=true\n"
+    )
+    config = broker_config(loaded(tmp_path, text).config)
+    assert config.compaction_threshold_bytes == 1000
+    assert config.compaction_interval_s == 7
+    assert config.compaction_retain_null_key

@@ -187,6 +187,14 @@ class TopicCompaction:
         return Position(run.ledger_id, run.first_entry), last_index(run.entries[0], self._topic)
 
     # -- compacting --------------------------------------------------------------------------------
+    def apply(
+        self, config: BrokerConfig, topic_policies: Mapping[str, Any], namespace_policies: Mapping[str, Any]
+    ) -> None:
+        """What is in force now."""
+        default = namespace_policies.get(THRESHOLD_POLICY, config.compaction_threshold_bytes)
+        self.threshold_bytes = int(topic_policies.get(THRESHOLD_POLICY, default) or 0)
+        self.retain_null_key = config.compaction_retain_null_key
+
 
     def start(self) -> None:
         """Begins a compaction in the background. Raises ConflictError while one runs."""

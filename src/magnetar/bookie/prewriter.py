@@ -1,0 +1,103 @@
+"""Fills files with zeros in the background, so that segments made of them are written over old bytes.
+
+Never the segment in use: a zero cannot fall on an entry, and what the file system must note about the
+new bytes belongs to another file than the one whose syncs are waited for. The zeros go past the page
+cache in pieces, at a bounded rate, and none are written while entries come fast: then the device has
+better things to do, and a segment in which nothing lives will soon be there instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from magnetar.bookie.files import ZEROS_BYTES_MAX, Disk
+
+_LOOK_S: Final = 0.1
+"""Between two looks at how fast entries come."""
+_LIGHT_SHARE: Final = 0.5
+"""Entries may come at this share of the rate of the zeros: so the file is filled before it is needed."""
+
+
+class Prewriter:
+    """Fills one file at a time."""
+
+    def __init__(self, disk: Disk, *, bytes_per_s: int, committed: Callable[[], int]) -> None:
+        """`committed` says how many bytes of entries were written until now."""
+        self.written_bytes = 0
+        """Zeros written since the store was opened."""
+        self._disk = disk
+        self._bytes_per_s = bytes_per_s
+        self._committed = committed
+        self._stop = asyncio.Event()
+        self._looked_at_s = 0.0
+        self._looked_at_bytes = 0
+        self._light = False
+
+    def stop(self) -> None:
+        """A filling under way is given up at its next step, and so is every later one."""
+        self._stop.set()
+
+    async def fill(self, path: Path, size: int) -> bool:
+        """Makes a file of `size` bytes, all of them written; False when stopped, and no file is left.
+
+        Raises OSError: then no file is left either.
+        """
+        fd = direct = -1
+        done = False
+        try:
+            fd = await asyncio.to_thread(self._disk.create, path, size)
+            direct = self._disk.open_direct(path)
+            done = await self._fill(direct, size)
+            if done:
+                await asyncio.to_thread(self._disk.sync, fd)
+        finally:
+            for opened in (fd, direct):
+                if opened >= 0:
+                    os.close(opened)
+            if not done:
+                self._remove(path)
+        return done
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    async def _fill(self, fd: int, size: int) -> bool:
+        self._look()
+        offset = 0
+        while offset < size:
+            if not self._is_light():
+                if await self._pause(_LOOK_S):
+                    return False
+                continue
+            piece = min(ZEROS_BYTES_MAX, size - offset)
+            written = await asyncio.to_thread(self._disk.write_zeros, fd, offset, piece)
+            offset += written
+            self.written_bytes += written
+            if await self._pause(written / self._bytes_per_s):
+                return False
+        return True
+
+    def _look(self) -> None:
+        self._looked_at_s = asyncio.get_running_loop().time()
+        self._looked_at_bytes = self._committed()
+
+    def _is_light(self) -> bool:
+        elapsed_s = asyncio.get_running_loop().time() - self._looked_at_s
+        if elapsed_s >= _LOOK_S:
+            rate = (self._committed() - self._looked_at_bytes) / elapsed_s
+            self._light = rate <= self._bytes_per_s * _LIGHT_SHARE
+            self._look()
+        return self._light
+
+    async def _pause(self, seconds: float) -> bool:
+        """Waits; whether it is time to stop."""
+        try:
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,259 @@
+"""Where segments come from: a spare file written before, or a new one that is only set aside.
+
+dead segment ──┐
+               ├─► spare file (spares.py) ─► ready ─► the next segment
+zeros ─────────┘                               ▲
+                  set aside, not written yet ──┘   when there is no spare in time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from magnetar.bookie.files import Disk, storage_error
+from magnetar.bookie.folder import StoreFolder
+from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.prewriter import Prewriter
+from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, remove_segment
+from magnetar.bookie.spares import SparePool
+from magnetar.runtime.tasks import TaskGroup
+
+_log = logging.getLogger("magnetar.bookie")
+
+_READY_AT: Final = 0.25
+"""Share of the bytes written before that is used when the next spare is prepared."""
+_SET_ASIDE_AT: Final = 0.5
+"""Share of the active segment that is used when the next one is prepared, without a spare."""
+_LAST_AT: Final = 0.85
+"""The same while zeros are still being written: they are waited for until here."""
+_MARGIN_BYTES: Final = 64 << 10
+"""So much before the end of the bytes written before the log goes on in the next segment, if one is ready."""
+_EARLY_S: Final = 1.0
+"""A segment is in use for so long before that: entries that come fast stay in large segments."""
+_CLOSE_S: Final = 30.0
+_PAGE_BYTES: Final = 4096
+
+
+class Supplied(NamedTuple):
+    """A segment that holds nothing yet."""
+
+    segment: SegmentFile
+    size: int
+    """Blocks must end here at the latest."""
+    written_bytes: int
+    """Its first bytes on the device were written before: so many, 0 for a new file."""
+
+
+class SegmentSupply:
+    """Prepares the segments of one store, each before it is needed."""
+
+    def __init__(
+        self, folder: StoreFolder, disk: Disk, options: StoreOptions, first_id: int, *, prewrite: bool
+    ) -> None:
+        """`first_id`: of the first segment that is made."""
+        self._folder = folder
+        self._disk = disk
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._next_id = first_id
+        self._prewrites = prewrite and options.prewrite_bytes_per_s > 0 and options.spare_segments > 0
+        self._ready: Supplied | None = None
+        self._preparing = False
+        self._filling = False
+        self._fill_from_bytes = 1
+        self._closed = False
+        self._active: Supplied
+        self._active_since_s = 0.0
+        self._tasks = TaskGroup("segment supply")
+        self.committed_bytes = 0
+        """Bytes of blocks made durable since the store was opened."""
+        self.committed_blocks = 0
+        self.recycled = 0
+        """Segments made of spare files."""
+        self.spares: Final = SparePool(
+            folder, disk, count_max=options.spare_segments, segment_bytes=options.segment_bytes
+        )
+        self.prewriter: Final = Prewriter(
+            disk, bytes_per_s=options.prewrite_bytes_per_s, committed=lambda: self.committed_bytes
+        )
+
+    # -- making -------------------------------------------------------------------------------
+
+    def _take_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
+    def _make(self, segment_id: int, size: int) -> Supplied:
+        """Blocking. Raises OSError."""
+        salt = secrets.randbits(64)
+        spare = self.spares.take()
+        if spare is not None:
+            try:
+                written = min(spare.stat().st_size, size)
+                segment, has = recycle_segment(self._folder, self._disk, segment_id, salt, spare, size)
+                self.recycled += 1
+                return Supplied(segment, has, written)
+            except OSError as error:
+                _log.warning("%s", storage_error(error, self._folder.root, "use a spare file"))
+        try:
+            segment = create_segment(self._folder, self._disk, segment_id, salt, size)
+        except OSError:
+            # What is kept for speed must not be what is missing.
+            if not self.spares.clear():
+                raise
+            segment = create_segment(self._folder, self._disk, segment_id, salt, size)
+        return Supplied(segment, size, 0)
+
+    def first(self) -> Supplied:
+        """The segment to begin with. Blocking. Raises OSError."""
+        self.spares.load()
+        return self._activated(self._make(self._take_id(), self._options.segment_bytes))
+
+    def _activated(self, supplied: Supplied) -> Supplied:
+        self._active = supplied
+        self._active_since_s = self._loop.time()
+        return supplied
+
+    def take(self, size_min: int) -> Supplied:
+        """The next segment, of at least `size_min` bytes. Raises OSError."""
+        ready, self._ready = self._ready, None
+        if ready is not None and ready.size < size_min:
+            # Ids must ascend, so it cannot be kept for later either.
+            self._discard(ready.segment)
+            ready = None
+        if ready is None:
+            # Writing was faster than the preparation: a few milliseconds here, rarely.
+            ready = self._make(self._take_id(), max(self._options.segment_bytes, size_min))
+            if ready.size < size_min:
+                self._discard(ready.segment)
+                raise OSError(errno.ENOSPC, "a spare file could not be enlarged")
+        return self._activated(ready)
+
+    def _discard(self, segment: SegmentFile) -> None:
+        segment.drop()
+        segment.path.unlink(missing_ok=True)
+
+    # -- ahead of need ------------------------------------------------------------------------
+
+    def has_better(self, end: int) -> bool:
+        """Whether the log, which goes to `end`, comes to bytes that were never written, and a segment is
+        ready whose bytes were."""
+        ready = self._ready
+        if ready is None or not ready.written_bytes or end + _MARGIN_BYTES < self._active.written_bytes:
+            return False
+        return self._loop.time() - self._active_since_s >= _EARLY_S
+
+    def committed(self, size: int, block_count: int, end: int, used: float) -> None:
+        """A group of blocks is durable; the log goes to `end`, the share `used` of the segment is used."""
+        self.committed_bytes += size
+        self.committed_blocks += block_count
+        if self._ready is not None or self._preparing:
+            return
+        early = end >= self._active.written_bytes * _READY_AT
+        if len(self.spares):
+            if early:
+                self._prepare()
+        elif self._filling:
+            if used >= _LAST_AT:
+                self._prepare()
+        elif early and self._prewrites and self.committed_bytes >= self._fill_from_bytes:
+            self._fill_one()
+        elif used >= _SET_ASIDE_AT:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        if not self._closed:
+            self._preparing = True
+            self._tasks.spawn(self._prepare_one(self._take_id()))
+
+    async def _prepare_one(self, segment_id: int) -> None:
+        try:
+            ready = await asyncio.to_thread(self._make, segment_id, self._options.segment_bytes)
+        except OSError as error:
+            _log.warning("%s", storage_error(error, self._folder.root, "prepare the next segment"))
+            return
+        finally:
+            self._preparing = False
+        if segment_id < self._active.segment.segment_id:
+            # The log could not wait and went on in a later one; ids must ascend.
+            self._discard(ready.segment)
+        else:
+            self._ready = ready
+
+    @property
+    def _fill_bytes(self) -> int:
+        """What the next segment will need, by what came until now: zeros are not written for nothing."""
+        options = self._options
+        by_blocks = self.committed_bytes // max(self.committed_blocks, 1) * options.segment_blocks_max
+        size = max(options.prewrite_bytes_min, min(self.committed_bytes, by_blocks))
+        size = min(size, options.segment_bytes)
+        return size - size % _PAGE_BYTES
+
+    def _fill_one(self) -> None:
+        size = self._fill_bytes
+        # Should it fail or not be wanted: so much later it may be different.
+        self._fill_from_bytes = self.committed_bytes + size
+        # Room for two: the next segment must find some as well.
+        has_room = self.spares.has_room(2 * self._options.segment_bytes)
+        if has_room and not self._closed and self.spares.reserve(size):
+            self._filling = True
+            self._tasks.spawn(self._fill(self._folder.new_segment_path(self._take_id()), size))
+
+    async def _fill(self, path: Path, size: int) -> None:
+        try:
+            if await self.prewriter.fill(path, size):
+                await asyncio.to_thread(self.spares.keep, path)
+                self._fill_from_bytes = 0
+        except OSError as error:
+            _log.warning("%s", storage_error(error, self._folder.root, "write zeros ahead"))
+        finally:
+            self._filling = False
+            self.spares.forgo()
+
+    # -- dead segments, the end ---------------------------------------------------------------
+
+    async def give_back(self, segment: SegmentFile) -> None:
+        """The file of a segment that is in no set any more. Raises OSError."""
+        # Whoever reads a deleted ledger still must not find other bytes there.
+        if not segment.is_read and self.spares.reserve(segment.path.stat().st_size):
+            segment.drop()
+            try:
+                await asyncio.to_thread(self.spares.keep, segment.path)
+            finally:
+                self.spares.forgo()
+            return
+        segment.drop()
+        await asyncio.to_thread(remove_segment, segment, self._disk)
+
+    async def close(self, *, active_is_empty: bool) -> None:
+        """Ends what is under way. What holds nothing becomes a spare again, or goes."""
+        self._closed = True
+        self.prewriter.stop()
+        await self._tasks.drain(_CLOSE_S)
+        await self._tasks.close()
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            await self._return(ready)
+        if active_is_empty:
+            await self._return(self._active)
+
+    async def _return(self, supplied: Supplied) -> None:
+        """A segment that holds nothing. What was only set aside for it is given back."""
+        segment = supplied.segment
+        if not self.spares.reserve(supplied.written_bytes):
+            self._discard(segment)
+            return
+        try:
+            os.ftruncate(segment.fd, supplied.written_bytes)
+            segment.drop()
+            await asyncio.to_thread(self.spares.keep, segment.path)
+        except OSError as error:
+            _log.warning("%s", storage_error(error, self._folder.root, "keep a spare file"))
+        finally:
+            self.spares.forgo()
