@@ -58,9 +58,9 @@ SAME: Final = {
 """Settings that mean the same, in the same unit."""
 
 SCALED: Final = {
-    "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", 1),
     "brokerServiceCompactionMonitorIntervalInSeconds": ("compaction_interval_seconds", 1),
     "brokerDeleteInactiveTopicsFrequencySeconds": ("inactive_topic_interval_seconds", 1),
+    "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", 1),
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": ("inactive_topic_seconds", 1),
     "backlogQuotaCheckIntervalInSeconds": ("limits_interval_seconds", 1),
     # The later of two that both are given counts: Pulsar prefers bytes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from magnetar.broker.compaction.codec import encode
 from magnetar.broker.compaction.stored import CompactedLedger
 from magnetar.broker.compaction.survivors import Survivors, last_index
 from magnetar.broker.compaction.view import CompactedView
+from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import ConflictError, ServiceNotReadyError
 from magnetar.ledger.api import LedgerWriter, NoSuchLedgerError
 from magnetar.managedlog.cursor import Cursor
@@ -186,7 +187,6 @@ class TopicCompaction:
             return EARLIEST, -1
         return Position(run.ledger_id, run.first_entry), last_index(run.entries[0], self._topic)
 
-    # -- compacting --------------------------------------------------------------------------------
     def apply(
         self, config: BrokerConfig, topic_policies: Mapping[str, Any], namespace_policies: Mapping[str, Any]
     ) -> None:
@@ -195,6 +195,7 @@ class TopicCompaction:
         self.threshold_bytes = int(topic_policies.get(THRESHOLD_POLICY, default) or 0)
         self.retain_null_key = config.compaction_retain_null_key
 
+    # -- compacting --------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begins a compaction in the background. Raises ConflictError while one runs."""
