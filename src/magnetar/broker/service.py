@@ -121,9 +121,9 @@ class Broker:
         await self.policies.bootstrap(broker_url, http_url)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self._maintain)
+        self.tasks.every(self.config.compaction_interval_s, self._compact_due)
         self.tasks.every(self.config.inactive_interval_s, self.inactive.round)
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
-        self.tasks.every(self.config.compaction_interval_s, self._compact_due)
         if self.guard is not None:
             interval_s = self.guard.authentication.renewal_check_s
             self.tasks.every(interval_s, lambda: renewals.check_all(self))
@@ -163,12 +163,12 @@ class Broker:
             if topic.dedup is not None:
                 await self._guard(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
 
-    async def enforce_limits(self) -> None:
-        """One round of what limits do by themselves: messages expire, backlogs shrink."""
     async def _compact_due(self) -> None:
         for topic in list(self.topics.values()):
             await self._guard(topic.compaction.start_if_due(), f"{topic.name}: compaction")
 
+    async def enforce_limits(self) -> None:
+        """One round of what limits do by themselves: messages expire, backlogs shrink."""
         await enforcement.enforce_all(list(self.topics.values()), self.clock)
 
     @staticmethod
