@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from magnetar.wire.client import ClientParser, MessageEvent, encode_ack, encode_
 from magnetar.wire.commands import PING
 from magnetar.wire.frames import FrameError, parse_command, read_varint, varint
 from magnetar.wire.messages import MessageEncoder
+from magnetar.wire.partition_keys import plain_partition_key
 from magnetar.wire.payload import EntryError, build_entry, split_batch, split_entry
 from magnetar.wire.receipts import encode_receipts
 from magnetar.wire.server import AckEvent, SendRun, ServerParser
@@ -70,6 +72,59 @@ def test_acks_come_back_position_by_position(
         found += [(event.consumer_id, position) for position in event.positions]
         assert all(type(position) is Position for position in event.positions)
     assert found == expected
+
+
+METADATA = st.fixed_dictionaries(
+    {
+        "producer_name": st.text(max_size=3) | st.just("n" * 200),
+        "sequence_id": U63,
+        "publish_time": U63,
+    },
+    optional={
+        "partition_key": st.text(max_size=4) | st.just("k" * 200),
+        "partition_key_b64_encoded": st.booleans(),
+        "ordering_key": st.binary(max_size=4),
+        "compression": st.integers(0, 4),
+        "uncompressed_size": st.integers(0, 1 << 31),
+        "num_messages_in_batch": st.integers(0, 1 << 20),
+        "event_time": U63,
+        "deliver_at_time": st.integers(-5, 1 << 40),
+        "replicate_to": st.lists(st.text(max_size=2), max_size=1),
+        "schema_version": st.binary(max_size=4),
+    },
+)
+
+
+@given(METADATA, st.binary(max_size=10), st.integers(0, 12))
+def test_a_partition_key_found_by_hand_is_what_protobuf_finds(
+    fields: dict[str, Any], payload: bytes, cut: int
+) -> None:
+    metadata = pb.MessageMetadata(**fields)
+    entry = build_entry(metadata, payload)
+    found = plain_partition_key(entry)
+    if found is not None:
+        assert metadata.HasField("partition_key")
+        assert not metadata.HasField("ordering_key")
+        assert not metadata.partition_key_b64_encoded
+        assert found == metadata.partition_key.encode()
+    assert (
+        (found is not None)
+        or fields.keys()
+        != {
+            "producer_name",
+            "sequence_id",
+            "publish_time",
+            "partition_key",
+        }
+        or len(entry) > 150
+    )
+    plain_partition_key(entry[:cut])
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_are_too_odd_to_be_looked_at_for_a_partition_key(data: bytes) -> None:
+    plain_partition_key(data)
+    plain_partition_key(b"\x0e\x01" + bytes(7) + data)
 
 
 SENDS = st.lists(

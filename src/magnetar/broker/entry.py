@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from magnetar.broker.dispatch.hashing import key_hash, sticky_key
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.payload import entry_layout, parse_metadata
+from magnetar.wire.partition_keys import plain_partition_key
+from magnetar.wire.payload import EntryError, entry_layout, parse_metadata
+
+_NO_KEY: Final = b"NONE_KEY"
+"""Stands for the key of damaged entries, as in Pulsar."""
 
 
 def metadata_of(entry: bytes) -> pb.MessageMetadata:
@@ -14,8 +20,15 @@ def metadata_of(entry: bytes) -> pb.MessageMetadata:
 
 
 def entry_hash(entry: bytes) -> int:
-    """Sticky hash of an entry (Key_Shared)."""
-    return key_hash(sticky_key(metadata_of(entry)))
+    """Sticky hash of an entry (Key_Shared). An entry that cannot be parsed goes where its like goes, to a
+    consumer that will tell that it is damaged."""
+    key = plain_partition_key(entry)
+    if key is None:
+        try:
+            key = sticky_key(metadata_of(entry))
+        except EntryError:
+            key = _NO_KEY
+    return key_hash(key)
 
 
 def pieces_to_come(entries: list[bytes]) -> list[bool]:

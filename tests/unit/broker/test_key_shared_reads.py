@@ -5,7 +5,9 @@ from __future__ import annotations
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.hashing import key_hash
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
+from magnetar.broker.entry import entry_hash
 from support.dispatch_machines import Acks, Pipe
 
 
@@ -49,3 +51,18 @@ def test_a_rewind_during_the_read_drops_what_was_read() -> None:
     again = dispatcher.want()
     assert again is not None
     assert again.position == Position(0, 2)
+
+
+def test_damaged_entries_have_a_hash_too() -> None:
+    for entry in (
+        b"",
+        b"junk",
+        b"\x0e\x01" + bytes(40),
+        b"\x0e\x01\0\0\0\0\0\0\0\x09\x0a\x01p\x10\x01\x18\x02\x32\x09key",
+    ):
+        assert entry_hash(entry) == key_hash(b"NONE_KEY")
+
+
+def test_a_key_that_is_no_text_has_the_hash_of_its_bytes() -> None:
+    metadata = b"\x0a\x01p\x10\x01\x18\x02\x22\x06\x0a\x01k\x12\x01v\x32\x01\xff"
+    assert entry_hash(b"\x0e\x01\0\0\0\0" + len(metadata).to_bytes(4, "big") + metadata) == key_hash(b"\xff")

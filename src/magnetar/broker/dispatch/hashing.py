@@ -36,13 +36,19 @@ def sticky_key(metadata: pb.MessageMetadata) -> bytes:
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
     if metadata.HasField("partition_key"):
+        key = _bytes_of(metadata.partition_key)
         if metadata.partition_key_b64_encoded:
             try:
-                return base64.b64decode(metadata.partition_key, validate=True)
+                return base64.b64decode(key, validate=True)
             except (binascii.Error, ValueError):
-                return metadata.partition_key.encode()
-        return metadata.partition_key.encode()
-    return f"{metadata.producer_name}-{metadata.sequence_id}".encode()
+                return key
+        return key
+    return b"%b-%d" % (_bytes_of(metadata.producer_name), metadata.sequence_id)
+
+
+def _bytes_of(text: str | bytes) -> bytes:
+    """A text of a message: protobuf gives out bytes where a client wrote something that is not UTF-8."""
+    return text if isinstance(text, bytes) else text.encode()
 
 
 class HashRing:
