@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.base.recent import Recent
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.metadata import keys
 from magnetar.metadata.store import (
@@ -19,6 +20,9 @@ from magnetar.metadata.store import (
     Notification,
 )
 
+_DOCUMENTS_KEPT: Final = 100_000
+"""Also that there is none is kept, of every name that clients ask for: they must not fill the memory."""
+
 Policies = dict[str, Any]
 """A policies document as Pulsar's admin API shows it."""
 
@@ -29,7 +33,7 @@ class PolicyStore:
     def __init__(self, store: MetadataStore, cluster: str) -> None:
         self._store = store
         self.cluster = cluster
-        self._cache: dict[str, Policies | None] = {}
+        self._cache: Recent[str, Policies | None] = Recent(_DOCUMENTS_KEPT)
         self._changes = 0
         self._listeners: list[Callable[[], None]] = []
         self._cancel_watch = store.watch("/admin", self._changed)
@@ -47,7 +51,7 @@ class PolicyStore:
             # What was added or taken away below is told by its own path.
             return
         self._changes += 1
-        self._cache.pop(notification.path, None)
+        self._cache.forget(notification.path)
         for listener in self._listeners:
             listener()
 
@@ -59,7 +63,7 @@ class PolicyStore:
         document: Policies | None = None if value is None else json.loads(value.data)
         if self._changes == before:
             # Else it may have been read before the change, which nobody would tell of again.
-            self._cache[path] = document
+            self._cache.put(path, document)
         return document
 
     async def _create(self, path: str, document: Policies, what: str) -> None:
@@ -80,6 +84,16 @@ class PolicyStore:
                 name = NamespaceName(tenant, namespace)
                 if await self._read(keys.namespace_policies(name)) is None:
                     await self.create_namespace(name, {})
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    async def configuration(self) -> Policies:
+        """Settings that were changed while brokers run, by Pulsar's names, as texts."""
+        return await self._read(keys.CONFIGURATION) or {}
+
+    async def update_configuration(self, change: Callable[[Policies], None]) -> None:
+        """Changes them in one step."""
+        await self._create_or_update(keys.CONFIGURATION, change)
 
     # -- clusters and tenants ----------------------------------------------------------------------
 
@@ -171,7 +185,9 @@ class PolicyStore:
 
     async def update_topic(self, topic: TopicName, change: Callable[[Policies], None]) -> None:
         """Changes the topic's own policies in one step."""
-        path = keys.topic_policies(topic.base)
+        await self._create_or_update(keys.topic_policies(topic.base), change)
+
+    async def _create_or_update(self, path: str, change: Callable[[Policies], None]) -> None:
         while True:
             value = await self._store.get(path)
             document: Policies = {} if value is None else json.loads(value.data)

@@ -16,8 +16,10 @@ from __future__ import annotations
 import asyncio
 import struct
 from dataclasses import dataclass, field
+from typing import Final
 
 from magnetar.base.names import TopicName
+from magnetar.base.recent import Recent
 from magnetar.metadata import keys
 from magnetar.metadata.store import MUST_NOT_EXIST, MetadataStore
 from magnetar.schemas.compatibility import Strategy, check, identity
@@ -25,6 +27,9 @@ from magnetar.schemas.errors import IncompatibleSchemaError
 from magnetar.wire import pulsar_pb2 as pb
 
 _VERSION = struct.Struct(">q")
+
+_HISTORIES_KEPT: Final = 100_000
+"""Also that there is none is kept, of every topic that clients ask for: they must not fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class SchemaRegistry:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._loaded: dict[str, _History] = {}
+        self._loaded: Recent[str, _History] = Recent(_HISTORIES_KEPT)
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def _history(self, topic: TopicName) -> _History:
@@ -93,7 +98,12 @@ class SchemaRegistry:
             if value is not None:
                 schema = pb.Schema.FromString(value.data) if value.data else None
                 history.append(int(child), schema, value.stat.created_ms)
-        return self._loaded.setdefault(name, history)
+        # Another caller may have been faster, and added to what it found.
+        faster = self._loaded.get(name)
+        if faster is not None:
+            return faster
+        self._loaded.put(name, history)
+        return history
 
     async def versions(self, topic: TopicName) -> list[StoredSchema]:
         """Every version in force, oldest first."""
@@ -142,7 +152,7 @@ class SchemaRegistry:
                     f"{topic.base} takes no new schemas from its clients; add this one through the admin API"
                 )
             history = await self._history(topic)
-            return history.append(*await self._put(topic, history.next_version, schema))
+            return await self._put(topic, history, schema)
 
     async def check(self, topic: TopicName, schema: pb.Schema, strategy: Strategy) -> None:
         """Returns when `add` would take the schema. Raises IncompatibleSchemaError, InvalidSchemaError."""
@@ -155,21 +165,24 @@ class SchemaRegistry:
             if not history.in_force:
                 return -1
             version = history.next_version
-            history.append(*await self._put(topic, version, None))
+            await self._put(topic, history, None)
             return version
 
     async def delete(self, topic: TopicName) -> None:
         """Removes everything, when the topic and its messages go."""
-        await self._store.delete_recursive(keys.schema(topic.base))
-        self._loaded.pop(str(topic.base), None)
+        async with self._locks.setdefault(str(topic.base), asyncio.Lock()):
+            await self._store.delete_recursive(keys.schema(topic.base))
+            self._loaded.forget(str(topic.base))
         self._locks.pop(str(topic.base), None)
 
-    async def _put(
-        self, topic: TopicName, version: int, schema: pb.Schema | None
-    ) -> tuple[int, pb.Schema | None, int]:
+    async def _put(self, topic: TopicName, history: _History, schema: pb.Schema | None) -> StoredSchema:
+        version = history.next_version
         stat = await self._store.put(
             f"{keys.schema(topic.base)}/{version:010d}",
             b"" if schema is None else schema.SerializeToString(),
             expected_version=MUST_NOT_EXIST,
         )
-        return version, schema, stat.created_ms
+        added = history.append(version, schema, stat.created_ms)
+        # It may have been forgotten meanwhile, and read anew before this version was stored.
+        self._loaded.put(str(topic.base), history)
+        return added

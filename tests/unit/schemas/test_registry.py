@@ -10,6 +10,7 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.schemas import registry as registry_module
 from magnetar.schemas.errors import IncompatibleSchemaError
 from magnetar.schemas.registry import SchemaRegistry, decode_version, encode_version
 from magnetar.wire import pulsar_pb2 as pb
@@ -38,6 +39,20 @@ def test_equal_schemas_share_a_version_and_partitions_a_topic() -> None:
         assert decode_version(second.version_bytes) == 1
         again = SchemaRegistry(store)
         assert [each.version for each in await again.versions(TOPIC)] == [0, 1]
+
+    run(story)
+
+
+def test_topics_that_are_only_asked_for_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: MemoryMetadataStore) -> None:
+        monkeypatch.setattr(registry_module, "_HISTORIES_KEPT", 4)
+        registry = SchemaRegistry(store)
+        await registry.add(TOPIC, avro("a"))
+        for i in range(100):
+            assert await registry.latest(TopicName.parse(f"asked-{i}")) is None
+        assert len(registry._loaded) <= 4
+        assert (await registry.add(TOPIC, avro("a", "b"))).version == 1
+        assert [each.version for each in await registry.versions(TOPIC)] == [0, 1]
 
     run(story)
 
