@@ -63,6 +63,13 @@ class Consumer:
         """Whether an entry may be sent now."""
         return self.permits > 0 and not self.blocked and self.outlet.writable
 
+    @property
+    def room(self) -> int:
+        """Messages that may be sent now, one by one."""
+        if not self.ready:
+            return 0
+        return min(self.permits, self.unacked_max - self.unacked) if self.unacked_max else self.permits
+
     def sent(self, messages: int) -> None:
         """So many messages go to the consumer, which must acknowledge them."""
         self.permits -= messages

@@ -7,16 +7,15 @@ there first), else to whom the ranges say. With `allow_out_of_order` neither rul
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, positions_of
 from magnetar.broker.dispatch.api import AckView, Assignment, Delays, HashLine, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
+from magnetar.broker.dispatch.keystate import KeyState, Lines
 from magnetar.broker.dispatch.shared import ReplayQueue, SharedDispatcher
 from magnetar.broker.errors import ConsumerBusyError
 
@@ -46,21 +45,9 @@ class KeySharedDispatcher(SharedDispatcher):
         self.allow_out_of_order = allow_out_of_order
         self._owners: HashRing | StickyRanges = StickyRanges() if sticky else HashRing()
         self._hash_of = hash_of
-        self._owner_of_hash: dict[int, Consumer | None] = {}
-        """Owners that were asked for since consumers came or went."""
-        self._in_flight: dict[int, tuple[Consumer, int]] = {}
-        """Hash → who holds entries of it, and how many."""
-        self._plain: dict[int, Pending] = {}
-        """Hash → what is noted of an entry of one message: they share it."""
-        self._waiting: dict[int, list[Position]] = {}
-        """Hash → its entries that were read and could not be sent, a heap."""
-        self._line_of: dict[Position, int] = {}
-        """Waiting entry → its hash."""
-        self._ready_hashes: deque[int] = deque()
-        """Hashes with waiting entries, in the order in which they are tried."""
-        self._stuck: tuple[bool, ...] | None = None
-        """Which consumers were ready when every line was tried in vain; None after anything else changed
-        that may free a line."""
+        self._keys: dict[int, KeyState] = {}
+        """By hash; all that are in flight or wait are here."""
+        self._lines = Lines()
         self._rows: dict[Consumer, list[int]] = {}
         """Rows of the run being offered that go to each consumer with nothing to say of them."""
         self._holes = self._given_back = False
@@ -74,8 +61,10 @@ class KeySharedDispatcher(SharedDispatcher):
         super().add(consumer)
 
     def _owners_changed(self) -> None:
-        self._owner_of_hash.clear()
-        self._stuck = None
+        self._keys = {key.key_hash: key for key in self._keys.values() if key.held or key.in_lines}
+        for key in self._keys.values():
+            key.owner = None
+        self._lines.stuck = None
 
     def check_policy(self, *, sticky: bool, allow_out_of_order: bool) -> None:
         """All consumers must agree on the mode."""
@@ -99,53 +88,55 @@ class KeySharedDispatcher(SharedDispatcher):
     @property
     def waiting_count(self) -> int:
         """Entries that stand in line for their keys."""
-        return len(self._line_of)
+        return len(self._lines)
 
     @property
     def line_full(self) -> bool:
         """Whether nothing more is read until the lines are shorter."""
-        return len(self._line_of) >= _WAITING_MAX
+        return len(self._lines) >= _WAITING_MAX
 
     @property
     def can_serve_line(self) -> bool:
         """Whether the first entry of some line can be sent now. Cost: the number of lines."""
-        return any(line and self._taker(key_hash) is not None for key_hash, line in self._waiting.items())
+        return any(key.waiting and self._taker(key) is not None for key in self._lines.order)
 
     def lines(self, count_max: int) -> list[HashLine]:
         """Some of the lines, first those that wait for another consumer than the hash's owner."""
         found = []
-        for key_hash, line in self._waiting.items():
-            if not line:
+        for key in self._lines.order:
+            if not key.waiting:
                 continue
-            owner = self._owner(key_hash)
-            holder, held = self._in_flight.get(key_hash, (None, 0))
+            owner = key.owner or self._owner(key)
             found.append(
                 HashLine(
-                    key_hash,
+                    key.key_hash,
                     None if owner is None else owner.name,
-                    None if holder is None else holder.name,
-                    held,
-                    len(line),
+                    None if key.holder is None else key.holder.name,
+                    key.held,
+                    len(key.waiting),
                 )
             )
         found.sort(key=lambda line: line.holder is None or line.holder == line.owner)
         return found[:count_max]
 
-    def _owner(self, key_hash: int) -> Consumer | None:
-        """To whom the ranges give the hash."""
-        try:
-            return self._owner_of_hash[key_hash]
-        except KeyError:
-            owner = self._owner_of_hash[key_hash] = self._owners.owner(key_hash)
-            return owner
+    def _key(self, key_hash: int) -> KeyState:
+        key = self._keys.get(key_hash)
+        if key is None:
+            key = self._keys[key_hash] = KeyState(key_hash)
+        return key
 
-    def _taker(self, key_hash: int) -> Consumer | None:
+    def _owner(self, key: KeyState) -> Consumer | None:
+        """To whom the ranges give the hash."""
+        if key.owner is None:
+            key.owner = self._owners.owner(key.key_hash)
+        return key.owner
+
+    def _taker(self, key: KeyState) -> Consumer | None:
         """Who may get an entry of the hash now."""
-        owner = self._owner_of_hash.get(key_hash) or self._owner(key_hash)
+        owner = key.owner or self._owner(key)
         if owner is None or self.unacked.blocked or not owner.ready:
             return None
-        held = self._in_flight.get(key_hash)
-        if held is not None and held[0] is not owner and not self.allow_out_of_order:
+        if key.held and key.holder is not owner and not self.allow_out_of_order:
             return None
         return owner
 
@@ -154,10 +145,10 @@ class KeySharedDispatcher(SharedDispatcher):
             return None
         if self._delays is not None and self._delays.loading:
             return None
-        key_hash = self._ready_line()
-        if key_hash is not None:
-            few = len(self._line_of) <= _FEW_WAITING
-            return Want(self._waiting[key_hash][0], 1 if few else _ENTRIES_PER_READ, replay=True)
+        key = self._lines.first(self._consumers, self._taker) if self._lines else None
+        if key is not None:
+            few = len(self._lines) <= _FEW_WAITING
+            return Want(key.waiting[0], 1 if few else _ENTRIES_PER_READ, replay=True)
         if self.line_full:
             return None
         self._fetch_due(self._due)
@@ -166,25 +157,6 @@ class KeySharedDispatcher(SharedDispatcher):
             return Want(due[0], due[1], replay=True)
         self._pass_held()
         return Want(self.read_position, _ENTRIES_PER_READ, replay=False)
-
-    def _ready_line(self) -> int | None:
-        """A hash whose first waiting entry can be sent."""
-        if not self._ready_hashes:
-            return None
-        ready = tuple([consumer.ready for consumer in self._consumers])
-        if ready == self._stuck:
-            return None
-        for _ in range(len(self._ready_hashes)):
-            key_hash = self._ready_hashes[0]
-            if not self._waiting.get(key_hash):
-                self._ready_hashes.popleft()
-                self._waiting.pop(key_hash, None)
-            elif self._taker(key_hash) is not None:
-                return key_hash
-            else:
-                self._ready_hashes.rotate(-1)
-        self._stuck = ready
-        return None
 
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         assignments: list[Assignment] = []
@@ -204,35 +176,25 @@ class KeySharedDispatcher(SharedDispatcher):
     def _offer_waiting(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         """Sends first ones of lines, wherever they lie in what was read."""
         assignments: list[Assignment] = []
-        line_of = self._line_of
-        first_hash = line_of.get(want.position)
-        if first_hash is None:
+        line_of = self._lines.key_of
+        first = line_of.get(want.position)
+        if first is None:
             return assignments  # all was rewound while it was read from storage
         if not runs or (runs[0].ledger_id, runs[0].first_entry) != want.position:
-            self._leave_line(want.position, first_hash)  # trimmed meanwhile
+            self._lines.leave(want.position, first)  # trimmed meanwhile
         for run in runs:
             for offset in range(len(run.entries)):
                 position = Position(run.ledger_id, run.first_entry + offset)
-                key_hash = line_of.get(position)
-                if key_hash is None or self._waiting[key_hash][0] != position:
+                key = line_of.get(position)
+                if key is None or key.waiting[0] != position:
                     continue
                 if self._holes and self._cursor.is_acked(position):
-                    self._leave_line(position, key_hash)
-                elif (taker := self._taker(key_hash)) is not None:
-                    self._leave_line(position, key_hash)
-                    self._assign(taker, run, offset, position, key_hash, assignments)
+                    self._lines.leave(position, key)
+                elif (taker := self._taker(key)) is not None:
+                    self._lines.leave(position, key)
+                    self._assign(taker, run, offset, position, key, assignments)
             self._end_run(run, assignments)
         return assignments
-
-    def _leave_line(self, position: Position, key_hash: int) -> None:
-        """Takes an entry out of its line, of which it is mostly the first."""
-        line = self._waiting[key_hash]
-        if line[0] == position:
-            heapq.heappop(line)
-        else:
-            line.remove(position)
-            heapq.heapify(line)
-        del self._line_of[position]
 
     def _offer_due(self, run: EntryRun, assignments: list[Assignment]) -> None:
         for offset, entry in enumerate(run.entries):
@@ -242,7 +204,7 @@ class KeySharedDispatcher(SharedDispatcher):
             if position in self._due:
                 self._due.discard(position)
                 if not self._cursor.is_acked(position):
-                    self._place(run, offset, position, self._hash_of(entry), assignments)
+                    self._place(run, offset, position, self._key(self._hash_of(entry)), assignments)
         self._end_run(run, assignments)
 
     def _offer_new(self, run: EntryRun, assignments: list[Assignment]) -> None:
@@ -250,6 +212,8 @@ class KeySharedDispatcher(SharedDispatcher):
         delays = self._delays
         if delays is not None and not delays.screen(run.entries):
             delays = None
+        if delays is None and not holes and self._offer_plain(run, assignments):
+            return
         held_upto = 0
         for offset, entry in enumerate(run.entries):
             if self.line_full:
@@ -262,19 +226,66 @@ class KeySharedDispatcher(SharedDispatcher):
                 )
             if offset < held_upto or (holes and self._cursor.is_acked(position)):
                 continue
-            self._place(run, offset, position, self._hash_of(entry), assignments)
+            self._place(run, offset, position, self._key(self._hash_of(entry)), assignments)
         self._end_run(run, assignments)
 
+    def _offer_plain(self, run: EntryRun, assignments: list[Assignment]) -> bool:
+        """The usual case: new entries of one message each of which the cursor says nothing. What every
+        consumer gets is noted at the end. False, with nothing done, when it is another case or a limit near.
+        """
+        count = len(run.entries)
+        if (
+            run.counts is not None
+            or self._given_back
+            or self.unacked.room < count
+            or len(self._lines) + count > _WAITING_MAX
+        ):
+            return False
+        keys, first = self._keys, run.first_entry
+        ordered = not self.allow_out_of_order
+        taken: dict[Consumer, tuple[list[int], list[Pending]]] = {}
+        room_of: dict[Consumer, int] = {}
+        for offset, key_hash in enumerate(map(self._hash_of, run.entries)):
+            key = keys.get(key_hash)
+            if key is None:
+                key = keys[key_hash] = KeyState(key_hash)
+            owner = key.owner or self._owner(key)
+            if owner is None or (ordered and (key.waiting or (key.held and key.holder is not owner))):
+                self._lines.add(Position(run.ledger_id, first + offset), key)
+                continue
+            room = room_of.get(owner)
+            if room is None:
+                room = owner.room
+            room_of[owner] = room - 1
+            if room <= 0:
+                self._lines.add(Position(run.ledger_id, first + offset), key)
+                continue
+            key.holder = owner
+            key.held += 1
+            mine = taken.get(owner)
+            if mine is None:
+                mine = taken[owner] = [], []
+            mine[0].append(offset)
+            mine[1].append(key.one_message)
+        for owner, (rows, notes) in taken.items():
+            positions = positions_of(run.ledger_id, [first + row for row in rows])
+            owner.pending.update(zip(positions, notes, strict=True))
+            owner.sent(len(rows))
+            self.unacked.sent(len(rows))
+            assignments.append(_assignment(owner, run, rows))
+        self.read_position = Position(run.ledger_id, first + count)
+        return True
+
     def _place(
-        self, run: EntryRun, offset: int, position: Position, key_hash: int, assignments: list[Assignment]
+        self, run: EntryRun, offset: int, position: Position, key: KeyState, assignments: list[Assignment]
     ) -> None:
         """Sends an entry, or puts it in line behind those of its hash."""
-        behind = bool(self._waiting.get(key_hash)) and not self.allow_out_of_order
-        taker = None if behind else self._taker(key_hash)
+        behind = bool(key.waiting) and not self.allow_out_of_order
+        taker = None if behind else self._taker(key)
         if taker is None:
-            self._wait(position, key_hash)
+            self._lines.add(position, key)
         else:
-            self._assign(taker, run, offset, position, key_hash, assignments)
+            self._assign(taker, run, offset, position, key, assignments)
 
     def _assign(
         self,
@@ -282,22 +293,16 @@ class KeySharedDispatcher(SharedDispatcher):
         run: EntryRun,
         offset: int,
         position: Position,
-        key_hash: int,
+        key: KeyState,
         assignments: list[Assignment],
     ) -> None:
         words = self._cursor.ack_set(position) if self._holes else None
         cost = 1 if run.counts is None else message_cost(run, offset, words)
         consumer.sent(cost)
         self.unacked.sent(cost)
-        if cost == 1:
-            pending = self._plain.get(key_hash)
-            if pending is None:
-                pending = self._plain[key_hash] = Pending(1, key_hash)
-        else:
-            pending = Pending(cost, key_hash)
-        consumer.pending[position] = pending
-        held = self._in_flight.get(key_hash)
-        self._in_flight[key_hash] = (consumer, 1 if held is None else held[1] + 1)
+        consumer.pending[position] = key.one_message if cost == 1 else Pending(cost, key.key_hash)
+        key.holder = consumer
+        key.held += 1
         redeliveries = self._cursor.redelivery_count(position) if self._given_back else 0
         rows = self._rows.get(consumer)
         if words is None and not redeliveries:
@@ -326,47 +331,34 @@ class KeySharedDispatcher(SharedDispatcher):
             assignments += [_assignment(consumer, run, rows) for consumer, rows in self._rows.items()]
             self._rows.clear()
 
-    def _wait(self, position: Position, key_hash: int) -> None:
-        line = self._waiting.get(key_hash)
-        if line is None:
-            line = self._waiting[key_hash] = []
-            self._ready_hashes.append(key_hash)
-        heapq.heappush(line, position)
-        self._line_of[position] = key_hash
-        self._stuck = None
-
     def _released(self, consumer: Consumer, done: Sequence[Pending]) -> None:
+        keys = self._keys
         for pending in done:
-            holder, count = self._in_flight[pending.key_hash]
-            if count == 1:
-                del self._in_flight[pending.key_hash]
-                if self._waiting and self._owner(pending.key_hash) is not holder:
-                    self._stuck = None
-            else:
-                self._in_flight[pending.key_hash] = (holder, count - 1)
+            key = keys[pending.key_hash]
+            key.held -= 1
+            if not key.held:
+                holder, key.holder = key.holder, None
+                if key.waiting and self._owner(key) is not holder:
+                    self._lines.stuck = None
 
     def _requeue(self, position: Position, pending: Pending) -> None:
-        self._wait(position, pending.key_hash)
+        self._lines.add(position, self._key(pending.key_hash))
 
     def rewind(self, position: Position) -> None:
         super().rewind(position)
-        self._in_flight.clear()
-        self._waiting.clear()
-        self._ready_hashes.clear()
-        self._line_of.clear()
-        self._stuck = None
+        self._keys.clear()
+        self._lines.clear()
         self._due.clear()
 
     def check(self) -> None:
         super().check()
-        lines = {position: key_hash for key_hash, line in self._waiting.items() for position in line}
-        assert self._line_of == lines
+        self._lines.check(self._keys.values())
         held: dict[int, int] = {}
         for consumer in self._consumers:
             for pending in consumer.pending.values():
                 held[pending.key_hash] = held.get(pending.key_hash, 0) + 1
-                assert self.allow_out_of_order or self._in_flight[pending.key_hash][0] is consumer
-        assert held == {key_hash: count for key_hash, (_, count) in self._in_flight.items()}
+                assert self.allow_out_of_order or self._keys[pending.key_hash].holder is consumer
+        assert held == {key.key_hash: key.held for key in self._keys.values() if key.held}
 
 
 def _assignment(consumer: Consumer, run: EntryRun, rows: list[int]) -> Assignment:

@@ -10,6 +10,7 @@ from typing import Final
 
 UNACKED_MESSAGES_MAX_SHARED: Final = 200_000
 """Messages that a Shared or Key_Shared subscription may hold unacknowledged (Pulsar's default)."""
+_NO_LIMIT: Final = 1 << 62
 
 
 class UnackedLimit:
@@ -24,6 +25,13 @@ class UnackedLimit:
         """Messages; 0: without limit."""
         self.blocked = False
         """Whether nothing more is sent until half of the limit is free."""
+
+    @property
+    def room(self) -> int:
+        """Messages that may be sent now; many when there is no limit."""
+        if self.blocked:
+            return 0
+        return self.maximum - self.total if self.maximum else _NO_LIMIT
 
     def sent(self, messages: int) -> None:
         """So many more messages are unacknowledged."""
