@@ -25,9 +25,15 @@ class Endpoints:
 
 
 def banner(
-    endpoints: Endpoints, *, version: str, data_dir: Path | None, ready_ms: float | None = None
+    endpoints: Endpoints,
+    *,
+    version: str,
+    data_dir: Path | None,
+    authentication: str = "",
+    ready_ms: float | None = None,
 ) -> str:
-    """Some lines for a terminal. `data_dir` None: nothing is kept. `ready_ms`: since the process began."""
+    """Some lines for a terminal. `data_dir` None: nothing is kept. `authentication`: providers that ask for
+    credentials, "" for none. `ready_ms`: since the process began."""
     if data_dir is None:
         data, durability = "none, everything goes with the process", "ephemeral: nothing survives"
     else:
@@ -45,8 +51,11 @@ def banner(
         ),
         f"  Data             {data}",
         f"  Durability       {durability}",
+        *([f"  Credentials      {authentication}"] if authentication else []),
         "",
-        f"  Try              curl {endpoints.http_url}/admin/v2/persistent/public/default",
+        # What needs no credentials, where some are asked for.
+        f"  Try              curl {endpoints.http_url}"
+        + ("/status.html" if authentication else "/admin/v2/persistent/public/default"),
         "  Stop             Ctrl-C",
         "",
     ]

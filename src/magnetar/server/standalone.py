@@ -62,7 +62,14 @@ async def _serve(config: StandaloneConfig) -> int:
     server = Standalone(config)
     try:
         await server.start()
-        sys.stdout.write(banner(server.endpoints, version=magnetar.__version__, data_dir=server.data_dir))
+        sys.stdout.write(
+            banner(
+                server.endpoints,
+                version=magnetar.__version__,
+                data_dir=server.data_dir,
+                authentication=config.authentication,
+            )
+        )
         sys.stdout.flush()
         server.settle()
         return await server.wait()

@@ -21,6 +21,13 @@ def test_the_banner_says_where_and_how() -> None:
     assert "ephemeral" in banner(ENDPOINTS, version="1", data_dir=None)
 
 
+def test_what_the_banner_tells_to_try_is_allowed() -> None:
+    assert "curl http://localhost:8080/admin/v2" in banner(ENDPOINTS, version="1", data_dir=None)
+    asked = banner(ENDPOINTS, version="1", data_dir=None, authentication="token,tls")
+    assert "token,tls" in asked
+    assert "curl http://localhost:8080/status.html" in asked
+
+
 def test_the_ready_file_appears_whole(tmp_path: Path) -> None:
     file = tmp_path / "ready.json"
     write_ready_file(file, ENDPOINTS, data_dir=Path("/data"))
