@@ -13,6 +13,7 @@ from typing import Any, Final
 from magnetar.admin.call import Call, Handler, Route, natural, whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.inactive.expiry import EXPIRATION_POLICY
 from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy, fits_retention
 from magnetar.broker.limits.limits import ALL_TYPES, QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
 from magnetar.broker.policies import Policies
@@ -105,6 +106,7 @@ _OF_NAMESPACE: Final = (
     _Limit("maxUnackedMessagesPerConsumer", "max_unacked_messages_per_consumer", _number),
     _Limit("maxUnackedMessagesPerSubscription", "max_unacked_messages_per_subscription", _number),
     _Limit("messageTTL", "message_ttl_in_seconds", _ttl),
+    _Limit("subscriptionExpirationTime", EXPIRATION_POLICY, _number),
     _Limit("publishRate", "publishMaxMessageRate", _PUBLISH, by_cluster=True),
     _Limit("dispatchRate", "topicDispatchRate", _DISPATCH, by_cluster=True),
     _Limit("subscriptionDispatchRate", "subscriptionDispatchRate", _DISPATCH, by_cluster=True),

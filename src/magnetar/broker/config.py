@@ -45,7 +45,9 @@ class BrokerConfig:
     inactive_partitioned: bool = False
     """Whether a partitioned topic is deleted with the last of its partitions."""
     inactive_interval_s: float = 60.0
-    """Between two looks for topics that nobody uses."""
+    """Between two looks for topics and subscriptions that nobody uses."""
+    subscription_expiration_minutes: int = 0
+    """How long a subscription stays without consumers, where its namespace says nothing; 0: for ever."""
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
     connection_output_bytes_max: int = 4 * 1024 * 1024

@@ -58,8 +58,7 @@ class Subscription(AnySubscription):
         clock: Clock,
         alarms: Alarms,
     ) -> None:
-        """`hash_of` gives the sticky hash of an entry; `spawn` runs background reads; `alarms` tell when
-        delayed entries are due."""
+        """`hash_of`: sticky hash of an entry; `spawn` runs reads; `alarms` tell when delayed entries are due."""
         super().__init__(topic, name)
         self.cursor = cursor
         self._log = log
@@ -178,6 +177,7 @@ class Subscription(AnySubscription):
         # Before `add`, which tells a Failover consumer whether it is the active one.
         self.type = type_
         dispatcher.add(consumer)
+        self.cursor.used()
         self._dispatcher = dispatcher
         if isinstance(dispatcher, SharedDispatcher):
             dispatcher.unacked.limit(self._limits.unacked_max)
@@ -230,6 +230,7 @@ class Subscription(AnySubscription):
         """Removes a consumer; others get what it had not acknowledged."""
         if self._dispatcher is not None:
             self._dispatcher.remove(consumer)
+            self.cursor.used()
             # Not at once: when thousands leave together, those who stay are asked once.
             if not self._pump_due:
                 self._pump_due = True

@@ -75,8 +75,23 @@ class Cursor:
 
     @property
     def last_active_ms(self) -> int:
-        """When the cursor's value was last written to the metadata store, Unix ms; 0 when unknown."""
+        """When the subscription was last used, as far as `used` was told, Unix ms; 0 when unknown."""
         return 0 if self._store is None else self._store.last_active_ms
+
+    @property
+    def stored_active_ms(self) -> int:
+        """What is known of that after a crash."""
+        return 0 if self._store is None else self._store.stored_active_ms
+
+    def used(self) -> None:
+        """Somebody uses the subscription now."""
+        if self._store is not None:
+            self._store.used()
+
+    async def store_used(self) -> None:
+        """Makes `last_active_ms` durable. Raises LedgerError, MetadataError, LogError."""
+        if self._store is not None:
+            await self._store.store_used()
 
     @property
     def backlog_entries(self) -> int:

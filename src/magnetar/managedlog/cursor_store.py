@@ -74,7 +74,7 @@ class CursorStore:
         self._deleted = list(info.deleted_ledgers)
         self.side_ledgers = info.side_ledgers
         self.cursor_properties = dict(info.cursor_properties)
-        self.last_active_ms = info.last_active_ms
+        self.last_active_ms = self.stored_active_ms = info.last_active_ms
         self.tags = {
             "application": APPLICATION,
             "component": COMPONENT,
@@ -234,7 +234,7 @@ class CursorStore:
                 raise CursorClosedError(f"{self._where} is closed")
             if ledger_id is None or state is None:
                 ledger_id, state = self._ledger_id, self._bound
-            self.last_active_ms = self._clock.now_ms()
+            active_ms = self.last_active_ms
             deleted = list(self._deleted)
             if self._ledger_id not in (IN_STORE, ledger_id):
                 deleted.append(self._ledger_id)
@@ -243,7 +243,7 @@ class CursorStore:
                     ledger_id,
                     state,
                     self.cursor_properties,
-                    self.last_active_ms,
+                    active_ms,
                     tuple(deleted),
                     self.side_ledgers,
                 )
@@ -255,9 +255,19 @@ class CursorStore:
                 self._fenced(fenced)
                 raise fenced from error
             self._version = stat.version
+            self.stored_active_ms = active_ms
             self._ledger_id = ledger_id
             self._bound = state
             self._deleted = deleted
+
+    def used(self) -> None:
+        """Somebody uses the subscription now; written with the next value, or by `store_used`."""
+        self.last_active_ms = self._clock.now_ms()
+
+    async def store_used(self) -> None:
+        """Makes it durable when the subscription was used last. Raises what `flush` raises."""
+        await self.flush()
+        await self._put()
 
     async def _delete_ledgers(self, ledger_ids: list[int]) -> None:
         """Gives ledgers back; one that cannot be deleted now stays noted in the next value."""

@@ -49,6 +49,8 @@ class LimitSettings:
     subscribe_rate: int = 0
     """Subscribe commands of a consumer in each period."""
     subscribe_rate_period_seconds: int = 30
+    subscription_expiration_minutes: int = 0
+    """For how long a subscription stays that has no consumers."""
     limits_interval_seconds: int = 60
     """Between two looks at ages and quotas. At least 1."""
 

@@ -47,20 +47,21 @@ SAME: Final = {
     "openIDTokenIssuerTrustCertsFilePath": "openid_trust_certificates",
     "proxyRoles": "proxy_roles",
     "schemaCompatibilityStrategy": "schema_compatibility",
+    "subscriptionExpirationTimeMinutes": "subscription_expiration_minutes",
     "superUserRoles": "superuser_roles",
     "tokenAllowedClockSkewSeconds": "token_allowed_clock_skew_seconds",
     "tokenAudience": "token_audience",
     "tokenAuthClaim": "token_role_claim",
-    "webServicePort": "http_port",
     "topicCompactionRetainNullKey": "compaction_retain_null_key",
+    "webServicePort": "http_port",
     "webServicePortTls": "https_port",
 }
 """Settings that mean the same, in the same unit."""
 
 SCALED: Final = {
     "brokerServiceCompactionMonitorIntervalInSeconds": ("compaction_interval_seconds", 1),
-    "brokerDeleteInactiveTopicsFrequencySeconds": ("inactive_topic_interval_seconds", 1),
     "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", 1),
+    "brokerDeleteInactiveTopicsFrequencySeconds": ("inactive_topic_interval_seconds", 1),
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": ("inactive_topic_seconds", 1),
     "backlogQuotaCheckIntervalInSeconds": ("limits_interval_seconds", 1),
     # The later of two that both are given counts: Pulsar prefers bytes.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.inactive.expiry import EXPIRATION_POLICY
 from magnetar.broker.inactive.policy import INACTIVE_POLICY, DeleteMode, InactivePolicy
 from magnetar.broker.service import BrokerConfig
 from support.sessions import TOPIC, World, in_world, send
@@ -182,3 +183,60 @@ def test_policies_are_read_from_the_narrowest_level() -> None:
     assert default.under({}, {}) == default
     assert default.under({}, namespace) == InactivePolicy(idle_s=9)
     assert default.under(own, namespace) == InactivePolicy(mode=DeleteMode.CAUGHT_UP)
+
+
+def test_a_subscription_that_nobody_uses_goes_after_its_time() -> None:
+    async def story(world: World) -> None:
+        peer, other = world.peer(), world.peer()
+        await peer.consumer(subscription="left")
+        await other.consumer(subscription="used")
+        topic = await world.topic()
+        world.clock.advance(100 * 60_000)
+        await world.broker.inactive.round()
+        peer.session.lost()
+        for minutes, left in ((9, {"left", "used"}), (2, {"used"})):
+            world.clock.advance(minutes * 60_000)
+            await world.broker.inactive.round()
+            assert set(topic.subscriptions) == left
+        assert set(topic.log.cursors) == {"used"}
+
+    in_world(story, BrokerConfig(subscription_expiration_minutes=10))
+
+
+def test_the_namespace_says_when_subscriptions_go() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.consumer()
+        topic = await world.topic()
+        peer.session.lost()
+        await after(world, 10_000)
+        assert topic.subscriptions, "never, where nobody says anything"
+        await world.broker.policies.update_namespace(
+            NAMESPACE, lambda document: document.update({EXPIRATION_POLICY: 5})
+        )
+        await world.broker.inactive.round()
+        assert not topic.subscriptions
+
+    in_world(story)
+
+
+def test_when_a_subscription_was_last_used_survives() -> None:
+    async def story(world: World) -> None:
+        gone, kept = world.peer(), world.peer()
+        await gone.consumer(subscription="gone")
+        await kept.consumer(subscription="kept")
+        gone.session.lost()
+        for _ in range(8):
+            world.clock.advance(60_000)
+            await world.broker.inactive.round()
+        # What would be known after a kill.
+        cursors = (await world.topic()).log.cursors
+        assert cursors["gone"].stored_active_ms == world.clock.now_ms() - 8 * 60_000
+        assert cursors["kept"].stored_active_ms >= world.clock.now_ms() - 3 * 60_000
+        await world.broker.unload(NAME)
+        world.clock.advance(3 * 60_000)
+        topic = await world.topic()
+        await world.broker.inactive.round()
+        assert set(topic.subscriptions) == {"kept"}
+
+    in_world(story, BrokerConfig(subscription_expiration_minutes=10))

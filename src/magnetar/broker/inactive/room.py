@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
+from magnetar.broker.inactive.expiry import InactiveSubscriptions
 from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.watchers.selection import is_system
@@ -28,10 +29,12 @@ class InactiveTopics:
         self._default = default
         self._partitioned = partitioned
         self._idle = IdleTimes()
+        self._subscriptions = InactiveSubscriptions(broker)
 
     async def round(self) -> None:
         """Looks at every loaded topic once. Errors of one topic are logged and tried again later."""
         broker = self._broker
+        await self._subscriptions.round()
         topics: list[AnyTopic] = [*broker.topics.values(), *broker.nonpersistent.topics.values()]
         self._idle.keep_only(set(topics))
         for topic in topics:

@@ -1,0 +1,76 @@
+"""Subscriptions that nobody uses are deleted, where a namespace or the broker says after how long."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.broker.watchers.selection import is_system
+
+if TYPE_CHECKING:
+    from magnetar.broker.policies import Policies
+    from magnetar.broker.service import Broker
+    from magnetar.broker.subscription import Subscription
+    from magnetar.broker.topic import Topic
+
+_log = logging.getLogger("magnetar.broker.inactive")
+
+EXPIRATION_POLICY: Final = "subscription_expiration_time_minutes"
+"""Key of a namespace's document; 0: never."""
+
+_NOTES_PER_EXPIRATION: Final = 4
+"""How often the use of a subscription is written down in the time after which it would be deleted: so much
+of it is lost at most when the broker is killed."""
+
+
+def expiration_ms(namespace: Policies, default_minutes: int) -> int:
+    """After how long without consumers a subscription goes; 0: never."""
+    minutes = namespace.get(EXPIRATION_POLICY)
+    return max(0, default_minutes if minutes is None else int(minutes)) * 60_000
+
+
+class InactiveSubscriptions:
+    """The unused durable subscriptions of the loaded topics of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def round(self) -> None:
+        """Looks at every loaded topic once. Errors of one are logged and tried again later."""
+        for topic in list(self._broker.topics.values()):
+            if topic.closed or not topic.subscriptions or is_system(topic.name):
+                continue
+            try:
+                await self._look(topic)
+            except MagnetarError as error:
+                _log.warning("%s: unused subscriptions stay, tried again later: %s", topic.name, error)
+
+    async def _look(self, topic: Topic) -> None:
+        broker = self._broker
+        namespace = await broker.policies.namespace(topic.name.namespace_name)
+        limit_ms = expiration_ms(namespace, broker.config.subscription_expiration_minutes)
+        if not limit_ms:
+            return
+        for name, subscription in list(topic.subscriptions.items()):
+            if subscription.durable and topic.subscriptions.get(name) is subscription:
+                now_ms = broker.clock.now_ms()
+                if not await _note_use(subscription, now_ms, limit_ms):
+                    _log.info("%s: nobody used subscription %s: it is deleted", topic.name, name)
+                    await topic.delete_subscription(name)
+
+
+async def _note_use(subscription: Subscription, now_ms: int, limit_ms: int) -> bool:
+    """Writes down that a subscription is or was in use, if that is not known well enough; whether it stays.
+
+    Nothing is awaited between the look at its consumers and the answer False.
+    """
+    cursor, in_use = subscription.cursor, bool(subscription.consumers)
+    if in_use:
+        cursor.used()
+    elif now_ms - cursor.last_active_ms > limit_ms:
+        return False
+    unknown_ms = cursor.last_active_ms - cursor.stored_active_ms
+    if unknown_ms > (limit_ms // _NOTES_PER_EXPIRATION if in_use else 0):
+        await cursor.store_used()
+    return True
