@@ -145,9 +145,9 @@ def split_batch(
         at += payload_bytes
 
 
-def build_batch(messages: Iterable[tuple[pb.SingleMessageMetadata, bytes]]) -> bytes:
+def build_batch(messages: Iterable[tuple[pb.SingleMessageMetadata, bytes | memoryview]]) -> bytes:
     """The plain payload of a batch. Sets `payload_size` in each metadata."""
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     for single, payload in messages:
         single.payload_size = len(payload)
         metadata = single.SerializeToString()

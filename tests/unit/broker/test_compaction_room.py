@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from fakes.managed_logs import Process, until
-from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
+from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.compaction.room import COMPACTION_CURSOR, Status, TopicCompaction
 from magnetar.broker.errors import ConflictError
 from magnetar.managedlog.log import ManagedLog
@@ -113,6 +114,47 @@ def test_the_last_message_of_the_view_is_one_that_is_left() -> None:
         room.start()
         await ended(process, room)
         assert await room.last_message() == (first, -1)
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_indexes_of_messages_and_turns_of_the_loop() -> None:
+    """Survivors that are neighbours are appended together; each keeps the index that it had."""
+
+    async def story() -> None:
+        process, log, room = await world()
+        keys = ["a", "x", "b", "c", "x", "d", "x", "e", "f", "g"]
+        for first in range(0, len(keys), 5):
+            log.append([keyed(key, b"v") for key in keys[first : first + 5]])
+            await process.settle()
+        room.start()
+        await ended(process, room)
+        assert room.stored is not None
+        found = await room.stored.read(EARLIEST, 1 << 20, 100)
+        indexes = [run.base_index + offset for run in found for offset in range(len(run.entries))]
+        assert indexes == [number for number, key in enumerate(keys) if key != "x" or number == 6]
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_reader_of_the_view_begins_at_a_time() -> None:
+    async def story() -> None:
+        process, log, room = await world()
+        for number in range(6):
+            process.clock.advance(1000)
+            log.append([keyed(f"k{number % 4}", b"%d" % number)])
+            await process.settle()
+        now_ms = process.clock.now_ms()
+        room.start()
+        await ended(process, room)
+        await log.trim()
+        begin = await room.begin_of(ReaderStart(EARLIEST, now_ms - 2000))
+        runs = await room.view().read(begin, 1 << 20, 1)
+        assert bytes(split_entry(runs[0].entries[0]).payload) == b"3"
+        assert await room.begin_of(ReaderStart(LATEST, None)) == LATEST
+        assert await room.begin_of(ReaderStart(EARLIEST, now_ms + 1)) == log.next_position(log.last_position)
         await process.logs.close()
 
     asyncio.run(story())

@@ -24,6 +24,7 @@ from magnetar.ledger.api import LedgerWriter, NoSuchLedgerError
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.log import ManagedLog
+from magnetar.runtime.tasks import yield_loop
 
 _log = logging.getLogger("magnetar.broker.compaction")
 
@@ -38,7 +39,11 @@ THRESHOLD_POLICY: Final = "compaction_threshold"
 
 _READ_BYTES: Final = 1 << 20
 _READ_ENTRIES: Final = 1_000
-"""Read at a time; the loop's other work gets its turn in between."""
+"""Read at a time."""
+_MESSAGES_PER_TURN: Final = 100
+"""Looked at before the loop's other work gets its turn: half a millisecond."""
+_APPEND_BYTES: Final = 64 << 10
+"""Appended to the compacted ledger at a time, where survivors are neighbours."""
 _PENDING_BYTES_MAX: Final = 4 << 20
 """Written and not durable yet; above it the second pass waits."""
 
@@ -73,6 +78,46 @@ class _Pace:
             await self._moved.wait()
         if self._error is not None:
             raise self._error
+
+
+class _Group:
+    """Survivors that are appended together: neighbours in one run, so that their indexes need no telling."""
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self.size_bytes = 0
+        self._writer = writer
+        self._run: EntryRun | None = None
+        self._offset = 0
+        """Of the next entry of the run, whose message has the index `_index`."""
+        self._index = 0
+        self._first_index = 0
+        self._entries: list[bytes] = []
+        self._counts: list[int] = []
+
+    def add(self, run: EntryRun, offset: int, stored: bytes) -> None:
+        """Takes the next survivor, the entry at `offset` of `run`."""
+        if run is not self._run or offset != self._offset:
+            self.write()
+            if run is not self._run:
+                self._run, self._offset, self._index = run, 0, run.base_index
+            skipped = range(self._offset, offset)
+            self._index += len(skipped) if run.counts is None else sum(run.counts[self._offset : offset])
+            self._first_index = self._index
+        count = run.count_of(offset)
+        self._entries.append(stored)
+        self._counts.append(count)
+        self._offset, self._index = offset + 1, self._index + count
+        self.size_bytes += len(stored)
+
+    def write(self) -> None:
+        """Appends what is there. Raises LedgerError."""
+        run = self._run
+        if run is None or not self._entries:
+            return
+        counts = None if run.counts is None else self._counts
+        self._writer.append(self._entries, counts, self._first_index, run.broker_time_ms)
+        self._entries, self._counts, self.size_bytes = [], [], 0
+        self._first_index = self._index
 
 
 class TopicCompaction:
@@ -270,26 +315,25 @@ class TopicCompaction:
 
     async def _write(self, survivors: Survivors, horizon: Position, writer: LedgerWriter, pace: _Pace) -> int:
         removed = 0
-        index_run: EntryRun | None = None
-        index = 0
+        group = _Group(writer)
         async for position, run, offset in self._entries(horizon):
-            if run is not index_run:
-                index_run, index = run, run.base_index
-            count = run.count_of(offset)
             entry = survivors.keep(position, run.entries[offset])
             if entry is None:
                 removed += 1
             else:
-                stored = encode(position, self._topic.partition, entry)
-                writer.append([stored], None if run.counts is None else [count], index, run.broker_time_ms)
-                await pace.wait(writer)
-            index += count
+                group.add(run, offset, encode(position, self._topic.partition, entry))
+                if group.size_bytes >= _APPEND_BYTES:
+                    group.write()
+                    await pace.wait(writer)
+        group.write()
+        await pace.wait(writer)
         return removed
 
     async def _entries(self, horizon: Position) -> AsyncIterator[tuple[Position, EntryRun, int]]:
         """What is compacted already and the log after it, up to the horizon: place, run, offset in it."""
         view = self.view()
         position = EARLIEST
+        turn = _MESSAGES_PER_TURN
         while position <= horizon:
             runs = await view.read(position, _READ_BYTES, _READ_ENTRIES)
             if self._closed():
@@ -300,7 +344,11 @@ class TopicCompaction:
                     if place > horizon:
                         return
                     yield place, run, offset
+                    turn -= run.count_of(offset)
+                    if turn <= 0:
+                        turn = _MESSAGES_PER_TURN
+                        await yield_loop()
             if not runs:
                 return
             position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
-            await asyncio.sleep(0)
+            await yield_loop()

@@ -26,7 +26,7 @@ from magnetar.wire.payload import (
 _ENTRY: Final = -1
 """Index of a message that is an entry of its own."""
 
-Singles = list[tuple[pb.SingleMessageMetadata, bytes]]
+Singles = list[tuple[pb.SingleMessageMetadata, bytes | memoryview]]
 Place = tuple[Position, int]
 
 
@@ -36,7 +36,7 @@ def open_batch(metadata: pb.MessageMetadata, payload: memoryview, topic: TopicNa
         return None
     try:
         plain = decompress(metadata.compression, payload, metadata.uncompressed_size, topic)
-        return [(single, bytes(part)) for single, part in split_batch(plain, metadata.num_messages_in_batch)]
+        return list(split_batch(plain, metadata.num_messages_in_batch))
     except (EntryError, PayloadError):
         return None
 
@@ -75,6 +75,11 @@ class Survivors:
         """Where a key's last message lies; of a chunked message its uuid."""
         self._open: dict[str, None] = {}
         """Chunked messages whose last piece was not seen: it may come after the horizon."""
+        self._whole: set[Position] = set()
+        """Batches that cannot be opened."""
+        self._chunked = False
+        self._places: frozenset[Position] | None = None
+        """After the first pass: entries that hold the last message of a key."""
 
     def __len__(self) -> int:
         return len(self._last)
@@ -86,13 +91,18 @@ class Survivors:
         if metadata.HasField("marker_type"):
             return
         if is_batch(metadata):
-            for index, (single, payload) in enumerate(open_batch(metadata, parts.payload, self.topic) or ()):
+            singles = open_batch(metadata, parts.payload, self.topic)
+            if singles is None:
+                self._whole.add(position)
+                return
+            for index, (single, payload) in enumerate(singles):
                 key = _key_of(single)
                 if key is not None and not single.compacted_out:
                     self._note(key, (position, index), gone=single.null_value or not payload)
             return
         place: Place | str = (position, _ENTRY)
         if metadata.num_chunks_from_msg > 1:
+            self._chunked = True
             if metadata.chunk_id < metadata.num_chunks_from_msg - 1:
                 self._open[metadata.uuid] = None
                 return
@@ -110,6 +120,8 @@ class Survivors:
 
     def keep(self, position: Position, entry: bytes) -> bytes | None:
         """What is left of an entry that was seen; None: nothing. Raises EntryError."""
+        if self._is_gone(position):
+            return None
         parts = split_entry(entry)
         metadata = parse_metadata(parts.metadata)
         if metadata.HasField("marker_type"):
@@ -124,6 +136,14 @@ class Survivors:
         else:
             place = (position, _ENTRY)
         return entry if self._stays(_key_of(metadata), place) else None
+
+    def _is_gone(self, position: Position) -> bool:
+        """Whether nothing is left, as far as it can be told without opening the entry."""
+        if self.retain_null_key or self._chunked:
+            return False
+        if self._places is None:
+            self._places = frozenset(place[0] for place in self._last.values() if not isinstance(place, str))
+        return position not in self._places and position not in self._whole
 
     def _stays(self, key: str | None, place: Place | str) -> bool:
         return self.retain_null_key if key is None else self._last.get(key) == place
