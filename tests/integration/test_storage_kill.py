@@ -37,6 +37,7 @@ def test_acknowledged_entries_survive_kills_at_random_points(tmp_path: Path) -> 
         assert asyncio.run(lost_entries(tmp_path / "store", acknowledged, first_ledger)) == []
     assert asyncio.run(lost_entries(tmp_path / "store", acknowledged)) == []
     assert len(acknowledged.last) > ROUNDS
+    assert acknowledged.recycled > ROUNDS
 
 
 def test_the_helper_that_syncs_is_killed(tmp_path: Path) -> None:

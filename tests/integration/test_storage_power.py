@@ -27,8 +27,10 @@ def _loop_devices(tmp_path: Path) -> None:
         pytest.skip(reason)
 
 
-def cut_power(tmp_path: Path, *, seed: int, bytes_of_acks: int, sync: bool) -> list[str]:
-    """Writes, cuts, and returns what was lost."""
+def cut_power(
+    tmp_path: Path, *, seed: int, bytes_of_acks: int, sync: bool, recycled: list[int] | None = None
+) -> list[str]:
+    """Writes, cuts, and returns what was lost; adds to `recycled` how many segments had a life before."""
     image, copy = tmp_path / "disk.img", tmp_path / "copy.img"
     acknowledged = Acknowledged()
     make_image(image, 128 << 20)
@@ -42,15 +44,20 @@ def cut_power(tmp_path: Path, *, seed: int, bytes_of_acks: int, sync: bool) -> l
             sync=sync,
         )
         copy_image(image, copy)
+    if recycled is not None:
+        recycled.append(acknowledged.recycled)
     with mounted(copy, tmp_path / "disk") as disk:
         return asyncio.run(lost_entries(disk / "store", acknowledged))
 
 
 def test_acknowledged_entries_survive_power_cuts(tmp_path: Path) -> None:
     chance = random.Random(7)
+    recycled: list[int] = []
     for number in range(ROUNDS):
-        lost = cut_power(tmp_path, seed=number, bytes_of_acks=chance.randrange(1, 6000), sync=True)
+        size = chance.randrange(1, 6000)
+        lost = cut_power(tmp_path, seed=number, bytes_of_acks=size, sync=True, recycled=recycled)
         assert lost == [], number
+    assert sum(recycled) > ROUNDS
 
 
 def test_without_syncs_the_same_cut_loses_entries(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ class Acknowledged:
     deleting: set[int] = field(default_factory=set)
     """Deletions that began: they may be durable without a word."""
     deleted: set[int] = field(default_factory=set)
+    recycled: int = 0
+    """Segments made of files that were written before."""
 
     def note(self, lines: bytes) -> None:
         """Takes whole lines; the last one may be cut."""
@@ -32,6 +34,8 @@ class Acknowledged:
                 self.deleting.add(int(number))
             elif word == b"deleted":
                 self.deleted.add(int(number))
+            elif word == b"recycled":
+                self.recycled += 1
             else:
                 self.last[int(word)] = int(number)
 

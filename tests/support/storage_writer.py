@@ -2,10 +2,12 @@
 
     python storage_writer.py FOLDER SEED FIRST_LEDGER SEGMENT_BYTES fsync|no-sync
 
-Segments of which half is dead are rewritten all the time, without a bound on the rate.
+Segments of which half is dead are rewritten all the time, and files are filled with zeros for the next
+segments, both without a bound on the rate.
 
 Each line on stdout is `ledger last_entry`, written when the store said that the ledger is durable up
-to there, or `deleting ledger` and `deleted ledger` around a deletion. What an entry holds follows from
+to there, or `deleting ledger` and `deleted ledger` around a deletion, or `recycled segment` when the log
+has gone on in a file that was written before. What an entry holds follows from
 its place, so whoever reads the store later can tell.
 """
 
@@ -66,12 +68,15 @@ async def write_for_ever(
             rewrite_bytes_per_s=1 << 40,
             rewrite_below=0.9,
             rewrite_bytes_below=0.95,
+            prewrite_bytes_min=64 << 10,
+            prewrite_bytes_per_s=1 << 40,
         ),
         durability=Durability.FSYNC,
         syncer=None if sync else NoSyncer(),
     )
     following = first_ledger
     appenders: list[LedgerAppender] = []
+    recycled = 0
     while True:
         while len(appenders) < LEDGERS:
             appenders.append(store.appender(following, Reporter(following)))
@@ -86,6 +91,9 @@ async def write_for_ever(
                 os.write(1, b"deleting %d\n" % gone.ledger_id)
                 await store.delete(gone.ledger_id)
                 os.write(1, b"deleted %d\n" % gone.ledger_id)
+        if store.supply.recycled > recycled:
+            recycled += 1
+            os.write(1, b"recycled %d\n" % recycled)
         await asyncio.sleep(0.01 if chance.random() < 0.02 else 0)
         while store.pending_bytes > PENDING_BYTES_MAX:  # noqa: ASYNC110 - a load, not a product
             await asyncio.sleep(0)
