@@ -1,0 +1,27 @@
+"""What counts as flat memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.soak import growth, is_flat
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ([], 0.0),
+        ([100.0, 200.0], 0.0),
+        ([50.0, 200.0, 210.0], 10.0),
+        ([1.0, 90.0, 100.0, 110.0, 120.0, 100.0], 5.0),
+    ],
+)
+def test_growth_compares_the_last_third_with_the_one_before(samples: list[float], expected: float) -> None:
+    assert growth(samples) == expected
+
+
+def test_filling_caches_count_as_flat_and_leaks_do_not() -> None:
+    assert is_flat([60.0, 150.0, 220.0, 221.0, 222.0, 221.0])
+    assert not is_flat([60.0, 150.0, 220.0, 230.0, 240.0, 250.0])
+    assert is_flat([1000.0, 1020.0, 1040.0])
+    assert not is_flat([1000.0, 1000.0, 1040.0])
