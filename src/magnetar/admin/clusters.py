@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from urllib.parse import urlsplit
 
 from magnetar import __version__
@@ -55,7 +54,7 @@ async def delete_cluster(call: Call) -> object:
 
 
 async def empty_map(call: Call) -> object:
-    """What can be set per cluster or broker and is not: nothing of it is offered yet."""
+    """What can be set per cluster and is not: nothing of it is offered yet."""
     return {}
 
 
@@ -102,15 +101,6 @@ async def version(call: Call) -> object:
     return Text(__version__)
 
 
-async def dynamic_configuration(call: Call) -> object:
-    """Names of settings that can be changed while the broker runs: none."""
-    return []
-
-
-async def runtime_configuration(call: Call) -> object:
-    return {name: "" if value is None else str(value) for name, value in asdict(call.broker.config).items()}
-
-
 ROUTES: list[Route] = [
     ("GET", "/admin/v2/clusters", list_clusters),
     ("GET", "/admin/v2/clusters/{cluster}", get_cluster),
@@ -124,8 +114,5 @@ ROUTES: list[Route] = [
     ("GET", "/admin/v2/brokers/ready", ready),
     ("GET", "/admin/v2/brokers/version", version),
     ("GET", "/admin/v2/brokers/leaderBroker", leader),
-    ("GET", "/admin/v2/brokers/configuration", dynamic_configuration),
-    ("GET", "/admin/v2/brokers/configuration/values", empty_map),
-    ("GET", "/admin/v2/brokers/configuration/runtime", runtime_configuration),
     ("GET", "/admin/v2/brokers/{cluster}", list_brokers),
 ]

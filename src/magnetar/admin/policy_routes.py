@@ -225,7 +225,6 @@ def _routes(path: str, handlers: tuple[Handler, Handler, Handler], set_method: s
 
 
 _NAMESPACE_ONLY: Final = (
-    "subscriptionExpirationTime",
     "antiAffinity",
     "offloadThreshold",
     "offloadThresholdInSeconds",
@@ -237,18 +236,41 @@ _NAMESPACE_ONLY: Final = (
     "allowedClusters",
 )
 _TOPIC_ONLY: Final = (
+    "persistence",
     "replication",
     "offload",
     "shadowTopics",
     "truncate",
 )
 _BOTH: Final = (
-    "persistence",
     "entryFilters",
     "dispatcherPauseOnAckStatePersistent",
     "replicatorDispatchRate",
     "offloadPolicies",
 )
+
+
+_READ_AS_UNSET: Final = frozenset(
+    (
+        *_BOTH,
+        "antiAffinity",
+        "offloadDeletionLagMs",
+        "persistence",
+        "replication",
+        "resourcegroup",
+        "shadowTopics",
+    )
+)
+"""Of these it is true that nothing is set: tools that show everything can ask."""
+
+
+async def _unset(call: Call) -> None:
+    await call.broker.policies.namespace(call.namespace())
+
+
+def _only_read(path: str, name: str) -> list[Route]:
+    read: list[Route] = [("GET", f"{path}/{name}", _unset)] if name in _READ_AS_UNSET else []
+    return [*read, ("*", f"{path}/{name}", _not_offered)]
 
 
 async def _not_offered(call: Call) -> object:
@@ -277,6 +299,6 @@ ROUTES: list[Route] = [
     *_routes(f"{_T}/deduplicationEnabled", _of_topic(_DEDUPLICATION)),
     *_routes(f"{_T}/deduplication", _of_topic(_DEDUPLICATION)),
     *_routes(f"{_T}/retention", _of_topic(_RETENTION)),
-    *(("*", f"{_N}/{name}", _not_offered) for name in (*_NAMESPACE_ONLY, *_BOTH)),
-    *(("*", f"{_T}/{name}", _not_offered) for name in (*_TOPIC_ONLY, *_BOTH)),
+    *(route for name in (*_NAMESPACE_ONLY, *_BOTH) for route in _only_read(_N, name)),
+    *(route for name in (*_TOPIC_ONLY, *_BOTH) for route in _only_read(_T, name)),
 ]

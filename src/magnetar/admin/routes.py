@@ -7,6 +7,7 @@ from typing import Final
 from magnetar.admin import (
     clusters,
     compaction,
+    configuration,
     explain,
     limit_routes,
     lookups,
@@ -16,6 +17,7 @@ from magnetar.admin import (
     nonpersistent,
     pages,
     permissions,
+    persistence,
     policy_routes,
     schemas,
     stats,
@@ -61,6 +63,8 @@ def all_routes(registry: Registry) -> list[Route]:
     """Every route; `registry` is what `/metrics` shows."""
     table: list[Route] = [("GET", "/metrics", handler_for(registry))]
     for room in (
+        # Before the routes of one cluster's brokers, which its name could hide.
+        configuration,
         clusters,
         compaction,
         explain,
@@ -72,6 +76,7 @@ def all_routes(registry: Registry) -> list[Route]:
         nonpersistent,
         pages,
         permissions,
+        persistence,
         policy_routes,
         schemas,
         stats,

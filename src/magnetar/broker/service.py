@@ -15,6 +15,7 @@ from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.config import BrokerConfig as BrokerConfig
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.dynamic import overridden
 from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
@@ -70,7 +71,7 @@ class Broker:
         superuser_roles: frozenset[str] = frozenset(),
     ) -> None:
         """Without `authentication` everybody may do everything."""
-        self.config = config
+        self.config = self._told = config
         self.clock = clock
         self.store = store
         self.logs = logs
@@ -92,7 +93,7 @@ class Broker:
         self.topics: dict[str, Topic] = {}
         """Loaded persistent topics by full name."""
         self.nonpersistent = NonPersistentTopics(clock, self.tasks.spawn, self.alarms, self._limits_of)
-        self.inactive = InactiveTopics(self, config.inactive, partitioned=config.inactive_partitioned)
+        self.inactive = InactiveTopics(self, partitioned=config.inactive_partitioned)
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
@@ -119,6 +120,7 @@ class Broker:
         number = int(stat.path.rpartition("-")[2])
         self._name_prefix = f"{self.config.cluster}-{number}"
         await self.policies.bootstrap(broker_url, http_url)
+        await self._configure()
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self._maintain)
         self.tasks.every(self.config.compaction_interval_s, self._compact_due)
@@ -341,8 +343,13 @@ class Broker:
 
     # -- policies ----------------------------------------------------------------------------------
 
+    async def _configure(self) -> None:
+        self.config = overridden(self._told, await self.policies.configuration())
+        self._limits = LimitsInForce(self.config.limits, self.config.cluster)
+
     async def apply_policies(self) -> None:
         """Gives every loaded topic the policies that are in force now."""
+        await self._configure()
         await permission.recheck(self)
         await topic_lists.recheck(self)
         for number, topic in enumerate(list(self.topics.values()), 1):

@@ -3,6 +3,7 @@
 | Key | Value | Written by |
 |---|---|---|
 | `/admin/clusters/{cluster}` | cluster data, JSON | admin |
+| `/admin/configuration` | settings changed at run time, by Pulsar's names, JSON | admin |
 | `/admin/policies/{tenant}` | tenant: roles and clusters, JSON | admin |
 | `/admin/policies/{tenant}/{namespace}` | namespace policies, JSON | admin |
 | `/admin/local-policies/{tenant}/{namespace}` | bundles of this cluster, JSON | admin, broker |
@@ -27,6 +28,9 @@ from magnetar.base.names import NamespaceName, TopicName, decode_local, encode_l
 
 CLUSTERS: Final = "/admin/clusters"
 """Children: names of clusters."""
+
+CONFIGURATION: Final = "/admin/configuration"
+"""Settings that were changed while brokers run."""
 
 POLICIES: Final = "/admin/policies"
 """Children: names of tenants; below each, names of its namespaces."""

@@ -9,7 +9,6 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.inactive.expiry import InactiveSubscriptions
 from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
-from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.watchers.selection import is_system
 from magnetar.metadata import keys
 
@@ -23,10 +22,9 @@ _log = logging.getLogger("magnetar.broker.inactive")
 class InactiveTopics:
     """The unused topics of a broker."""
 
-    def __init__(self, broker: Broker, default: InactivePolicy, *, partitioned: bool) -> None:
+    def __init__(self, broker: Broker, *, partitioned: bool) -> None:
         """`partitioned`: whether a partitioned topic goes with the last of its partitions."""
         self._broker = broker
-        self._default = default
         self._partitioned = partitioned
         self._idle = IdleTimes()
         self._subscriptions = InactiveSubscriptions(broker)
@@ -49,7 +47,7 @@ class InactiveTopics:
     async def _look(self, topic: AnyTopic) -> None:
         broker, name = self._broker, topic.name
         own = await broker.policies.topic_policies(name)
-        policy = self._default.under(own, await broker.policies.namespace(name.namespace_name))
+        policy = broker.config.inactive.under(own, await broker.policies.namespace(name.namespace_name))
         if topic.closed or is_system(name) or not policy.delete or in_use(topic, policy.mode):
             self._idle.used(topic)
             return

@@ -1,0 +1,76 @@
+"""`/admin/v2/brokers/configuration`: settings in force, and those that may change while the broker runs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+from magnetar.admin.call import Call, Route
+from magnetar.broker import dynamic
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.policies import Policies
+
+_C: Final = "/admin/v2/brokers/configuration"
+
+
+async def names(call: Call) -> object:
+    """Names of the settings that may be changed."""
+    return list(dynamic.NAMES)
+
+
+async def values(call: Call) -> object:
+    """What was changed."""
+    return await call.broker.policies.configuration()
+
+
+async def in_force(call: Call) -> object:
+    """Settings by Pulsar's names where they have one, else by ours."""
+    config = call.broker.config
+    own = {name: "" if value is None else str(value) for name, value in asdict(config).items()}
+    return {**own, **dynamic.shown(config)}
+
+
+def _name(call: Call) -> str:
+    name = call.params["name"]
+    if name not in dynamic.NAMES:
+        raise PreconditionFailedError(f"{name} cannot be changed while the broker runs")
+    return name
+
+
+async def change(call: Call) -> None:
+    """In force on return, on topics that are loaded too."""
+    name, value = _name(call), call.params["value"]
+    if not dynamic.is_valid(name, value):
+        raise PreconditionFailedError(f"{value[:100]!r} is no value of {name}")
+
+    def put(document: Policies) -> None:
+        document[name] = value
+
+    await call.broker.policies.update_configuration(put)
+    await call.broker.apply_policies()
+
+
+async def reset(call: Call) -> None:
+    """What the broker was told at start is in force again."""
+    name = _name(call)
+
+    def forget(document: Policies) -> None:
+        document.pop(name, None)
+
+    await call.broker.policies.update_configuration(forget)
+    await call.broker.apply_policies()
+
+
+async def check_quotas(call: Call) -> None:
+    """A round of what limits do by themselves, now."""
+    await call.broker.enforce_limits()
+
+
+ROUTES: list[Route] = [
+    ("GET", _C, names),
+    ("GET", f"{_C}/values", values),
+    ("GET", f"{_C}/runtime", in_force),
+    ("POST", f"{_C}/{{name}}/{{value}}", change),
+    ("DELETE", f"{_C}/{{name}}", reset),
+    ("GET", "/admin/v2/brokers/backlog-quota-check", check_quotas),
+]
