@@ -53,6 +53,10 @@ class StandaloneConfig(LimitSettings):
     """Bytes waiting to be sent on one connection; beyond them its consumers get no more. At least 64 KiB."""
     segment_bytes: int = 256 * MIB
     """Size of a segment of the message store; so much disk is set aside at once. At least 1 MiB."""
+    spare_segments: int = 2
+    """Files of segments without living messages that are kept to be written over; 0: none."""
+    prewrite_bytes_per_s: int = 48 * MIB
+    """Zeros written into files for segments to come, at most, while messages come slowly; 0: never."""
     retention_minutes: int = 0
     """How long messages stay after all subscriptions acknowledged them, where the namespace says
     nothing; -1: for ever. As in Pulsar, both retention settings must allow it to keep a message."""

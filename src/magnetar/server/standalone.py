@@ -174,7 +174,11 @@ class Standalone:
             self._cleanup.callback(folder.release)
         bookie = await SegmentStore.open(
             None if folder is None else folder.bookie_dir,
-            options=StoreOptions(segment_bytes=config.segment_bytes),
+            options=StoreOptions(
+                segment_bytes=config.segment_bytes,
+                spare_segments=config.spare_segments,
+                prewrite_bytes_per_s=config.prewrite_bytes_per_s,
+            ),
             durability=self.durability,
             on_fatal=self._storage_failed,
         )
