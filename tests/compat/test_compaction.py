@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pulsar
@@ -106,3 +107,93 @@ def test_the_threshold_of_a_topic(standalone: StandaloneProcess, client: pulsar.
     assert call(standalone, "GET", topic, "compactionThreshold") == 1024
     call(standalone, "DELETE", topic, "compactionThreshold")
     assert call(standalone, "GET", topic, "compaction")["status"] == "NOT_RUN"
+
+
+def test_a_running_broker_follows_the_threshold(tmp_path: Path, topic: str) -> None:
+    environment = {"MAGNETAR_COMPACTION_INTERVAL_SECONDS": "1"}
+    with StandaloneProcess(tmp_path, ephemeral=True, environment=environment) as process:
+        client = pulsar.Client(process.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        producer = client.create_producer(topic, batching_enabled=False)
+        call(process, "POST", topic, "compactionThreshold", 1024)
+        for number in range(40):
+            producer.send(b"%d" % number * 50, partition_key="k")
+        wait_until(
+            lambda: call(process, "GET", topic, "compaction")["status"] == "SUCCESS", 15, "it is compacted"
+        )
+        assert len(read(client, topic)) <= 40
+        client.close()
+
+
+def refused(process: StandaloneProcess, method: str, topic: str) -> int:
+    with pytest.raises(urllib.error.HTTPError) as found:
+        call(process, method, topic, "compaction")
+    return found.value.code
+
+
+def test_partitions_are_compacted_together(
+    client: pulsar.Client, standalone: StandaloneProcess, topic: str
+) -> None:
+    call(standalone, "PUT", topic, "partitions", 3)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for number in range(60):
+        producer.send(b"%d" % number, partition_key=f"k{number % 6}")
+    call(standalone, "PUT", topic, "compaction")
+    for partition in range(3):
+        part = f"{topic}-partition-{partition}"
+        wait_until(
+            lambda part=part: call(standalone, "GET", part, "compaction")["status"] == "SUCCESS",
+            10,
+            "the compaction of a partition ends",
+        )
+    found = [message for partition in range(3) for message in read(client, f"{topic}-partition-{partition}")]
+    assert sorted(body for _, body in found) == [b"%d" % number for number in range(54, 60)]
+    # As in Pulsar: how it went is asked of each partition.
+    assert refused(standalone, "GET", topic) == 404
+
+
+def test_a_second_compaction_is_refused_while_one_runs(
+    client: pulsar.Client, standalone: StandaloneProcess, topic: str
+) -> None:
+    producer = client.create_producer(
+        topic, batching_enabled=True, max_pending_messages=20_000, block_if_queue_full=True
+    )
+    for number in range(50_000):
+        producer.send_async(b"%d" % number, None, partition_key=f"k{number % 1000}")
+    producer.flush()
+    call(standalone, "PUT", topic, "compaction")
+    assert refused(standalone, "PUT", topic) == 409
+    wait_until(
+        lambda: call(standalone, "GET", topic, "compaction")["status"] == "SUCCESS", 30, "it is compacted"
+    )
+    assert len(read(client, topic)) == 1000
+
+
+@pytest.mark.parametrize("compression", ["LZ4", "ZSTD", "SNAPPY", "ZLib"])
+def test_consumers_get_what_is_left_of_compressed_batches(
+    client: pulsar.Client, standalone: StandaloneProcess, topic: str, compression: str
+) -> None:
+    """Acknowledged one by one: nothing is delivered again."""
+    client.subscribe(topic, "s", is_read_compacted=True).close()
+    producer = client.create_producer(
+        topic,
+        batching_enabled=True,
+        batching_max_messages=5,
+        compression_type=getattr(pulsar.CompressionType, compression),
+    )
+    for number in range(13):
+        producer.send_async(b"%d" % number, None, partition_key=f"k{number % 4}")
+    producer.flush()
+    compact(standalone, topic)
+    consumer = client.subscribe(topic, "s", is_read_compacted=True, batch_index_ack_enabled=True)
+    for number in range(9, 13):
+        message = consumer.receive(10_000)
+        assert message.data() == b"%d" % number
+        consumer.acknowledge(message)
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(200)
+    wait_until(
+        lambda: call(standalone, "GET", topic, "stats")["subscriptions"]["s"]["msgBacklog"] == 0,
+        10,
+        "nothing is behind",
+    )
+    consumer.close()

@@ -15,7 +15,7 @@ import java.util.concurrent.TimeUnit;
  */
 final class Driver {
     private static final int AT_ONCE = 8;
-    private static final int DEADLINE_S = 100;
+    private static final int DEADLINE_S = 300;
 
     interface Scenario {
         void run(World world) throws Exception;
@@ -30,6 +30,7 @@ final class Driver {
         Producers.add(scenarios);
         Schemas.add(scenarios);
         Encryption.add(scenarios);
+        Compaction.add(scenarios);
         runAll(scenarios, new World(arguments[0], arguments[1]), List.of(arguments).subList(2, arguments.length));
     }
 
