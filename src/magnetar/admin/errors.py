@@ -76,6 +76,12 @@ class UnreadablePayloadError(RequestError):
     http_status = 422
 
 
+class FewerPartitionsError(RequestError):
+    """Partitions cannot be taken away (Pulsar answers 422)."""
+
+    http_status = 422
+
+
 class NotImplementedHereError(RequestError):
     """Part of Pulsar's API that this broker does not offer; the message names it."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from magnetar.admin.call import Call, Route, position_document, whole
-from magnetar.admin.errors import BadRequestError, NotAcceptableError
+from magnetar.admin.errors import BadRequestError, FewerPartitionsError, NotAcceptableError
 from magnetar.base.names import TopicName
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import (
@@ -207,10 +207,12 @@ async def grow_partitioned(call: Call) -> None:
     name = call.topic()
     count, _ = _wanted_partitions(call)
     await call.broker.check_name(name)
-    if not await call.broker.policies.partitions(name) and await call.broker.exists(name):
+    current = await call.broker.policies.partitions(name)
+    if not current and await call.broker.exists(name):
         raise ConflictError(f"{name} is not a partitioned topic")
-    more = count - await call.broker.policies.partitions(name)
-    await call.broker.check_topics_max(name.namespace_name, more)
+    if count < current:
+        raise FewerPartitionsError(f"{name} has {current} partitions; partitions cannot be taken away")
+    await call.broker.check_topics_max(name.namespace_name, count - current)
     await call.broker.policies.grow_partitioned(name, count)
 
 

@@ -50,7 +50,7 @@ def test_partitioned_topics() -> None:
         assert (await api.refused("DELETE", f"{T}/p"))[0] == 409
         assert (await api.refused("PUT", f"{T}/p-partition-1/partitions", 2))[0] == 412
         await api.done("POST", f"{T}/p/partitions", 3)
-        assert (await api.refused("POST", f"{T}/p/partitions", 2))[0] == 409
+        assert (await api.refused("POST", f"{T}/p/partitions", 2))[0] == 422
         assert len(await api.get(T)) == 3
         await api.done("POST", f"{T}/p/createMissedPartitions")
         await api.publish("p-partition-2", b"x")
