@@ -196,6 +196,18 @@ def test_an_encrypted_batch_is_kept_whole() -> None:
     assert survivors.keep(Position(1, 0), entry) == entry
 
 
+def test_what_takes_a_key_away_stays_behind_a_batch_that_is_kept_whole() -> None:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=2)
+    metadata.encryption_keys.add(key="k", value=b"v")
+    gone, _ = entry_of("single", [("a", True)], [b""])
+    entries = [gone, build_entry(metadata, b"perhaps a message of a"), gone]
+    survivors = Survivors(TOPIC)
+    for i, entry in enumerate(entries):
+        survivors.see(Position(1, i), entry)
+    kept = [survivors.keep(Position(1, i), entry) is not None for i, entry in enumerate(entries)]
+    assert kept == [False, True, True]
+
+
 def test_messages_without_a_key_are_kept_when_told() -> None:
     entry, _ = entry_of("single", [(None, False)], [b"x"])
     for retain in (False, True):

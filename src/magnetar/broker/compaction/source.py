@@ -154,6 +154,9 @@ class CompactedSource:
     def has_redeliveries(self) -> bool:
         return self._cursor.has_redeliveries
 
+    def may_know_from(self, position: Position) -> bool:
+        return self._open() is not None or self._cursor.may_know_from(position)
+
     def redelivery_count(self, position: Position) -> int:
         return self._cursor.redelivery_count(position)
 

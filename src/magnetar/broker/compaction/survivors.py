@@ -113,7 +113,9 @@ class Survivors:
             self._note(key, place, gone=metadata.null_value or _is_empty(metadata, parts.payload))
 
     def _note(self, key: str, place: Place | str, *, gone: bool) -> None:
-        if gone:
+        # A batch that cannot be opened stays whole: what takes a key away must stay behind it, or an older
+        # message of the key would come back.
+        if gone and not self._whole:
             self._last.pop(key, None)
         else:
             self._last[key] = place
