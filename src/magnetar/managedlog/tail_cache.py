@@ -25,7 +25,7 @@ run's list. Small messages would else fill twice the budget."""
 
 RUN_OVERHEAD_BYTES: Final = 400
 """Memory of a run beyond its entries: the object, its list, its numbers and its places here. A trickle
-to many topics is runs of one message each: the budget of 64 MiB would else hold 300."""
+to many topics is runs of one message each, which would else fill several times the budget."""
 
 
 class CacheBudget:
