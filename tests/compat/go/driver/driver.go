@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +19,11 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-const deadline = 15 * time.Second
+// Long: what is slow on a busy machine is no failure; what never comes is one.
+const deadline = 60 * time.Second
+
+// What all scenarios together may take.
+const end = 240 * time.Second
 
 // A world is what every scenario needs: a client, topics of its own, the admin API.
 type world struct {
@@ -59,6 +64,17 @@ func (w *world) admin(method, path, body string) {
 	text, _ := io.ReadAll(answer.Body)
 	answer.Body.Close()
 	expect(answer.StatusCode/100 == 2, "%s %s succeeds: %d %s", method, path, answer.StatusCode, text)
+}
+
+// explained is what the broker says of the scenario's topic: whether something waits, and for what.
+func (w *world) explained() string {
+	answer, err := http.Get(w.http + "/admin/v2/" + strings.Replace(w.topic, "://", "/", 1) + "/explain")
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return "; the broker says: " + strings.ReplaceAll(string(text), "\n", " ")
 }
 
 func (w *world) producer(options pulsar.ProducerOptions) pulsar.Producer {
@@ -139,7 +155,7 @@ func nothingMore(consumer pulsar.Consumer) {
 func run(name string, each scenario, w *world) (line string) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			line = fmt.Sprintf("failed %s: %v", name, reason)
+			line = fmt.Sprintf("failed %s: %v%s", name, reason, w.explained())
 		}
 	}()
 	each(w)
@@ -176,7 +192,8 @@ func main() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(4 * deadline):
-		// What has not printed its line by now has failed.
+	case <-time.After(end):
+		// What has not printed its line by now has failed; this tells where it waits.
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
 }

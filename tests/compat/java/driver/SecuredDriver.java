@@ -45,7 +45,7 @@ final class SecuredDriver {
 
     private static PulsarClient client(String url, Authentication authentication) throws Exception {
         var builder = PulsarClient.builder().serviceUrl(url).tlsTrustCertsFilePath(authority)
-                .enableTlsHostnameVerification(true).operationTimeout(5, TimeUnit.SECONDS);
+                .enableTlsHostnameVerification(true).operationTimeout(15, TimeUnit.SECONDS);
         return (authentication == null ? builder : builder.authentication(authentication)).build();
     }
 
