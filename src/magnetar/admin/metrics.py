@@ -11,7 +11,11 @@ from typing import Final
 
 from magnetar.admin.call import Call, Handler, Raw
 from magnetar.admin.rates import Rates
+from magnetar.broker.any_subscription import AnySubscription
+from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.service import Broker
+from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
 from magnetar.observability import process
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels
@@ -52,7 +56,7 @@ def handler_for(registry: Registry) -> Handler:
 
 def _collect_broker(broker: Broker, out: Exposition) -> Iterable[None]:
     cluster = labels(("cluster", broker.config.cluster))
-    topics = list(broker.topics.values())
+    topics = _topics(broker)
     subscriptions = [subscription for topic in topics for subscription in topic.subscriptions.values()]
     out.gauge("pulsar_broker_topics_count", "Topics loaded by this broker.", len(topics), cluster)
     out.gauge(
@@ -93,6 +97,10 @@ def _collect_broker(broker: Broker, out: Exposition) -> Iterable[None]:
     return ()
 
 
+def _topics(broker: Broker) -> list[AnyTopic]:
+    return [*broker.topics.values(), *broker.nonpersistent.topics.values()]
+
+
 _TOPIC_HELP: Final = {
     "pulsar_subscriptions_count": "Subscriptions of the topic.",
     "pulsar_producers_count": "Producers connected to the topic.",
@@ -110,13 +118,14 @@ _SUBSCRIPTION_HELP: Final = {
     "pulsar_subscription_consumers_count": "Consumers connected.",
     "pulsar_subscription_msg_rate_out": "Messages delivered per second since the last scrape.",
     "pulsar_subscription_msg_throughput_out": "Bytes delivered per second since the last scrape.",
+    "pulsar_subscription_msg_drop_rate": "Messages dropped per second since the last scrape.",
 }
 
 
 def _collect_topics(broker: Broker, rates: Rates, out: Exposition) -> Iterator[None]:
     now_ms = broker.clock.now_ms()
     per_namespace: dict[str, int] = {}
-    for topic in list(broker.topics.values()):
+    for topic in _topics(broker):
         namespace = str(topic.name.namespace_name)
         per_namespace[namespace] = per_namespace.get(namespace, 0) + 1
         pairs = (("cluster", broker.config.cluster), ("namespace", namespace), ("topic", str(topic.name)))
@@ -132,24 +141,24 @@ def _collect_topics(broker: Broker, rates: Rates, out: Exposition) -> Iterator[N
 
 
 def _collect_topic(
-    topic: Topic, pairs: tuple[tuple[str, str], ...], rates: Rates, now_ms: int, out: Exposition
+    topic: AnyTopic, pairs: tuple[tuple[str, str], ...], rates: Rates, now_ms: int, out: Exposition
 ) -> None:
-    log = topic.log
     labelled = labels(*pairs)
     subscriptions = list(topic.subscriptions.items())
     rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
-    backlogs = [subscription.cursor.backlog_entries for _, subscription in subscriptions]
-    durable = [backlog for (_, sub), backlog in zip(subscriptions, backlogs, strict=True) if sub.durable]
+    backlogs = [subscription.backlog_entries for _, subscription in subscriptions]
     gauges: dict[str, float] = {
         "pulsar_subscriptions_count": len(subscriptions),
         "pulsar_producers_count": len(topic.producers),
         "pulsar_consumers_count": sum(len(subscription.consumers) for _, subscription in subscriptions),
         "pulsar_rate_in": rate_in,
         "pulsar_throughput_in": bytes_in,
-        "pulsar_storage_size": log.size_bytes,
-        "pulsar_msg_backlog": max(durable, default=0),
-        "magnetar_pending_bytes": log.pending_bytes,
     }
+    if isinstance(topic, Topic):
+        durable = [backlog for (_, sub), backlog in zip(subscriptions, backlogs, strict=True) if sub.durable]
+        gauges["pulsar_storage_size"] = topic.log.size_bytes
+        gauges["pulsar_msg_backlog"] = max(durable, default=0)
+        gauges["magnetar_pending_bytes"] = topic.log.pending_bytes
     for name, value in gauges.items():
         out.gauge(name, _TOPIC_HELP[name], value, labelled)
     out.counter("pulsar_in_messages_total", "Messages published.", topic.messages_in, labelled)
@@ -160,18 +169,33 @@ def _collect_topic(
     )
     out.counter("pulsar_out_bytes_total", "Bytes delivered.", sum(sub.bytes_out for sub in sent), labelled)
     for (name, subscription), backlog in zip(subscriptions, backlogs, strict=True):
-        consumers = subscription.consumers
-        rate_out, bytes_out = rates.per_second(
-            subscription, (subscription.messages_out, subscription.bytes_out), topic.created_ms, now_ms
-        )
-        values: dict[str, float] = {
-            "pulsar_subscription_back_log": backlog,
-            "pulsar_subscription_back_log_no_delayed": backlog,
-            "pulsar_subscription_unacked_messages": sum(consumer.unacked for consumer in consumers),
-            "pulsar_subscription_consumers_count": len(consumers),
-            "pulsar_subscription_msg_rate_out": rate_out,
-            "pulsar_subscription_msg_throughput_out": bytes_out,
-        }
+        values = _subscription_values(subscription, backlog, topic.created_ms, rates, now_ms)
         of_subscription = labels(*pairs, ("subscription", name))
         for metric, value in values.items():
             out.gauge(metric, _SUBSCRIPTION_HELP[metric], value, of_subscription)
+
+
+def _subscription_values(
+    subscription: AnySubscription, backlog: int, since_ms: int, rates: Rates, now_ms: int
+) -> dict[str, float]:
+    """Gauges of one subscription; only those that its kind has."""
+    consumers = subscription.consumers
+    counters = [subscription.messages_out, subscription.bytes_out]
+    if isinstance(subscription, NonPersistentSubscription):
+        counters.append(subscription.messages_dropped)
+    rate_out, bytes_out, *dropped = rates.per_second(subscription, tuple(counters), since_ms, now_ms)
+    values: dict[str, float] = {
+        "pulsar_subscription_consumers_count": len(consumers),
+        "pulsar_subscription_msg_rate_out": rate_out,
+        "pulsar_subscription_msg_throughput_out": bytes_out,
+    }
+    if dropped:
+        values["pulsar_subscription_msg_drop_rate"] = dropped[0]
+        return values
+    delayed = subscription.delayed_entries if isinstance(subscription, Subscription) else 0
+    return {
+        "pulsar_subscription_back_log": backlog,
+        "pulsar_subscription_back_log_no_delayed": max(0, backlog - delayed),
+        "pulsar_subscription_unacked_messages": sum(consumer.unacked for consumer in consumers),
+        **values,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.admin.rates import Rates
+from magnetar.base.names import TopicName
 from support.admin_api import AdminApi, T, with_api
 
 
@@ -38,6 +39,26 @@ def test_a_scrape_shows_what_the_broker_holds() -> None:
         cache = samples["magnetar_cache_bytes", None].value
         assert 0 < cache <= samples["magnetar_cache_bytes_max", None].value
         assert samples["magnetar_metrics_series_dropped", None].value == 0
+
+    with_api(story)
+
+
+def test_topics_that_store_nothing_are_shown_with_what_they_drop() -> None:
+    async def story(api: AdminApi) -> None:
+        name = "non-persistent://public/default/t"
+        topic = await api.broker.any_topic(TopicName.parse(name))
+        await topic.subscription("s", initial_earliest=False, start=None, properties=None)
+        answer = await api.call("GET", "/metrics")
+        samples = {
+            sample.name: sample.value
+            for family in text_string_to_metric_families(answer.body.decode())
+            for sample in family.samples
+            if sample.labels.get("topic") == name
+        }
+        assert samples["pulsar_subscriptions_count"] == 1
+        assert samples["pulsar_subscription_msg_drop_rate"] == 0
+        assert samples["pulsar_in_messages_total"] == 0
+        assert not {"pulsar_storage_size", "pulsar_subscription_back_log"} & set(samples)
 
     with_api(story)
 
