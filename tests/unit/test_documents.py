@@ -1,0 +1,58 @@
+"""Documents point at what there is, and commands in them are commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from magnetar.cli.main import magnetar
+
+REPOSITORY = Path(__file__).parents[2]
+DOCUMENTS = [
+    *REPOSITORY.glob("*.md"),
+    *(path for folder in ("docs", "src", "bench", "tests") for path in (REPOSITORY / folder).rglob("*.md")),
+]
+
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#[^)]*)?\)")
+TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
+COMMAND = re.compile(r"(?:\bmagnetar|\./dev run) (standalone|topics|tokens)((?: [a-z][a-z-]+)?)\b")
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def named(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def test_links_lead_somewhere() -> None:
+    broken = [
+        f"{named(path)}: {target}"
+        for path in DOCUMENTS
+        for target in LINK.findall(text_of(path))
+        if target and "://" not in target and not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_tests_that_documents_name_are_there() -> None:
+    missing = []
+    for path in DOCUMENTS:
+        for target, function in TEST.findall(text_of(path)):
+            place = REPOSITORY / target
+            if not place.exists() or (function and place.is_file() and function not in text_of(place)):
+                missing.append(f"{named(path)}: {target} {function}")
+    assert missing == []
+
+
+def test_commands_in_documents_are_commands() -> None:
+    wrong = []
+    for path in DOCUMENTS:
+        for name, second in COMMAND.findall(text_of(path)):
+            command = magnetar.commands[name]
+            if isinstance(command, click.Group) and second.strip() and second.strip() not in command.commands:
+                wrong.append(f"{named(path)}: {name}{second}")
+    assert wrong == []
