@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.bookie.blocks import Block, decode_header, mark_block, start_block
-from magnetar.bookie.commit import GROUP_BYTES_MAX, CommitQueue, Tail
+from magnetar.bookie.commit import GROUP_BLOCKS_MAX, GROUP_BYTES_MAX, CommitQueue, Tail
 from support.segment_images import SALT, entries
 
 
@@ -38,6 +38,16 @@ def test_a_group_is_bounded_by_room_bytes_and_count() -> None:
     assert queue.first_bytes == size
     assert len(queue) == 5
     queue.check()
+
+
+def test_a_backlog_of_many_small_blocks_is_cut_into_groups() -> None:
+    queue = CommitQueue()
+    fill(queue, *(entries(ledger_id, 0, b"a") for ledger_id in range(GROUP_BLOCKS_MAX + 5)))
+    sizes = []
+    while len(queue):
+        sizes.append(len(queue.take(1 << 30, 1 << 30)))
+        queue.done()
+    assert sizes == [GROUP_BLOCKS_MAX, 5]
 
 
 def test_a_block_above_the_bound_goes_alone() -> None:
