@@ -54,6 +54,10 @@ class Prewriter:
             done = await self._fill(direct, size)
             if done:
                 await asyncio.to_thread(self._disk.sync, fd)
+        except asyncio.CancelledError:
+            # A thread may be writing still: the numbers must not become those of other files.
+            fd = direct = -1
+            raise
         finally:
             for opened in (fd, direct):
                 if opened >= 0:
