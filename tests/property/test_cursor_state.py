@@ -87,7 +87,8 @@ class CursorMachine(RuleBasedStateMachine):
     @rule(after=positions, before=positions)
     def ack_between(self, after: Position, before: Position) -> None:
         new = {each for each in self.existing() if after < each < before} - self.acked
-        assert self.state.ack_between(after, before) == bool(new)
+        # Mark-delete may also move to the start of an empty ledger, and no entry is new.
+        assert self.state.ack_between(after, before) or not new
         self.acked |= new
         for position in new:
             self.partial.pop(position, None)
@@ -148,6 +149,11 @@ class CursorMachine(RuleBasedStateMachine):
         for position in existing:
             later = [other for other in missing if other >= position]
             assert state.next_unacked(position) == (later[0] if later else follow)
+        for position in existing:
+            known = any(other >= position for other in (*self.acked, *self.partial, *self.given_back))
+            assert known <= state.may_know_from(position)
+            if not self.partial and not self.given_back:
+                assert known == state.may_know_from(position)
         backlog = self.ledgers.entries_between(state.mark_delete, self.ledgers.last_position)
         assert backlog - state.acked_count == len(missing)
         # Mark-delete is as far as it can be.

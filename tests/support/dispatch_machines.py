@@ -47,6 +47,9 @@ class Acks:
     def has_redeliveries(self) -> bool:
         return bool(self.given_back)
 
+    def may_know_from(self, position: Position) -> bool:
+        return any(each >= position for each in (*self.done, *self.given_back))
+
     def redelivery_count(self, position: Position) -> int:
         return 0 if position in self.done else self.given_back.get(position, 0)
 

@@ -130,6 +130,11 @@ class Cursor:
         """Whether any unacknowledged entry was ever given back."""
         return len(self._state.redeliveries) > 0
 
+    def may_know_from(self, position: Position) -> bool:
+        """Whether any entry >= `position` may be acknowledged, in part too, or was given back; False is
+        certain."""
+        return self._state.may_know_from(position)
+
     def redelivery_count(self, position: Position) -> int:
         """How often the entry was given back; 0 also when it is acknowledged. Forgotten by a seek."""
         return self._state.redeliveries.count(position)

@@ -86,6 +86,13 @@ class CursorState:
         """Whether anything after mark_delete is acknowledged, wholly or in part."""
         return bool(self._acked or self._partial)
 
+    def may_know_from(self, position: Position) -> bool:
+        """Whether any entry >= `position` may be acknowledged, in part too, or was given back; False is
+        certain."""
+        if self._partial or position <= self.mark_delete or self.redeliveries.may_hold_from(position):
+            return True
+        return any(position <= (ledger_id, entries.last()) for ledger_id, entries in self._acked.items())
+
     @property
     def replaced(self) -> bool:
         """Whether the delta in the making begins with a seek."""
@@ -232,7 +239,7 @@ class CursorState:
 
     def ack_cumulative(self, position: Position) -> bool:
         """Everything up to and including `position`, at most to the last durable entry."""
-        position = self._clamp(position)
+        position = self._ledgers.clamp(position)
         if position <= self.mark_delete:
             return False
         self._move_mark(position)
@@ -268,16 +275,6 @@ class CursorState:
                 self.redeliveries.add(position)
                 self.version += 1
         return self.version != before
-
-    def _clamp(self, position: Position) -> Position:
-        """A position that may be mark-delete: of a ledger that exists, at most the last durable entry."""
-        end = self._ledgers.last_position
-        if position >= end:
-            return end
-        ledger = self._ledgers.find(position.ledger_id)
-        if ledger is None:
-            return self._ledgers.previous_position(position)
-        return Position(position.ledger_id, min(position.entry_id, ledger.entries - 1))
 
     def _move_mark(self, position: Position) -> None:
         """Sets mark-delete and drops what it covers."""

@@ -127,6 +127,13 @@ class EntrySet:
         missing = ~self.chunks.get(number, 0)
         return (number << SHIFT) + (missing & -missing).bit_length() - 1
 
+    def last(self) -> int:
+        """The largest id; -1 when there is none. Costs the number of chunks."""
+        if not self.chunks:
+            return -1
+        number = max(self.chunks)
+        return (number << SHIFT) + self.chunks[number].bit_length() - 1
+
     def ranges(self) -> Iterator[tuple[int, int]]:
         """Maximal runs `(first, last)`, inclusive, ascending."""
         start = stop = -1

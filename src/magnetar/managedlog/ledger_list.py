@@ -197,6 +197,16 @@ class LedgerList:
         end = last.entries if last.sealed_end is None else last.sealed_end + 1
         return Position(last.ledger_id, end)
 
+    def clamp(self, position: Position) -> Position:
+        """The last durable entry up to `position`, or (ledger, -1) before the first one of a ledger."""
+        end = self.last_position
+        if position >= end:
+            return end
+        ledger = self.find(position.ledger_id)
+        if ledger is None:
+            return self.previous_position(position)
+        return Position(position.ledger_id, min(position.entry_id, ledger.entries - 1))
+
     def previous_position(self, position: Position) -> Position:
         """The last entry before `position`; `(first ledger, -1)` when there is none.
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import EARLIEST, Position
 
 _RECORD: Final = struct.Struct("<qqI")
 _COUNT_MAX: Final = (1 << 32) - 1
@@ -20,11 +20,13 @@ _COUNT_MAX: Final = (1 << 32) - 1
 class Redeliveries:
     """Counts by position, and which of them changed since they were last taken."""
 
-    __slots__ = ("_counts", "_fresh")
+    __slots__ = ("_counts", "_fresh", "_last")
 
     def __init__(self) -> None:
         self._counts: dict[Position, int] = {}
         self._fresh: set[Position] = set()
+        # None that is in here is larger.
+        self._last = EARLIEST
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -38,10 +40,16 @@ class Redeliveries:
         """How often the entry was given back."""
         return self._counts.get(position, 0)
 
+    def may_hold_from(self, position: Position) -> bool:
+        """Whether any entry >= `position` may be in here; False is certain."""
+        return bool(self._counts) and self._last >= position
+
     def add(self, position: Position) -> None:
         """The entry was given back once more."""
         self._counts[position] = min(self._counts.get(position, 0) + 1, _COUNT_MAX)
         self._fresh.add(position)
+        if position > self._last:
+            self._last = position
 
     def discard(self, positions: Iterable[Position]) -> None:
         """Forgets entries that are acknowledged."""
@@ -55,11 +63,13 @@ class Redeliveries:
     def update(self, counts: Mapping[Position, int]) -> None:
         """Takes over what was stored."""
         self._counts.update(counts)
+        self._last = max(self._counts, default=EARLIEST)
 
     def clear(self) -> None:
         """Forgets everything."""
         self._counts.clear()
         self._fresh.clear()
+        self._last = EARLIEST
 
     def take_changed(self) -> dict[Position, int]:
         """Counts that changed since the last call, of entries that are still here."""

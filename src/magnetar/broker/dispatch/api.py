@@ -70,6 +70,10 @@ class AckView(Protocol):
     def has_redeliveries(self) -> bool:
         """Whether any entry has a redelivery count."""
 
+    def may_know_from(self, position: Position) -> bool:
+        """Whether any entry >= `position` may be acknowledged, in part too, or has a redelivery count; False
+        is certain. Of entries that were never sent, nothing is known but after a restart or a seek."""
+
     def redelivery_count(self, position: Position) -> int:
         """How often the entry was given back."""
 

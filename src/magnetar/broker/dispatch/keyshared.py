@@ -160,8 +160,9 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         assignments: list[Assignment] = []
-        self._holes = self._cursor.has_holes
-        self._given_back = self._cursor.has_redeliveries
+        known = want.replay or self._cursor.may_know_from(want.position)
+        self._holes = known and self._cursor.has_holes
+        self._given_back = known and self._cursor.has_redeliveries
         if want.replay and want.position in self._due:
             self._drop_unreadable(self._due, want, runs)
             for run in runs:

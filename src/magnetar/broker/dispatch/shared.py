@@ -84,6 +84,8 @@ class SharedDispatcher:
         self._consumers: list[Consumer] = []
         self._turn = 0
         self._replay = ReplayQueue()
+        self._known = True
+        """Whether the cursor may have anything to say of entries being offered."""
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -149,6 +151,7 @@ class SharedDispatcher:
             self._drop_unreadable(self._replay, want, runs)
         elif want.position != self.read_position:
             return assignments
+        self._known = want.replay or self._cursor.may_know_from(want.position)
         for run in runs:
             offset = 0
             while offset < len(run.entries):
@@ -200,14 +203,13 @@ class SharedDispatcher:
         delays = None if want.replay else self._delays
         if delays is not None and not delays.screen(run.entries[offset:stop_max]):
             delays = None
-        plain = run.counts is None and delays is None and not want.replay
-        if plain and not self._cursor.has_redeliveries and not self._cursor.has_holes:
+        if run.counts is None and delays is None and not self._known:
             return self._serve_plain(consumer, run, offset, stop_max, assignments)
         start = offset
         counts: list[int] = []
         sets: list[tuple[int, ...] | None] = []
         # What comes again may lie before mark-delete: acknowledged by another, or skipped.
-        holes = want.replay or self._cursor.has_holes
+        holes = self._known
 
         def close() -> None:
             if offset > start:
@@ -244,7 +246,7 @@ class SharedDispatcher:
             cost = message_cost(run, offset, words)
             consumer.sent(cost)
             consumer.pending[position] = _ONE_MESSAGE if cost == 1 else Pending(cost)
-            counts.append(self._cursor.redelivery_count(position))
+            counts.append(self._cursor.redelivery_count(position) if holes else 0)
             sets.append(words)
             self._passed(position, want)
             offset += 1

@@ -90,10 +90,11 @@ class SingleActiveDispatcher:
         if active is None or want.position != self.read_position:
             return []
         assignments: list[Assignment] = []
+        known = self._cursor.may_know_from(want.position)
         for run in runs:
             if active.permits <= 0:
                 break
-            if run.counts is None and not self._cursor.has_holes:
+            if run.counts is None and not known:
                 stop = min(len(run.entries), active.permits)
                 assignments.append(Assignment(active, run, 0, stop, None, None))
                 active.permits -= stop
