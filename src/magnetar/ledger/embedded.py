@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -35,6 +35,7 @@ from magnetar.ledger.ledger_metadata import (
     decode_ledger_metadata,
     encode_ledger_metadata,
 )
+from magnetar.ledger.listing import existing_ledgers
 from magnetar.ledger.paths import ID_GENERATOR, ledger_path
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
@@ -319,6 +320,11 @@ class EmbeddedLedgers:
         with contextlib.suppress(NotFoundError):
             await self._metadata.delete(ledger_path(ledger_id))
         await self._store.delete(ledger_id)
+
+    async def tagged(self) -> AsyncIterator[tuple[int, Mapping[str, bytes]]]:
+        """Every ledger with its custom metadata. Raises MetadataError, LedgerMetadataError."""
+        async for ledger_id, metadata in existing_ledgers(self._metadata):
+            yield ledger_id, metadata.custom
 
     async def collect_garbage(self) -> int:
         """Deletes the entries of ledgers that do not exist; returns how many ledgers those were.

@@ -15,7 +15,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.ledger.api import LedgerReader, Ledgers, LedgerWriter, WriterListener
-from magnetar.managedlog.cursor_store import CursorStore
+from magnetar.managedlog.cursor_store import SIDE_COMPONENT, CursorStore
 
 _READ_BYTES: Final = 1 << 20
 
@@ -49,7 +49,7 @@ class CursorLedgers:
         self._store = store
         self._ledgers = ledgers
         self._clock = clock
-        self._tags = {**tags, "component": b"cursor-side-ledger"}
+        self._tags = {**tags, "component": SIDE_COMPONENT}
         self._readers: dict[int, LedgerReader] = {}
 
     @property

@@ -41,6 +41,7 @@ Durable = Callable[[BaseException | None], None]
 """Told None when durable, else why not."""
 
 COMPONENT: Final = b"managed-ledger"
+SIDE_COMPONENT: Final = b"cursor-side-ledger"
 APPLICATION: Final = b"pulsar"
 
 

@@ -33,6 +33,7 @@ from magnetar.broker.service import Broker
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
+from magnetar.managedlog.orphans import OrphanSearch
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime import loop as event_loop
@@ -50,6 +51,8 @@ _log = logging.getLogger("magnetar.server")
 
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
+_ORPHANS_S = 600.0
+"""Between the two looks at ledgers that nobody names."""
 
 
 def run(config: StandaloneConfig) -> int:
@@ -201,6 +204,7 @@ class Standalone:
         self._cleanup.push_async_callback(logs.close)
         # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
         self._tasks.spawn(ledgers.collect_garbage())
+        self._tasks.every(_ORPHANS_S, OrphanSearch(store, ledgers, ledgers.tagged).round)
         broker = Broker(
             config=broker_config(config),
             store=store,

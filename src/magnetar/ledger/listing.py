@@ -1,0 +1,29 @@
+"""Which ledgers exist, by the metadata store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from magnetar.ledger.ledger_metadata import LedgerMetadata, decode_ledger_metadata
+from magnetar.ledger.paths import ID_GENERATOR, LEDGERS, ledger_id_of
+from magnetar.metadata.store import MetadataStore
+from magnetar.runtime.tasks import yield_loop
+
+
+async def existing_ledgers(store: MetadataStore) -> AsyncIterator[tuple[int, LedgerMetadata]]:
+    """Every ledger with its metadata, in no order; one that comes or goes meanwhile may be there or not.
+
+    Raises MetadataError, LedgerMetadataError.
+    """
+    folders = [LEDGERS]
+    while folders:
+        folder = folders.pop()
+        await yield_loop()
+        for child in await store.children(folder):
+            path = f"{folder}/{child}"
+            ledger_id = ledger_id_of(path)
+            if ledger_id is None:
+                if path != ID_GENERATOR:
+                    folders.append(path)
+            elif (value := await store.get(path)) is not None:
+                yield ledger_id, decode_ledger_metadata(value.data)
