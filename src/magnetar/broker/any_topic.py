@@ -52,7 +52,7 @@ class AnyTopic(ABC):
     def __init__(self, name: TopicName, access: ProducerAccess[Producer], clock: Clock) -> None:
         self.name = name
         self.access = access
-        self.limits = TopicLimits(clock)
+        self.limits = TopicLimits(clock, lambda: (self.messages_in, self.bytes_in))
         self.created_ms = clock.now_ms()
         self.last_publish_ms = 0
         self.messages_in = 0

@@ -58,7 +58,7 @@ class Subscription(AnySubscription):
         clock: Clock,
         alarms: Alarms,
     ) -> None:
-        """`hash_of`: sticky hash of an entry; `spawn` runs reads; `alarms` tell when delayed entries are due."""
+        """`hash_of`: sticky hash of an entry; `spawn` runs reads; `alarms` tell when entries are due."""
         super().__init__(topic, name)
         self.cursor = cursor
         self._log = log

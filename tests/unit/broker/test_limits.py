@@ -325,6 +325,29 @@ def test_beyond_the_dispatch_rate_delivery_waits(key: str, kind: str) -> None:
     in_world(story)
 
 
+def test_a_dispatch_rate_may_be_above_what_is_published() -> None:
+    async def story(world: World) -> None:
+        publisher = await published(world, 30)
+        rate = {"dispatchThrottlingRateInMsg": 10, "relativeToPublishRate": True}
+        await limit(world, topicDispatchRate={"standalone": rate})
+        peer = world.peer()
+        await peer.consumer(permits=1000)
+        await world.until(lambda: len(peer.messages) == 10, "ten messages")
+        publisher.send(*(send(1, i) for i in range(30, 70)))
+        await wait_for_receipts(publisher, 70)
+        world.clock.advance(1_000)
+        world.broker.alarms.ring()
+        # Forty were published in this second, so fifty may go in the next; ten were in store.
+        await world.until(lambda: len(peer.messages) == 20, "ten more")
+        world.clock.advance(500)
+        world.broker.alarms.ring()
+        await world.until(lambda: len(peer.messages) == 45, "half of fifty")
+        await world.settle()
+        assert len(peer.messages) == 45
+
+    in_world(story)
+
+
 def test_messages_expire() -> None:
     async def story(world: World) -> None:
         peer = world.peer()

@@ -154,6 +154,7 @@ def _rate(document: Document, messages: str, size: str | None) -> Rate:
         max(0, int(document.get(messages, -1))),
         0 if size is None else max(0, int(document.get(size, -1))),
         max(1, period_s) * 1000,
+        document.get("relativeToPublishRate") is True,
     )
 
 

@@ -18,7 +18,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
     ProducerBusyError,
 )
-from magnetar.broker.limits.delivering import DispatchThrottle
+from magnetar.broker.limits.delivering import Counters, DispatchThrottle, limiter
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.publishing import PublishGate, gate_for
 from magnetar.broker.limits.subscribing import SubscribeLimiter
@@ -64,9 +64,11 @@ class LimitedTopic(Protocol):
 class TopicLimits:
     """Of one topic; `apply` whenever a policy changed."""
 
-    __slots__ = ("_clock", "_subscribes", "_topic_rate", "gate", "limits")
+    __slots__ = ("_clock", "_published", "_subscribes", "_topic_rate", "gate", "limits")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, published: Counters) -> None:
+        """`published` tells what the topic has taken so far."""
+        self._published = published
         self.limits = Limits()
         self.gate: PublishGate | None = None
         """Asked about each vector that is published, if anything limits it."""
@@ -89,7 +91,8 @@ class TopicLimits:
         self.gate = gate_for(limits, self._clock, alarms)
         rate = limits.dispatch_rate
         if rate != before.dispatch_rate:
-            self._topic_rate = RateLimiter(rate, self._clock.now_ms()) if rate.limits else None
+            now_ms = self._clock.now_ms()
+            self._topic_rate = limiter(rate, self._published, now_ms) if rate.limits else None
         if limits.subscribe_rate != before.subscribe_rate:
             rate = limits.subscribe_rate
             self._subscribes = SubscribeLimiter(rate) if rate.limits else None
@@ -106,7 +109,8 @@ class TopicLimits:
         if self._topic_rate is not None:
             limiters.append(self._topic_rate)
         if limits.subscription_dispatch_rate.limits:
-            limiters.append(RateLimiter(limits.subscription_dispatch_rate, self._clock.now_ms()))
+            now_ms = self._clock.now_ms()
+            limiters.append(limiter(limits.subscription_dispatch_rate, self._published, now_ms))
         return SubscriptionLimits(
             limits.unacked_max_per_consumer,
             limits.unacked_max_per_subscription,

@@ -16,6 +16,8 @@ class Rate:
     messages: int = 0
     size_bytes: int = 0
     period_ms: int = 1000
+    above_published: bool = False
+    """Whether this is how much faster than what is published something may go (dispatch rates)."""
 
     @property
     def limits(self) -> bool:
@@ -46,6 +48,13 @@ class TokenBucket:
         self._fill(now_ms)
         self._level -= tokens * self._period_ms
 
+    def resize(self, tokens: int, now_ms: int) -> None:
+        """From now on so many tokens a period; what is in store stays as far as there is room."""
+        assert tokens > 0
+        self._fill(now_ms)
+        self._tokens = tokens
+        self._fill(now_ms)
+
     def wait_ms(self, now_ms: int) -> int:
         """Milliseconds until a token is there; 0 when one is."""
         self._fill(now_ms)
@@ -67,6 +76,13 @@ class RateLimiter:
         self.rate = rate
         self._messages = TokenBucket(rate.messages, rate.period_ms, now_ms) if rate.messages > 0 else None
         self._bytes = TokenBucket(rate.size_bytes, rate.period_ms, now_ms) if rate.size_bytes > 0 else None
+
+    def raise_by(self, messages: int, size_bytes: int, now_ms: int) -> None:
+        """From now on the rate and so much more a period."""
+        if self._messages is not None:
+            self._messages.resize(self.rate.messages + messages, now_ms)
+        if self._bytes is not None:
+            self._bytes.resize(self.rate.size_bytes + size_bytes, now_ms)
 
     def take(self, messages: int, size_bytes: int, now_ms: int) -> None:
         """Counts what went through."""
