@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).parents[1] / "compat" / "java"
+VERSION_MIN = 17
 FETCH_DEADLINE_S = 240
 RUN_DEADLINE_S = 330
 
@@ -36,6 +37,10 @@ def class_path() -> str:
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             raise NotHereError(f"{tool} is not installed")
+    version = subprocess.run(["javac", "-version"], capture_output=True, text=True).stdout
+    found = re.search(r"\d+", version)
+    if found is None or int(found[0]) < VERSION_MIN:
+        raise NotHereError(f"Java {VERSION_MIN} is needed, and here is {version.strip() or 'another one'}")
     folder = cache_folder()
     if not folder.exists():
         _fetch(folder)
