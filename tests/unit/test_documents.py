@@ -16,6 +16,7 @@ DOCUMENTS = [
 ]
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#[^)]*)?\)")
+DOCUMENT = re.compile(r"\bdocs/[\w/.-]+\.md\b")
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
 COMMAND = re.compile(r"(?:\bmagnetar|\./dev run) (standalone|topics|tokens)((?: [a-z][a-z-]+)?)\b")
 
@@ -34,6 +35,17 @@ def test_links_lead_somewhere() -> None:
         for path in DOCUMENTS
         for target in LINK.findall(text_of(path))
         if target and "://" not in target and not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_documents_that_code_names_are_there() -> None:
+    modules = [path for folder in ("src", "bench", "tools") for path in (REPOSITORY / folder).rglob("*.py")]
+    broken = [
+        f"{named(path)}: {target}"
+        for path in [*modules, *DOCUMENTS]
+        for target in DOCUMENT.findall(text_of(path))
+        if not (REPOSITORY / target).exists() and "NNNN" not in target
     ]
     assert broken == []
 
