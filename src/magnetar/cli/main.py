@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from magnetar import __version__
+from magnetar import __version__, twin
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.standalone import standalone
 from magnetar.cli.tokens import tokens
@@ -18,7 +18,7 @@ from magnetar.cli.topics import topics
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Settings may also come from the environment (MAGNETAR_*) and from a file (--config).",
 )
-@click.version_option(__version__, prog_name="magnetar")
+@click.version_option(f"{__version__} ({twin.description()})", prog_name="magnetar")
 def magnetar() -> None:
     """Event streaming, compatible with Apache Pulsar."""
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from magnetar import __version__
+from magnetar import __version__, twin
 from magnetar.cli.main import main
 
 
@@ -24,7 +24,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert "standalone" in out
     code, out, _ = outcome(capsys, "--version")
-    assert (code, out) == (0, f"magnetar, version {__version__}\n")
+    assert (code, out) == (0, f"magnetar, version {__version__} ({twin.description()})\n")
     code, out, _ = outcome(capsys, "standalone", "--help")
     assert code == 0
     assert "--ready-file" in out
