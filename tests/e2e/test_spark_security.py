@@ -15,7 +15,6 @@ from joserfc.jwk import OctKey
 from pyspark.sql import SparkSession
 
 from support.certificates import Authority
-from support.spark_topics import spark_session
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
@@ -60,11 +59,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
             "topic": "secured",
             "retryTimeoutMs": "2000",
         }
-
-
-@pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    return spark_session()
 
 
 def test_tokens_over_tls(

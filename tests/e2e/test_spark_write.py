@@ -14,23 +14,14 @@ from support.spark_topics import (
     connection,
     fill,
     new_topic,
+    numbered,
     official_client,
     reading,
-    spark_session,
     values_of,
 )
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
-
-
-@pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    return spark_session()
-
-
-def numbered(count: int, first: int = 0) -> list[str]:
-    return [f"v{number:05d}" for number in range(first, first + count)]
 
 
 def failing_once(marker: Path) -> object:

@@ -20,6 +20,11 @@ def spark_session() -> SparkSession:
     return session("tests", master="local[2,3]", config={"spark.sql.shuffle.partitions": "2"})
 
 
+def numbered(count: int, first: int = 0) -> list[str]:
+    """Texts that sort like their numbers, from `first` on."""
+    return [f"v{number:05d}" for number in range(first, first + count)]
+
+
 def new_topic(standalone: StandaloneProcess, *, partitions: int = 0) -> str:
     """Name of a topic of the caller's own; with partitions it is created."""
     topic = f"spark-{uuid4().hex[:8]}"
