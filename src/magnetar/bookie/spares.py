@@ -2,7 +2,7 @@
 
 The first write into a place of a file changes what the file system keeps about it, so the sync behind
 it has to commit the journal; a sync of bytes written over old ones does not, and takes half as long
-(docs/decisions/0005-files-written-before.md). Segments in which nothing lives any more become spares,
+(docs/decisions/0006-files-written-before.md). Segments in which nothing lives any more become spares,
 and so do files that were filled with zeros for it (prewriter.py). What lies in a spare has no meaning.
 """
 
