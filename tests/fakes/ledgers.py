@@ -167,6 +167,8 @@ class FakeLedgers:
         self.reads = 0
         self.ledgers: dict[int, FakeLedger] = {}
         self.deleted: list[int] = []
+        self.room = True
+        """Whether there is room for more."""
         self.create_errors: list[LedgerError] = []
         """Raised by the next calls of `create`, first one first."""
         self.delete_errors: list[LedgerError] = []
@@ -205,6 +207,9 @@ class FakeLedgers:
             for ledger_id, ledger in self.ledgers.items()
             if ledger.custom_metadata.get("pulsar/cursor") == wanted
         ]
+
+    def has_room(self) -> bool:
+        return self.room
 
     async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> FakeWriter:
         await asyncio.sleep(0)

@@ -36,6 +36,8 @@ _MARGIN_BYTES: Final = 64 << 10
 """So much before the end of the bytes written before the log goes on in the next segment, if one is ready."""
 _EARLY_S: Final = 1.0
 """A segment is in use for so long before that: entries that come fast stay in large segments."""
+_FULL_S: Final = 0.5
+"""For so long a full disk is taken to be full still: many may ask."""
 _CLOSE_S: Final = 30.0
 _PAGE_BYTES: Final = 4096
 
@@ -68,6 +70,7 @@ class SegmentSupply:
         self._filling = False
         self._fill_from_bytes = 1
         self._closed = False
+        self._full_until_s = 0.0
         self._active: Supplied
         self._active_since_s = 0.0
         self._tasks = TaskGroup("segment supply")
@@ -140,6 +143,20 @@ class SegmentSupply:
         segment.path.unlink(missing_ok=True)
 
     # -- ahead of need ------------------------------------------------------------------------
+
+    def set_aside(self) -> bool:
+        """Whether the next segment is ready; makes it when it is not. For after a full disk: blocks for
+        milliseconds."""
+        if self._ready is not None or self._preparing or self._closed:
+            return self._ready is not None
+        if self._loop.time() < self._full_until_s:
+            return False
+        try:
+            self._ready = self._make(self._take_id(), self._options.segment_bytes)
+        except OSError:
+            self._full_until_s = self._loop.time() + _FULL_S
+            return False
+        return True
 
     def has_better(self, end: int) -> bool:
         """Whether the log, which goes to `end`, comes to bytes that were never written, and a segment is

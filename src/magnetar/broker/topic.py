@@ -29,9 +29,11 @@ from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
     RefusedError,
+    ServiceNotReadyError,
     TopicTerminatedError,
     wire_code,
 )
+from magnetar.broker.full_disk import RoomWait, disk_full
 from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
 from magnetar.managedlog.config import UNLIMITED
@@ -108,14 +110,19 @@ class Topic(AnyTopic):
         self._spawn = spawn
         self._waiting: deque[_Waiting] = deque()
         self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=lambda: self.closed)
+        self._room = RoomWait(alarms, clock, log.has_room, self._room_again)
         log.listener = self
 
     # -- producers ---------------------------------------------------------------------------------
 
     def attach_producer(self, producer: Producer) -> Admission:
-        """Adds a producer, as every topic does. Raises TopicTerminatedError too."""
+        """Adds a producer, as every topic does.
+
+        Raises TopicTerminatedError too, and ServiceNotReadyError while the disk is full.
+        """
         if self.log.terminated is not None:
             raise TopicTerminatedError(f"{self.name} is terminated and takes no more messages")
+        self._room.check()
         return super().attach_producer(producer)
 
     async def terminate(self) -> Position:
@@ -208,8 +215,8 @@ class Topic(AnyTopic):
                 self.dedup.state.forget_pushed(producer.name, max(under_way, default=-1))
             producer.connection.published(size_bytes)
             # At its end a topic sends its producers away, and they hear of it when they come back. Clients
-            # that hear of it here first forget the producer, and what it waits for.
-            if not isinstance(error, LogTerminatedError):
+            # that hear of it here first forget the producer, and what it waits for. So it is on a full disk.
+            if not isinstance(error, LogTerminatedError) and self._room.refusal is None:
                 producer.connection.send_errors(producer, sequence_ids, wire_code(error), str(error))
             return
         count = len(entries)
@@ -243,15 +250,38 @@ class Topic(AnyTopic):
 
     def failed(self, error: MagnetarError) -> None:
         """The log cannot keep entries (LogListener): nothing that waits was acknowledged."""
-        _log.error("%s: %s; its producers and consumers are sent away", self.name, error)
+        full = disk_full(error)
+        who = "producers and consumers" if full is None else "producers"
+        _log.error("%s: %s; its %s are sent away", self.name, error, who)
         waiting, self._waiting = self._waiting, deque()
         code = wire_code(error)
         for item in waiting:
             if self.dedup is not None:
                 self.dedup.state.forget_pushed(item.producer.name)
             item.producer.connection.published(item.size_bytes)
-            item.producer.connection.send_errors(item.producer, item.sequence_ids, code, str(error))
-        self.disconnect_clients()
+            # An error closes a client's whole connection, its consumers with it. On a full disk the
+            # producers come back instead, hear why they must wait, and send again what they hold.
+            if full is None:
+                item.producer.connection.send_errors(item.producer, item.sequence_ids, code, str(error))
+        if full is None:
+            self.disconnect_clients()
+        elif not self.closed:
+            self._room.begin(str(self.name), full)
+            self.access.clear(ServiceNotReadyError(str(self._room.refusal)))
+
+    def _room_again(self) -> None:
+        """Everybody looks the topic up again, which opens the log anew."""
+        if not self.closed:
+            _log.info("%s: there is room again; it is opened anew", self.name)
+            self.disconnect_clients()
+            self._spawn(self._end_log())
+
+    async def _end_log(self) -> None:
+        """Makes durable what consumers acknowledged, also when nobody comes back."""
+        try:
+            await self.log.close()
+        except MagnetarError as error:
+            _log.warning("%s: closing after a full disk: %s", self.name, error)
 
     # -- subscriptions -----------------------------------------------------------------------------
 
@@ -327,6 +357,10 @@ class Topic(AnyTopic):
     def retention_ms(self) -> int | None:
         kept_ms = self.log.retention.ms
         return None if kept_ms == UNLIMITED else kept_ms
+
+    def disconnect_clients(self) -> None:
+        self._room.end()
+        super().disconnect_clients()
 
     async def close(self) -> None:
         """Sends clients away, makes deduplication and cursors durable, closes the log.

@@ -123,6 +123,9 @@ class LedgerWriter(LedgerReader, Protocol):
 class Ledgers(Protocol):
     """Creates, opens and deletes ledgers."""
 
+    def has_room(self) -> bool:
+        """Whether writers made now would find room, to be asked after one failed on a full disk."""
+
     async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> LedgerWriter:
         """A new open ledger with an id higher than any before; exists durably on return.
 

@@ -213,6 +213,10 @@ class EmbeddedLedgers:
         """The segment store below."""
         return self._store
 
+    def has_room(self) -> bool:
+        """See `Ledgers.has_room`."""
+        return self._store.failure is None and self._store.supply.set_aside()
+
     async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> EmbeddedWriter:
         """A new open ledger; see `Ledgers.create`. Raises LedgerWriteError when the store has failed."""
         if self._store.failure is not None:

@@ -84,6 +84,8 @@ class ManagedLog:
             mark_deletes=lambda: [cursor.mark_delete for cursor in self._cursors.by_name.values()],
             fenced=self.fence,
         )
+        self.has_room = source.has_room
+        """Whether a log that a full disk made fail could be written if it were opened again."""
         self._clock = clock
         self._closed = closed
 

@@ -162,6 +162,28 @@ def test_a_disk_too_full_for_the_next_segment_refuses_and_recovers(tmp_path: Pat
     run(story())
 
 
+def test_who_asks_for_room_gets_the_next_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magnetar.bookie.supply._FULL_S", 0.0)
+
+    async def story() -> None:
+        disk = BrokenDisk()
+        async with store_in(tmp_path, disk=disk, segment_bytes=1 << 16) as store:
+            disk.full = True
+            assert not store.supply.set_aside()
+            disk.full = False
+            assert store.supply.set_aside()
+            # It is kept for the log, and made once only.
+            disk.full = True
+            assert store.supply.set_aside()
+            sink = Sink()
+            one = store.appender(1, sink)
+            for i in range(2):
+                one.append([bytes(40_000)], None, i, 1)
+            await sink.reached(1)
+
+    run(story())
+
+
 def test_a_full_disk_at_the_start_is_one_clear_line(tmp_path: Path) -> None:
     async def story() -> None:
         disk = BrokenDisk()
