@@ -17,6 +17,7 @@ import asyncio
 import struct
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 from magnetar.base.names import TopicName
 from magnetar.base.recent import Recent
@@ -84,7 +85,11 @@ class SchemaRegistry:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._loaded: Recent[str, _History] = Recent(_HISTORIES_KEPT)
-        self._locks: dict[str, asyncio.Lock] = {}
+        # Only as long as somebody holds or waits for them.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def _lock(self, topic: TopicName) -> asyncio.Lock:
+        return self._locks.setdefault(str(topic.base), asyncio.Lock())
 
     async def _history(self, topic: TopicName) -> _History:
         name = str(topic.base)
@@ -142,7 +147,7 @@ class SchemaRegistry:
         Raises IncompatibleSchemaError when the strategy does not allow it, or a new one is not allowed
         at all; InvalidSchemaError when it is no schema of its type. Durable on return.
         """
-        async with self._locks.setdefault(str(topic.base), asyncio.Lock()):
+        async with self._lock(topic):
             known = await self.find(topic, schema)
             if known is not None:
                 return known
@@ -160,7 +165,7 @@ class SchemaRegistry:
 
     async def retire(self, topic: TopicName) -> int:
         """Takes every version out of force; returns the version that says so, -1 when none was in force."""
-        async with self._locks.setdefault(str(topic.base), asyncio.Lock()):
+        async with self._lock(topic):
             history = await self._history(topic)
             if not history.in_force:
                 return -1
@@ -170,10 +175,9 @@ class SchemaRegistry:
 
     async def delete(self, topic: TopicName) -> None:
         """Removes everything, when the topic and its messages go."""
-        async with self._locks.setdefault(str(topic.base), asyncio.Lock()):
+        async with self._lock(topic):
             await self._store.delete_recursive(keys.schema(topic.base))
             self._loaded.forget(str(topic.base))
-        self._locks.pop(str(topic.base), None)
 
     async def _put(self, topic: TopicName, history: _History, schema: pb.Schema | None) -> StoredSchema:
         version = history.next_version

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.metadata.store import Stat
 from magnetar.schemas import registry as registry_module
 from magnetar.schemas.errors import IncompatibleSchemaError
 from magnetar.schemas.registry import SchemaRegistry, decode_version, encode_version
@@ -53,6 +55,25 @@ def test_topics_that_are_only_asked_for_do_not_stay(monkeypatch: pytest.MonkeyPa
         assert len(registry._loaded) <= 4
         assert (await registry.add(TOPIC, avro("a", "b"))).version == 1
         assert [each.version for each in await registry.versions(TOPIC)] == [0, 1]
+
+    run(story)
+
+
+def test_topics_leave_no_locks_and_those_that_wait_share_one() -> None:
+    async def story(store: MemoryMetadataStore) -> None:
+        registry, put = SchemaRegistry(store), store.put
+
+        async def slowly(*args: Any, **how: Any) -> Stat:
+            await asyncio.sleep(0)
+            return await put(*args, **how)
+
+        store.put = slowly  # type: ignore[method-assign]  # a slow metadata store
+        adding = [asyncio.ensure_future(registry.add(TOPIC, avro(name))) for name in ("a", "b", "a")]
+        await asyncio.sleep(0)
+        assert len(registry._locks) == 1
+        assert [each.version for each in await asyncio.gather(*adding)] == [0, 1, 0]
+        del adding
+        assert len(registry._locks) == 0
 
     run(story)
 
