@@ -66,7 +66,20 @@ def test_a_subscribe_limiter_forgets_who_has_rested() -> None:
     with pytest.raises(NotAllowedError):
         limiter.admit("a", "c5", 1, 10)
     limiter.admit("a", "new", 1, 1_000)
-    assert len(limiter._buckets) == 1
+    assert len(limiter._buckets) == 10_000 - 100
+
+
+def test_a_subscribe_limiter_that_is_full_of_restless_consumers_forgets_who_came_longest_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("magnetar.broker.limits.subscribing._KEPT_MAX", 3)
+    limiter = SubscribeLimiter(Rate(1, 0, 1000))
+    for name in ("c0", "c1", "c2"):
+        limiter.admit("a", name, 1, 0)
+    with pytest.raises(NotAllowedError):
+        limiter.admit("a", "c0", 1, 10)
+    limiter.admit("a", "new", 1, 10)
+    assert [name for _, name, _ in limiter._buckets] == ["c2", "c0", "new"]
 
 
 @given(entries=st.integers(1, 10**9), size_bytes=st.integers(1, 10**15), limit_bytes=st.integers(0, 10**12))

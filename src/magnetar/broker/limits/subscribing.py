@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits.token_bucket import Rate, TokenBucket
 
 _KEPT_MAX: Final = 10_000
-"""Consumers that are remembered; beyond them the ones that have rested long enough are forgotten."""
+"""Consumers that are remembered; beyond them those that came longest ago are forgotten."""
+
+_FORGOTTEN_MAX: Final = 100
+"""At a time, of those that have rested."""
 
 
 class SubscribeLimiter:
@@ -19,15 +23,17 @@ class SubscribeLimiter:
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._buckets: dict[tuple[str, str, int], TokenBucket] = {}
+        """Whoever came last is last."""
 
     def admit(self, address: str, name: str, consumer_id: int, now_ms: int) -> None:
         """One subscribe of this consumer. Raises NotAllowedError beyond the rate."""
         key = (address, name, consumer_id)
-        bucket = self._buckets.get(key)
+        bucket = self._buckets.pop(key, None)
         if bucket is None:
             if len(self._buckets) >= _KEPT_MAX:
                 self._forget(now_ms)
-            bucket = self._buckets[key] = TokenBucket(self._rate.messages, self._rate.period_ms, now_ms)
+            bucket = TokenBucket(self._rate.messages, self._rate.period_ms, now_ms)
+        self._buckets[key] = bucket
         if bucket.available(now_ms) <= 0:
             raise NotAllowedError(
                 f"consumer {name} subscribes more often than {self._rate.messages} times"
@@ -36,7 +42,10 @@ class SubscribeLimiter:
         bucket.take(1, now_ms)
 
     def _forget(self, now_ms: int) -> None:
-        full = self._rate.messages
-        rested = [key for key, bucket in self._buckets.items() if bucket.available(now_ms) >= full]
-        for key in rested or [next(iter(self._buckets))]:
+        """Makes room for one at least. Each bucket that is looked at goes, except one: a whole table of
+        consumers that have not rested costs nothing."""
+        del self._buckets[next(iter(self._buckets))]
+        for key, bucket in list(islice(self._buckets.items(), _FORGOTTEN_MAX)):
+            if bucket.available(now_ms) < self._rate.messages:
+                return
             del self._buckets[key]
