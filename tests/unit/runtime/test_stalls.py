@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar.observability.metrics import Exposition
-from magnetar.runtime.stalls import Lateness, LoopWatch, cause_of
+from magnetar.runtime.stalls import Lateness, LoopWatch, cause_of, next_look_s
 
 
 def test_each_look_counts_in_its_bucket() -> None:
@@ -29,6 +29,11 @@ def test_each_look_counts_in_its_bucket() -> None:
 )
 def test_causes(computing_s: float, collecting_s: float, cause: str) -> None:
     assert cause_of(1.0, computing_s, collecting_s) == cause
+
+
+def test_an_idle_process_is_woken_less_often() -> None:
+    assert next_look_s(0.0001, 0.02) == next_look_s(0.0001, 0.1) == 0.1
+    assert next_look_s(0.002, 0.02) == next_look_s(0.02, 0.1) == 0.02
 
 
 def test_a_running_loop_is_looked_at_until_the_watch_closes() -> None:
