@@ -91,6 +91,7 @@ class CursorStore:
         self._spawn = spawn
         self._fenced = fenced
         self._ledger: DeltaLedger | None = None
+        self._failure: BaseException | None = None
         self._busy = False
         self._closed = False
         self._durable_version = state.version
@@ -134,6 +135,11 @@ class CursorStore:
         if self._busy or self._closed or not self.dirty:
             return
         ledger = self._ledger
+        if self._failure is not None and not self._ledgers.has_room():
+            # On a full disk no ledger is created for each attempt.
+            self._fail(self._failure)
+            self._flusher.later(self)
+            return
         if ledger is None or self.state.replaced or self._outweighed(ledger):
             self._busy = self._switching = True
             self._spawn(self._switch())
@@ -168,6 +174,7 @@ class CursorStore:
     def _written(self, version: int) -> None:
         """The state as of `version` is durable and nothing is being written."""
         self._busy = False
+        self._failure = None
         self._durable_version = version
         waiters = self._waiters
         while waiters and waiters[0][0] <= version:
@@ -185,6 +192,7 @@ class CursorStore:
 
     def _fail(self, error: BaseException) -> None:
         """Tells everyone who waits; the changes stay to be written with the next ones."""
+        self._failure = error
         waiters, self._waiters = self._waiters, deque()
         for _, callback in waiters:
             callback(error)
@@ -239,16 +247,9 @@ class CursorStore:
             deleted = list(self._deleted)
             if self._ledger_id not in (IN_STORE, ledger_id):
                 deleted.append(self._ledger_id)
-            value = encode_info(
-                CursorInfo(
-                    ledger_id,
-                    state,
-                    self.cursor_properties,
-                    active_ms,
-                    tuple(deleted),
-                    self.side_ledgers,
-                )
-            )
+            properties, side_ledgers = self.cursor_properties, self.side_ledgers
+            info = CursorInfo(ledger_id, state, properties, active_ms, tuple(deleted), side_ledgers)
+            value = encode_info(info)
             try:
                 stat = await self._store.put(self._path, value, expected_version=self._version)
             except BadVersionError as error:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process, until
-from magnetar.base.errors import MetadataError
+from magnetar.base.errors import LedgerError, MetadataError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_codec import IN_STORE, decode_entry, decode_info
@@ -200,6 +202,34 @@ def test_a_lost_ledger_fails_receipts_and_the_next_change_begins_a_new_one() -> 
         process = await process.crash()
         log, _ = await process.open()
         assert [first.entry_id for first, _ in log.cursors["s"].acked_ranges()] == [3, 5, 7]
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_costs_no_ledgers_and_what_was_acknowledged_is_written_once_there_is_room() -> None:
+    async def story() -> None:
+        process = Process()
+        _, cursor, ledger = await begin(process)
+        cursor.ack([Position(ledger, 3)])
+        await cursor.flush()
+        process.ledgers.auto_sync = process.ledgers.room = False
+        cursor.ack([Position(ledger, 5)])
+        await process.settle()
+        process.ledgers.writer(cursor.ledger_id).fail(write_error())
+        process.ledgers.auto_sync = True
+        known = len(process.ledgers.ledgers)
+        for entry_id in (7, 9):
+            cursor.ack([Position(ledger, entry_id)])
+            with pytest.raises(LedgerError):
+                await cursor.flush()
+        assert len(process.ledgers.ledgers) == known
+        process.ledgers.room = True
+        await until(process, lambda: len(process.ledgers.ledgers) > known)
+        await process.settle()
+        process = await process.crash()
+        log, _ = await process.open()
+        assert [first.entry_id for first, _ in log.cursors["s"].acked_ranges()] == [3, 5, 7, 9]
         await process.logs.close()
 
     asyncio.run(story())
