@@ -45,23 +45,35 @@ class AdminServer:
         self._socket: socket.socket | None = None
         self._serving = asyncio.Event()
 
-    async def start(self) -> int:
-        """Listens and returns the port; answers come as soon as the HTTP stack is loaded.
+    def listen(self) -> int:
+        """Binds and returns the port; calls wait until `serve`.
 
         Raises StartupError when the address cannot be used.
         """
         self._socket = _listen(self._host, self._port)
+        return int(self._socket.getsockname()[1])
+
+    def serve(self) -> None:
+        """Begins to load the HTTP stack; answers come as soon as that is done."""
+        assert self._socket is not None, "listen comes first"
         port = int(self._socket.getsockname()[1])
         self._task = asyncio.get_running_loop().create_task(self._serve(self._socket, port))
         self._task.add_done_callback(_tell_failure)
+
+    async def start(self) -> int:
+        """`listen`, then `serve`; the port."""
+        port = self.listen()
+        self.serve()
         return port
 
     async def serving(self) -> None:
-        """Waits until calls are answered."""
-        assert self._task is not None
+        """Waits until calls are answered, or never will be."""
+        task = self._task
+        if task is None:
+            return
         waiter = asyncio.ensure_future(self._serving.wait())
         try:
-            await asyncio.wait((waiter, self._task), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiter, task), return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiter.cancel()
 

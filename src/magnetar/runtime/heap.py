@@ -75,9 +75,13 @@ class Heap:
         self._by_generation = [0.0, 0.0, 0.0]
 
     def settle(self) -> None:
-        """What lives now lives for ever: collections need not walk it."""
+        """What lives now lives for ever: collections need not walk it.
+
+        Starts the collector too, which whoever loads the program's modules has stopped meanwhile.
+        """
         gc.collect()
         gc.freeze()
+        gc.enable()
         gc.set_threshold(_YOUNG_MAX, _NEVER, _NEVER)
         gc.callbacks.append(self._measure)
 

@@ -1,9 +1,9 @@
 """`magnetar standalone`: broker, one bookie, metadata store and admin HTTP in one process.
 
 Order of starting: sockets are bound first (a port in use is the likeliest failure and must change
-nothing on disk), then metadata store, segment store, managed logs, broker; the binary port is served before
-the admin service loads its libraries. Order of stopping is the reverse: no new work, clients sent away,
-everything that was taken made durable, stores closed.
+nothing on disk), then metadata store, segment store, managed logs, broker. The binary port is served before
+the admin service loads its libraries; calls that come meanwhile wait in its port's backlog. Order of stopping
+is the reverse: no new work, clients sent away, everything that was taken made durable, stores closed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def _serve(config: StandaloneConfig) -> int:
             )
         )
         sys.stdout.flush()
-        server.settle()
+        server.begin_rest()
         return await server.wait()
     finally:
         await server.close()
@@ -94,6 +94,7 @@ class Standalone:
         self._stop = asyncio.Event()
         self._exit_code = 0
         self._cleanup = contextlib.AsyncExitStack()
+        self._admins: list[AdminServer] = []
         self._heap: Heap
         self._watch: LoopWatch
 
@@ -113,14 +114,14 @@ class Standalone:
         tls_listener = None if tls is None else self._bind(config.broker_tls_port, "broker_tls_port")
         broker = await self._compose(authentication)
         host = f"[{config.host}]" if ":" in config.host else config.host
-        http_port = await self._admin(broker, config.http_port, None)
+        http_port = self._admin(broker, config.http_port, None)
         tls_port = https_port = 0
         self.endpoints = Endpoints(
             f"pulsar://{host}:{listener.getsockname()[1]}", f"http://{host}:{http_port}"
         )
         if tls is not None and tls_listener is not None:
             tls_port = tls_listener.getsockname()[1]
-            https_port = await self._admin(broker, config.https_port, tls)
+            https_port = self._admin(broker, config.https_port, tls)
             self.endpoints = replace(
                 self.endpoints,
                 broker_tls_url=f"pulsar+ssl://{host}:{tls_port}",
@@ -143,10 +144,12 @@ class Standalone:
             write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
             self._cleanup.callback(remove_ready_file, config.ready_file)
 
-    async def _admin(self, broker: Broker, port: int, tls: ssl.SSLContext | None) -> int:
+    def _admin(self, broker: Broker, port: int, tls: ssl.SSLContext | None) -> int:
+        """Binds the port of an admin service; `settle` begins to serve it."""
         admin = AdminServer(broker, host=self.config.host, port=port, ssl_context=tls)
         self._cleanup.push_async_callback(admin.stop)
-        return await admin.start()
+        self._admins.append(admin)
+        return admin.listen()
 
     def _bind(self, port: int, option: str) -> socket.socket:
         """`option` is what gives another port, for the error's text."""
@@ -233,8 +236,18 @@ class Standalone:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
 
-    def settle(self) -> None:
-        """Called once after `start`: what lives now is left to no collector, and stalls are watched."""
+    def begin_rest(self) -> None:
+        """Called once after `start`: begins what clients of the binary protocol need not wait for."""
+        for admin in self._admins:
+            admin.serve()
+        self._tasks.spawn(self._settle())
+
+    async def _settle(self) -> None:
+        """Once everything is loaded: what lives now is left to no collector, and stalls are watched."""
+        for admin in self._admins:
+            await admin.serving()
+        if self._stop.is_set():
+            return
         self._heap.settle()
         self._cleanup.callback(self._heap.close)
         self._watch.start()
