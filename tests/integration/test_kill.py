@@ -102,7 +102,12 @@ def publish_until_killed(process: StandaloneProcess, number: int, delay_s: float
                 continue
             history.delivered.add(message.data())
             if i % 2:
-                consumer.acknowledge(message)
+                try:
+                    consumer.acknowledge(message)
+                except pulsar.PulsarException:
+                    # The client may be shut down between the message and here, and only then.
+                    assert killed.is_set()
+                    return
             i += 1
 
     threads = [threading.Thread(target=publish, args=(name,), daemon=True) for name in PRODUCERS]
