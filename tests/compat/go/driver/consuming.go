@@ -136,7 +136,11 @@ type steps struct{}
 func (steps) Next(count uint32) time.Duration { return time.Duration(count+1) * 100 * time.Millisecond }
 
 func backoff(w *world) {
-	consumer := w.consumer(pulsar.ConsumerOptions{Type: pulsar.Shared, NackBackoffPolicy: steps{}})
+	// By default the client rounds the time down to 256 ms, which can take nearly all of the delay away.
+	toTheMillisecond := int64(0)
+	consumer := w.consumer(pulsar.ConsumerOptions{
+		Type: pulsar.Shared, NackBackoffPolicy: steps{}, NackPrecisionBit: &toTheMillisecond,
+	})
 	defer consumer.Close()
 	w.send("", 0, 1)
 	for round := range 3 {
@@ -146,7 +150,7 @@ func backoff(w *world) {
 		consumer.Nack(message)
 		if round == 2 {
 			again := next(consumer)
-			expect(time.Since(start) >= 200*time.Millisecond, "a longer time for what was refused often")
+			expect(time.Since(start) >= 299*time.Millisecond, "a longer time for what was refused often")
 			check(consumer.Ack(again))
 		}
 	}
