@@ -6,31 +6,15 @@ from collections.abc import Callable, Sequence
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
+from magnetar.broker.dispatch.active import ActiveConsumers
 from magnetar.broker.dispatch.api import AckView, Assignment, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer
-from magnetar.broker.errors import ConsumerBusyError
 
 _ENTRIES_PER_READ = 2_000
 
 
-def choose_active(consumers: Sequence[Consumer], partition: int) -> Consumer | None:
-    """Who is active among consumers in the order in which they came; None when there are none.
-
-    On a partition (>= 0) it is number `partition % n` among the consumers of the best priority, so that
-    the partitions of a topic spread over them; elsewhere it is the one that came first.
-    """
-    if not consumers:
-        return None
-    best = min(consumer.priority for consumer in consumers)
-    candidates = [consumer for consumer in consumers if consumer.priority == best]
-    if partition < 0:
-        return candidates[0]
-    candidates.sort(key=lambda consumer: consumer.name)
-    return candidates[partition % len(candidates)]
-
-
-class SingleActiveDispatcher:
-    """One active consumer, as `choose_active` says; the others (Failover) wait."""
+class SingleActiveDispatcher(ActiveConsumers):
+    """Everything to the active consumer; a new one begins where acknowledgements end."""
 
     def __init__(
         self,
@@ -42,42 +26,14 @@ class SingleActiveDispatcher:
         successor: Callable[[Position], Position],
         active_changed: Callable[[Consumer, bool], None],
     ) -> None:
-        """`active_changed(consumer, is_active)` tells each affected consumer; see `add`."""
+        """As of ActiveConsumers; `successor` gives the position after another one."""
+        super().__init__(failover=failover, partition=partition, active_changed=active_changed)
         self.read_position = read_position
         self._cursor = cursor
-        self._failover = failover
-        self._partition = partition
         self._successor = successor
-        self._active_changed = active_changed
-        self._consumers: list[Consumer] = []
-        self.active: Consumer | None = None
 
-    @property
-    def consumers(self) -> Sequence[Consumer]:
-        return self._consumers
-
-    def add(self, consumer: Consumer) -> None:
-        if self._consumers and not self._failover:
-            raise ConsumerBusyError("Exclusive consumer is already connected")
-        self._consumers.append(consumer)
-        self._elect(joined=consumer)
-
-    def remove(self, consumer: Consumer) -> None:
-        if consumer in self._consumers:
-            self._consumers.remove(consumer)
-            self._elect(joined=None)
-
-    def _elect(self, joined: Consumer | None) -> None:
-        before = self.active
-        self.active = choose_active(self._consumers, self._partition)
-        if self.active is not before:
-            if self.active is not None:
-                self.rewind(self._successor(self._cursor.mark_delete))
-            for consumer in self._consumers:
-                if consumer in (before, self.active, joined):
-                    self._active_changed(consumer, consumer is self.active)
-        elif joined is not None:
-            self._active_changed(joined, joined is self.active)
+    def _elected(self) -> None:
+        self.rewind(self._successor(self._cursor.mark_delete))
 
     def want(self) -> Want | None:
         active = self.active

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from magnetar.broker.dispatch.active import ActiveConsumers
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
-from magnetar.broker.dispatch.single import choose_active
-from magnetar.broker.errors import ConsumerBusyError
 
 
 class Share(NamedTuple):
@@ -58,41 +57,8 @@ class _Division:
         return [Share(*taken) for taken in self._taken.values()]
 
 
-class ActiveChooser:
+class ActiveChooser(ActiveConsumers):
     """Exclusive and Failover: everything to the active consumer."""
-
-    def __init__(
-        self, *, failover: bool, partition: int, active_changed: Callable[[Consumer, bool], None]
-    ) -> None:
-        """`active_changed(consumer, is_active)` tells each affected consumer."""
-        self._failover = failover
-        self._partition = partition
-        self._active_changed = active_changed
-        self._consumers: list[Consumer] = []
-        self.active: Consumer | None = None
-
-    @property
-    def consumers(self) -> Sequence[Consumer]:
-        return self._consumers
-
-    def add(self, consumer: Consumer) -> None:
-        if self._consumers and not self._failover:
-            raise ConsumerBusyError("Exclusive consumer is already connected")
-        self._consumers.append(consumer)
-        self._elect(joined=consumer)
-
-    def remove(self, consumer: Consumer) -> None:
-        if consumer in self._consumers:
-            self._consumers.remove(consumer)
-            self._elect(joined=None)
-
-    def _elect(self, joined: Consumer | None) -> None:
-        before = self.active
-        self.active = choose_active(self._consumers, self._partition)
-        affected = {id(joined)} if self.active is before else {id(joined), id(before), id(self.active)}
-        for consumer in self._consumers:
-            if id(consumer) in affected:
-                self._active_changed(consumer, consumer is self.active)
 
     def divide(self, entries: list[bytes], counts: list[int] | None) -> list[Share]:
         active = self.active
