@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.bookie.files import ZEROS_BYTES_MAX, Disk
+from magnetar.runtime.tasks import happens_within
 
 _LOOK_S: Final = 0.1
 """Between two looks at how fast entries come."""
@@ -75,14 +76,14 @@ class Prewriter:
         offset = 0
         while offset < size:
             if not self._is_light():
-                if await self._pause(_LOOK_S):
+                if await happens_within(self._stop, _LOOK_S):
                     return False
                 continue
             piece = min(ZEROS_BYTES_MAX, size - offset)
             written = await asyncio.to_thread(self._disk.write_zeros, fd, offset, piece)
             offset += written
             self.written_bytes += written
-            if await self._pause(written / self._bytes_per_s):
+            if await happens_within(self._stop, written / self._bytes_per_s):
                 return False
         return True
 
@@ -97,11 +98,3 @@ class Prewriter:
             self._light = rate <= self._bytes_per_s * _LIGHT_SHARE
             self._look()
         return self._light
-
-    async def _pause(self, seconds: float) -> bool:
-        """Waits; whether it is time to stop."""
-        try:
-            await asyncio.wait_for(self._stop.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True

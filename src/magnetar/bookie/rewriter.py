@@ -26,6 +26,7 @@ from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.bookie.segment_copy import SegmentCopy
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet
+from magnetar.runtime.tasks import happens_within
 
 _log = logging.getLogger("magnetar.bookie")
 
@@ -86,20 +87,12 @@ class Rewriter:
             await self._task
 
     async def _run(self) -> None:
-        while not await self._pause(self._options.rewrite_interval_s):
+        while not await happens_within(self._stop, self._options.rewrite_interval_s):
             try:
                 while await self.rewrite_one():
                     pass
             except Exception:  # noqa: BLE001 - one failed round must not end the rounds
                 _log.exception("rewriting segments failed")
-
-    async def _pause(self, seconds: float) -> bool:
-        """Waits; whether it is time to stop."""
-        try:
-            await asyncio.wait_for(self._stop.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
 
     # -- choosing -----------------------------------------------------------------------------
 
@@ -190,11 +183,11 @@ class Rewriter:
     async def _give_way(self) -> bool:
         """Waits as the rate wants, and longer while live traffic waits; whether to stop."""
         delay_s = _STEP_BYTES / self._options.rewrite_bytes_per_s
-        if await self._pause(delay_s):
+        if await happens_within(self._stop, delay_s):
             return True
         for _ in range(_YIELDS_MAX):
             if not self._busy():
                 break
-            if await self._pause(delay_s):
+            if await happens_within(self._stop, delay_s):
                 return True
         return False

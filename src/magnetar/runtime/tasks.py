@@ -126,3 +126,12 @@ class Rounds:
 async def yield_loop() -> None:
     """Lets others have the event loop before this piece of work goes on."""
     await asyncio.sleep(0)
+
+
+async def happens_within(event: asyncio.Event, seconds: float) -> bool:
+    """Waits for an event, at most `seconds`; whether it was set."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, yield_loop
+from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, happens_within, yield_loop
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -252,3 +252,16 @@ def test_rounds_go_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         run(story())
     assert len(caplog.records) == 2
+
+
+def test_an_event_or_a_time_whatever_comes_first() -> None:
+    async def story() -> None:
+        event = asyncio.Event()
+        assert not await happens_within(event, 0.001)
+        waiting = asyncio.create_task(happens_within(event, 10))
+        await turns()
+        event.set()
+        assert await waiting
+        assert await happens_within(event, 0.001)
+
+    run(story())
