@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar.arrow.columns import COLUMN_TYPES
 from magnetar.base.names import InvalidTopicNameError, TopicName
 from magnetar.client.compression import UnknownCompressionError, compression_type
 from magnetar.client.errors import ClientError
 from magnetar.client.options import ClientOptions
 from magnetar.client.service_url import ServiceUrl
-from magnetar.spark.columns import COLUMN_TYPES
 from magnetar.spark.errors import OptionError
 
 _SYNONYMS: Final = {

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from magnetar.arrow.decode import Decoder
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.reader import peek, read_range
-from magnetar.spark.decode import Decoder
 from magnetar.spark.errors import TopicDataLossError
 from magnetar.spark.options import ReadOptions
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from magnetar.spark.columns import COLUMN_TYPES, column_types, columns_ddl
+from magnetar.arrow.columns import COLUMN_TYPES, column_types, columns_ddl
 from magnetar.spark.errors import OptionError
 from magnetar.spark.options import ReadOptions, WriteOptions
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from magnetar.arrow.decode import Decoder
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
@@ -19,7 +20,6 @@ from magnetar.client.connection import Connection
 from magnetar.client.options import ClientOptions
 from magnetar.client.reader import last_position, read_range
 from magnetar.spark.commit_log import CommitLog, Done, Manifest, StagedTask
-from magnetar.spark.decode import Decoder
 from magnetar.spark.encode import EntryEncoder
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.options import WriteOptions

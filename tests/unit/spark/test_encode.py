@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from magnetar.arrow.decode import Decoder
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
-from magnetar.spark.decode import Decoder
 from magnetar.spark.encode import EntryEncoder, java_string_hash
 from magnetar.spark.staged import StagedEntry, decode_block
 from magnetar.wire.payload import entry_layout, parse_metadata

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from magnetar.arrow.fields import Bytes, Ints
 from magnetar.client.errors import PayloadError
-from magnetar.spark.fields import Bytes, Ints
 from magnetar.wire.frames import read_varint
 
 _UNIFORM_COUNT_MIN: Final = 4

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from magnetar.spark.columns import column_types
-from magnetar.spark.fields import Bools, Bytes, Ints, Spans, parse_fields
+from magnetar.arrow.columns import column_types
+from magnetar.arrow.fields import Bools, Bytes, Ints, Spans, parse_fields
 
 _ARROW_TYPES: Final = {
     "binary": pa.binary(),

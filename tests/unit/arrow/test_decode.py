@@ -25,13 +25,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from magnetar.arrow.arrays import arrow_schema
+from magnetar.arrow.columns import COLUMN_TYPES, column_types
+from magnetar.arrow.decode import Decoder
 from magnetar.base.names import TopicName
 from magnetar.client.compression import compress
 from magnetar.client.deliveries import UNKNOWN, EntryColumns
 from magnetar.client.errors import PayloadError
-from magnetar.spark.arrays import arrow_schema
-from magnetar.spark.columns import COLUMN_TYPES, column_types
-from magnetar.spark.decode import Decoder
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry, is_batch, parse_metadata, split_batch, split_entry
 

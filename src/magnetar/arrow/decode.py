@@ -13,16 +13,16 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from magnetar.arrow import arrays
+from magnetar.arrow import metadata_fields as number
+from magnetar.arrow.batches import BatchSpans, batch_spans
+from magnetar.arrow.chunks import ChunkAssembler
+from magnetar.arrow.fields import PADDING, Bools, Bytes, Fields, Ints, big_endian_u32, parse_fields
+from magnetar.arrow.message_columns import MessageColumns, MessageRows
 from magnetar.base.names import TopicName
 from magnetar.client.compression import decompress
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError
-from magnetar.spark import arrays
-from magnetar.spark import metadata_fields as number
-from magnetar.spark.batches import BatchSpans, batch_spans
-from magnetar.spark.chunks import ChunkAssembler
-from magnetar.spark.fields import PADDING, Bools, Bytes, Fields, Ints, big_endian_u32, parse_fields
-from magnetar.spark.message_columns import MessageColumns, MessageRows
 
 
 class Decoder:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from magnetar.arrow import arrays
+from magnetar.arrow import metadata_fields as number
+from magnetar.arrow.fields import Bools, Bytes, Fields, Ints
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
-from magnetar.spark import arrays
-from magnetar.spark import metadata_fields as number
-from magnetar.spark.fields import Bools, Bytes, Fields, Ints
 
 
 class MessageRows:
