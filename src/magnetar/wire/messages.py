@@ -16,6 +16,7 @@ Source: Pulsar binary protocol, CommandMessage; PIP-70 for broker metadata.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -29,6 +30,20 @@ _JOIN_BYTES_MAX: Final = 4096
 costs the event loop as much as copying some KiB."""
 
 _BROKER_METADATA_HEAD: Final = struct.Struct(">HI")
+
+
+class _BlockHeaders(NamedTuple):
+    """Headers of entries whose ids share all but the lowest seven bits."""
+
+    pack: Callable[..., bytes]
+    """Of size, front, low byte, back."""
+    front: bytes
+    """From behind the size to the low byte of the entry id."""
+    low: int
+    """Low byte of the id of the entry that was asked for."""
+    back: bytes
+    overhead: int
+    """What `totalSize` has above the entry's bytes."""
 
 
 class MessageEncoder:
@@ -93,13 +108,11 @@ class MessageEncoder:
             size = 4 + len(command) + len(block) + len(entry)
             pieces += (FRAME_HEAD.pack(size, len(command)), command, block)
             total += 4 + size
-            if len(entry) <= _JOIN_BYTES_MAX:
+            if size <= _JOIN_BYTES_MAX:
                 pieces.append(entry)
             else:
-                out += (b"".join(pieces), entry)
-                pieces.clear()
-        if pieces:
-            out.append(b"".join(pieces))
+                _flush(pieces, out, entry)
+        _flush(pieces, out)
         return total
 
     def _encode_plain(self, run: EntryRun, start: int, stop: int, out: list[bytes], end: bytes) -> int:
@@ -111,13 +124,7 @@ class MessageEncoder:
         row = start
         while row < stop:
             entry_id = first_entry + row
-            command = self._command(run.ledger_id, entry_id, end)
-            low_at = len(command) - len(end) - len(self._partition) - len(varint(entry_id))
-            front = _COMMAND_SIZE.pack(len(command)) + command[:low_at]
-            back = command[low_at + 1 :]
-            pack = _header_struct(len(front), len(back)).pack
-            overhead = 4 + len(command)
-            low = command[low_at]
+            pack, front, low, back, overhead = self._block_of(run.ledger_id, entry_id, end)
             block_stop = min(stop, row + 128 - (entry_id & 0x7F))
             for entry in entries[row:block_stop]:
                 size = overhead + len(entry)
@@ -127,11 +134,9 @@ class MessageEncoder:
                 if size <= _JOIN_BYTES_MAX:
                     pieces.append(entry)
                 else:
-                    out += (b"".join(pieces), entry)
-                    pieces.clear()
+                    _flush(pieces, out, entry)
             row = block_stop
-        if pieces:
-            out.append(b"".join(pieces))
+        _flush(pieces, out)
         return total + 4 * (stop - start)
 
     def _encode_each(self, run: EntryRun, rows: list[int], out: list[bytes], epoch: int | None) -> int:
@@ -151,12 +156,7 @@ class MessageEncoder:
             entry_id = first_entry + row
             if entry_id >> 7 != block:
                 block = entry_id >> 7
-                command = self._command(run.ledger_id, entry_id, end)
-                low_at = len(command) - len(end) - len(self._partition) - len(varint(entry_id))
-                front = _COMMAND_SIZE.pack(len(command)) + command[:low_at]
-                back = command[low_at + 1 :]
-                pack = _header_struct(len(front), len(back)).pack
-                overhead = 4 + len(command)
+                pack, front, _, back, overhead = self._block_of(run.ledger_id, entry_id, end)
                 high = 0x80 if block else 0
             entry = entries[row]
             size = overhead + len(entry)
@@ -165,10 +165,8 @@ class MessageEncoder:
             if size <= _JOIN_BYTES_MAX:
                 pieces.append(entry)
             else:
-                out += (b"".join(pieces), entry)
-                pieces.clear()
-        if pieces:
-            out.append(b"".join(pieces))
+                _flush(pieces, out, entry)
+        _flush(pieces, out)
         return total
 
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
@@ -181,20 +179,36 @@ class MessageEncoder:
             size = overhead + len(entry)
             total += 4 + size
             pieces += (FRAME_HEAD.pack(size, len(command)), command)
-            if len(entry) <= _JOIN_BYTES_MAX:
+            if size <= _JOIN_BYTES_MAX:
                 pieces.append(entry)
             else:
-                out += (b"".join(pieces), entry)
-                pieces.clear()
-        if pieces:
-            out.append(b"".join(pieces))
+                _flush(pieces, out, entry)
+        _flush(pieces, out)
         return total
+
+    def _block_of(self, ledger_id: int, entry_id: int, end: bytes) -> _BlockHeaders:
+        """What headers of the entries share whose ids differ from this one in the lowest seven bits."""
+        command = self._command(ledger_id, entry_id, end)
+        low_at = len(command) - len(end) - len(self._partition) - len(varint(entry_id))
+        front = _COMMAND_SIZE.pack(len(command)) + command[:low_at]
+        back = command[low_at + 1 :]
+        pack = _header_struct(len(front), len(back)).pack
+        return _BlockHeaders(pack, front, command[low_at], back, 4 + len(command))
 
     def _command(self, ledger_id: int, entry_id: int, fields: bytes) -> bytes:
         """The BaseCommand; `fields` are those of CommandMessage from number 3 on."""
         message_id = b"\x08" + varint(ledger_id) + b"\x10" + varint(entry_id) + self._partition
         message = b"".join((self._consumer, bytes((len(message_id),)), message_id, fields))
         return b"\x08\x09\x4a" + varint(len(message)) + message
+
+
+def _flush(pieces: list[bytes], out: list[bytes], large: bytes = b"") -> None:
+    """Moves pieces to `out` as one buffer, and a large one behind them as it is."""
+    if pieces:
+        out.append(b"".join(pieces))
+        pieces.clear()
+    if large:
+        out.append(large)
 
 
 _COMMAND_SIZE: Final = struct.Struct(">I")
