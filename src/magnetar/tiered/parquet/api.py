@@ -1,0 +1,241 @@
+"""History as Parquet: what its users rely on. Values and protocols only; nothing here imports pyarrow.
+
+A *segment* is one Parquet file with consecutive entries of one ledger, one row per message. Entries go in
+as the ledger stores them (`EntryRun`) and come out as entries that a consumer cannot tell from them:
+
+- same ids, also inside batches, same message indexes, counts and broker times;
+- MessageMetadata and, in batches, every SingleMessageMetadata byte for byte;
+- payloads byte for byte. An entry that was compressed is compressed again by the same codec, so its
+  compressed bytes and its checksum may differ; every other entry is bit-exact.
+
+Two ways to use it:
+
+- in the broker: `OffloadWorker` (module `worker.py`), all work in a helper process;
+- in a process that has pyarrow (Spark, tools, tests): `magnetar.history.writer.SegmentWriter` and
+  `magnetar.history.reader.SegmentReader`, or any Parquet reader.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import StorageError
+
+FORMAT_VERSION = 1
+"""Raised when files are written that older readers would misread."""
+
+
+class HistoryError(StorageError):
+    """A segment cannot be written or read."""
+
+
+class HistoryPackagesError(HistoryError):
+    """The optional packages are not installed. The message says what to install."""
+
+
+class DamagedSegmentError(HistoryError):
+    """The bytes are not those of a segment, or of one that this version cannot read."""
+
+
+class WorkerLostError(HistoryError):
+    """The worker process ended in the middle of the work; the next call starts a new one."""
+
+    retriable = True
+
+
+def check_packages() -> None:
+    """Raises HistoryPackagesError unless pyarrow and numpy are installed. Imports neither."""
+    missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
+    if missing:
+        raise HistoryPackagesError(
+            f"history as Parquet needs the package {' and '.join(missing)}: pip install 'magnetar[lake]'"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchema:
+    """One version of a topic's schema."""
+
+    version: bytes
+    """As messages name it (`schema_version` of their metadata), eight bytes from our registry."""
+    kind: int
+    """`Schema.Type` of the protocol."""
+    definition: bytes
+    """`schema_data`: Avro JSON, or a FileDescriptorSet for PROTOBUF_NATIVE."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOrigin:
+    """What the entries of a segment belong to; kept in the file's key-value metadata."""
+
+    topic: str
+    """Full name, with the partition's suffix: `persistent://tenant/namespace/name-partition-0`."""
+    ledger_id: int
+    schemas: Sequence[TopicSchema] = ()
+    """All versions in force, oldest first: the columns of `value` and their ids follow their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """A written segment. Small, for the stored list of ledgers or a manifest."""
+
+    topic: str
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+    rows: int
+    """Rows; a message each, but for raw entries (one row each, whatever they count)."""
+    messages: int
+    """Messages as the log counts them (PIP-70 indexes)."""
+    base_index: int
+    """Index of the first message."""
+    raw_bytes: int
+    """Bytes of all entries as the ledger stored them."""
+    file_bytes: int
+    crc32c: int
+    """Of the whole file: compare it after uploading."""
+    publish_time_min_ms: int | None
+    publish_time_max_ms: int | None
+    """Producers' clocks, over the rows that have one."""
+    broker_time_min_ms: int
+    broker_time_max_ms: int
+    raw_entries: int
+    """Entries kept as they are because the broker must not or cannot open them."""
+    keys: int
+    """Distinct keys; 0 when no message has one."""
+    key_min: bytes
+    key_max: bytes
+    """Smallest and largest key, first 64 bytes of each; the maximum is cut off downwards, so compare
+    prefixes. Empty without keys."""
+    row_groups: int
+
+    def to_json(self) -> str:
+        """As text, keys in a fixed order."""
+        values = asdict(self)
+        values["key_min"], values["key_max"] = self.key_min.hex(), self.key_max.hex()
+        return json.dumps(values, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> SegmentSummary:
+        """Raises DamagedSegmentError when it is no summary. Fields it does not know are left out."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            values = {name: values[name] for name in cls.__dataclass_fields__}
+            values["key_min"] = bytes.fromhex(values["key_min"])
+            values["key_max"] = bytes.fromhex(values["key_max"])
+            return cls(**values)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedSegmentError(f"not the summary of a segment: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMessage:
+    """A message found by its key. Enough to print it; read its entry for everything else."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    """-1 when its entry is no batch."""
+    index: int
+    publish_time_ms: int
+    event_time_ms: int | None
+    key: bytes
+    properties: tuple[tuple[str, str], ...]
+    is_null_value: bool
+    payload: bytes
+
+
+def segment_suffix(first_entry: int, last_entry: int) -> str:
+    """How the name of a segment ends, behind what names ledger and attempt (`attempt_prefix`). Sorted as
+    text these names are sorted by entry."""
+    return f"-{first_entry:019d}-{last_entry:019d}.parquet"
+
+
+class ByteSource(Protocol):
+    """Ranged reads of one segment, blocking. For processes that read by themselves."""
+
+    @property
+    def name(self) -> str:
+        """Names the object in errors."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly these bytes, `offset + length <= size`. Raises StorageError or OSError."""
+
+
+class AsyncByteSource(Protocol):
+    """Ranged reads of one segment by the broker's process, which alone knows stores and credentials."""
+
+    @property
+    def name(self) -> str:
+        """Names the object in errors, and is its identity: the worker keeps footers by name."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object."""
+
+    @property
+    def path(self) -> str | None:
+        """A file that the worker may read by itself, which is faster; None for other stores."""
+
+    async def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly these bytes. What it raises comes out of the call that needed them."""
+
+
+class Worker(Protocol):
+    """Converts and reads segments in a process of its own, started by the first call.
+
+    Calls are done one after the other: use one worker for offloading and another one for consumers, who must
+    not wait for a conversion. A cancelled `convert` leaves no file. A cancelled read goes on in the
+    worker, its result is dropped.
+    All calls raise HistoryPackagesError, WorkerLostError, HistoryError.
+    """
+
+    async def convert(
+        self, runs: AsyncIterator[Sequence[EntryRun]], origin: SegmentOrigin, path: str
+    ) -> SegmentSummary:
+        """Writes a segment to the local file `path`, which must not exist, and syncs it.
+
+        `runs` are consecutive entries of `origin.ledger_id`, at least one; each vector should have from
+        256 KiB to a few MiB. Memory of the worker: some 10 times a row group (16 MiB). Rebuilt metadata is
+        compared with what came in before it is written. On any error the file is removed.
+        """
+
+    async def entries(self, source: AsyncByteSource, first_entry: int, bytes_max: int) -> list[EntryRun]:
+        """Entries from `first_entry` on, which the segment holds: as many as fit, at least one; see
+        `LedgerReader.read`. Reading on where the last call ended costs no further reads until a row group
+        ends."""
+
+    async def position_at(self, source: AsyncByteSource, time_ms: int) -> int | None:
+        """The first entry with broker time >= `time_ms`, Unix ms; None when there is none. One or two ranged
+        reads beyond the footer."""
+
+    async def lookup(self, source: AsyncByteSource, key: bytes, count_max: int) -> list[FoundMessage]:
+        """The last `count_max` messages with this key, newest first. Costs two ranged reads to know that
+        there is none, and a few per row group that has one."""
+
+    async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
+        """Rebuilds all entries and compares them with `runs`: bit by bit, after decompression where entries
+        are compressed. Returns how many there are. Raises DamagedSegmentError for the first difference."""
+
+    async def close(self) -> None:
+        """Ends the process. Calls under way raise WorkerLostError."""
+
+
+def summaries_cover(summaries: Iterable[SegmentSummary], entries: int) -> bool:
+    """Whether these segments, in this order, hold the entries 0 to `entries` - 1 without gaps."""
+    next_entry = 0
+    for summary in summaries:
+        if summary.first_entry != next_entry:
+            return False
+        next_entry = summary.last_entry + 1
+    return next_entry == entries
