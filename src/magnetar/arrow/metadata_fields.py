@@ -23,9 +23,16 @@ ENCRYPTION_KEYS: Final = 13
 SCHEMA_VERSION: Final = 16
 KEY_IS_BASE64: Final = 17
 ORDERING_KEY: Final = 18
+DELIVER_AT: Final = 19
 MARKER: Final = 20
+TXN_LEAST: Final = 22
+TXN_MOST: Final = 23
+HIGHEST_SEQUENCE_ID: Final = 24
 NULL_VALUE: Final = 25
+UUID: Final = 26
 CHUNK_COUNT: Final = 27
+CHUNKS_TOTAL_BYTES: Final = 28
+CHUNK_ID: Final = 29
 NULL_KEY: Final = 30
 ALWAYS: Final = frozenset(
     (COMPRESSION, PLAIN_SIZE, BATCH_COUNT, ENCRYPTION_KEYS, MARKER, NULL_VALUE, CHUNK_COUNT)
@@ -43,10 +50,12 @@ COLUMN_FIELDS: Final[dict[str, tuple[int, ...]]] = {
     "ordering_key": (ORDERING_KEY,),
     "schema_version": (SCHEMA_VERSION,),
     "replicated_from": (REPLICATED_FROM,),
+    "headers": (PROPERTIES,),
 }
 
 S_PROPERTIES: Final = 1
 S_KEY: Final = 2
+S_PAYLOAD_SIZE: Final = 3
 S_COMPACTED: Final = 4
 S_EVENT_TIME: Final = 5
 S_KEY_IS_BASE64: Final = 6
@@ -61,6 +70,7 @@ S_COLUMN_FIELDS: Final[dict[str, tuple[int, ...]]] = {
     "key_is_string": (S_KEY, S_KEY_IS_BASE64, S_NULL_KEY),
     "event_time": (S_EVENT_TIME,),
     "properties": (S_PROPERTIES,),
+    "headers": (S_PROPERTIES,),
     "sequence_id": (S_SEQUENCE_ID,),
     "ordering_key": (S_ORDERING_KEY,),
 }
