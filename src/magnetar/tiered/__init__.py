@@ -1,0 +1,1 @@
+"""Tiered storage: sealed ledgers in an object store."""

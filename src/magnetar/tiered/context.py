@@ -1,0 +1,112 @@
+"""What a log remembers of a ledger's copy in an object store.
+
+One copy is one attempt with an id of its own: the names of its objects begin with it, so that two attempts
+never write the same object, and an object that no list of ledgers names belongs to nobody. A copy is made of
+segments: Parquet files with consecutive entries.
+
+Source: Pulsar's `OffloadContext` in the stored list of ledgers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from magnetar.tiered.parquet.api import segment_suffix
+
+DRIVER: Final = "magnetar-parquet"
+"""Name of the format in Pulsar's `OffloadDriverMetadata`; who does not know it leaves the ledger alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One object of a complete copy."""
+
+    first_entry: int
+    last_entry: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadContext:
+    """One attempt to copy a ledger, and how far it came."""
+
+    attempt: UUID
+    """Which attempt; also in the names of its objects."""
+    url: str
+    """The store, without credentials; the copy stays there when the setting changes."""
+    complete: bool = False
+    """The copy was read back and compared: it may be read."""
+    local_deleted: bool = False
+    """The copy is the only one: the ledger was taken from the bookies."""
+    timestamp_ms: int = 0
+    """When the attempt began, or when it was complete, Unix ms."""
+    segments: tuple[Segment, ...] = ()
+    """Without gaps, in the order of entries; empty until it is complete."""
+    driver: str = DRIVER
+    """Another name stands for a copy that another broker's offloader made: it cannot be read here."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the objects; 0 until it is complete."""
+        return sum(segment.file_bytes for segment in self.segments)
+
+    def completed(self, *, now_ms: int, segments: tuple[Segment, ...]) -> OffloadContext:
+        """The same attempt after its copy was compared."""
+        return replace(self, complete=True, timestamp_ms=now_ms, segments=segments)
+
+    def without_local(self) -> OffloadContext:
+        """The same attempt when the copy is to become the only one."""
+        assert self.complete, "the only copy of a ledger would be unfinished"
+        return replace(self, local_deleted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadedCopy:
+    """One attempt for one ledger."""
+
+    ledger_id: int
+    context: OffloadContext
+
+
+def attempt_prefix(log_name: str, ledger_id: int, attempt: UUID) -> str:
+    """What the names of all objects of an attempt begin with."""
+    return f"{log_name}/{ledger_id:019d}-{attempt}"
+
+
+def segment_name(log_name: str, copy: OffloadedCopy, segment: Segment) -> str:
+    """Name of an object in its store."""
+    prefix = attempt_prefix(log_name, copy.ledger_id, copy.context.attempt)
+    return prefix + segment_suffix(segment.first_entry, segment.last_entry)
+
+
+def parse_object_name(name: str) -> tuple[str, int, UUID] | None:
+    """Log, ledger and attempt of an object; None for one that is not ours."""
+    log_name, slash, last = name.rpartition("/")
+    digits, dash, rest = last.partition("-")
+    if not slash or not dash or len(digits) != 19 or not (digits.isascii() and digits.isdigit()):
+        return None
+    try:
+        attempt = UUID(rest[:36])
+    except ValueError:
+        return None
+    return (log_name, int(digits), attempt) if str(attempt) == rest[:36] else None
+
+
+def encode_segments(segments: tuple[Segment, ...]) -> str:
+    """`last entry:bytes` of each, separated by commas; each begins where the one before ends."""
+    return ",".join(f"{segment.last_entry}:{segment.file_bytes}" for segment in segments)
+
+
+def decode_segments(text: str) -> tuple[Segment, ...]:
+    """The inverse of `encode_segments`. Raises ValueError."""
+    segments: list[Segment] = []
+    first = 0
+    for part in text.split(",") if text else ():
+        last, _, size = part.partition(":")
+        segments.append(Segment(first, int(last), int(size)))
+        if int(last) < first:
+            raise ValueError(f"segments do not follow each other: {text[:200]}")
+        first = int(last) + 1
+    return tuple(segments)

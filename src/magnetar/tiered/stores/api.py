@@ -1,0 +1,58 @@
+"""What tiered storage needs of an object store.
+
+Names of objects are relative to the store's URL: parts of letters, digits and `-_.%=`, joined by slashes. An
+object is written once, under a name that nobody used before, and there whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object in a list."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+    """By the store's clock, Unix ms."""
+
+
+class ObjectStore(Protocol):
+    """One folder or bucket. Every method raises StoreError or StoreSetupError besides what it says itself.
+
+    Nothing here waits for a device or a network on the event loop.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is, without credentials; opens the same store again."""
+
+    async def put(self, name: str, file: Path) -> None:
+        """Writes an object from a file; durable on return. After an error or a cancellation there is no
+        object, or the whole one."""
+
+    async def get(self, name: str, start: int, length: int) -> bytes:
+        """Exactly `length` > 0 bytes from `start` on.
+
+        Raises MissingObjectError, and DamagedObjectError when the object ends before.
+        """
+
+    async def size(self, name: str) -> int:
+        """Bytes of an object. Raises MissingObjectError."""
+
+    def list(self, folder: str) -> AsyncIterator[StoredObject]:
+        """Objects whose names begin with `folder` and a slash, at any depth, all for ""; in any order.
+
+        One that comes or goes meanwhile may be there or not.
+        """
+
+    async def delete(self, name: str) -> None:
+        """Deletes an object; not an error when it is not there."""
+
+    async def close(self) -> None:
+        """Gives back what the store holds."""

@@ -1,0 +1,121 @@
+"""S3, Google Cloud Storage and Azure, through obstore.
+
+obstore takes credentials where each cloud's own tools find them: environment, files, roles of the machine.
+Its requests run beside the event loop. An upload is whole or not there; the parts of one that was cut short
+stay with S3 until a lifecycle rule of the bucket (abort incomplete multipart uploads) removes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import obstore
+from obstore import exceptions
+
+from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, StoreSetupError
+from magnetar.tiered.stores.api import StoredObject
+from magnetar.tiered.stores.redaction import redacted
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+_PART_BYTES: Final = 8 << 20
+"""Of a multipart upload: S3 takes 10,000 parts of one, so objects may have 78 GiB."""
+_PARTS_AT_ONCE: Final = 4
+_LISTED_AT_ONCE: Final = 500
+
+_T = TypeVar("_T")
+
+
+class CloudStore:
+    """A bucket or container, or a folder in it."""
+
+    def __init__(
+        self, url: str, store: S3Store | GCSStore | AzureStore, *, secrets: tuple[str, ...] = ()
+    ) -> None:
+        """`secrets` are taken out of the texts of errors."""
+        self._url = url
+        self._store = store
+        self._secrets = secrets
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    async def _ask(self, name: str, answer: Awaitable[_T]) -> _T:
+        what = f"{name} in {self._url}" if name else self._url
+        try:
+            return await answer
+        except (exceptions.NotFoundError, FileNotFoundError) as error:
+            if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+                raise StoreSetupError(
+                    what, "there is no such bucket", "make it, or correct offload_url"
+                ) from None
+            raise MissingObjectError(
+                what, "the store has no such object", "restore it from a backup or an earlier version"
+            ) from None
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, PermissionError) as error:
+            raise StoreSetupError(
+                what,
+                f"the store refuses the credentials ({self._reason(error)})",
+                "check the credentials in the broker's environment and what they may do",
+            ) from None
+        except (exceptions.BaseError, OSError, ValueError) as error:
+            # Not chained: the text of the cause is not free of secrets.
+            raise StoreError(what, self._reason(error), "it is tried again") from None
+
+    def _reason(self, error: Exception) -> str:
+        text = redacted(" ".join(str(error).split()), self._secrets)
+        return text if len(text) <= 400 else f"{text[:400]}…"
+
+    async def put(self, name: str, file: Path) -> None:
+        await self._ask(
+            name,
+            obstore.put_async(
+                self._store, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+            ),
+        )
+
+    async def get(self, name: str, start: int, length: int) -> bytes:
+        try:
+            data = await self._ask(
+                name, obstore.get_range_async(self._store, name, start=start, length=length)
+            )
+        except StoreError as error:
+            # A range behind the end is answered 416.
+            if error.retriable and start + length > await self.size(name):
+                raise DamagedObjectError(
+                    f"{name} in {self._url}", "it is shorter than it was written"
+                ) from error
+            raise
+        if len(data) != length:
+            raise DamagedObjectError(
+                f"{name} in {self._url}", f"it ends at byte {start + len(data)}, {start + length} are needed"
+            )
+        return bytes(data)
+
+    async def size(self, name: str) -> int:
+        meta: Any = await self._ask(name, obstore.head_async(self._store, name))
+        return int(meta["size"])
+
+    async def list(self, folder: str) -> AsyncIterator[StoredObject]:
+        stream = obstore.list(self._store, folder or None, chunk_size=_LISTED_AT_ONCE)
+        while True:
+            try:
+                found: Any = await self._ask(folder, anext(stream))
+            except StopAsyncIteration:
+                return
+            for meta in found:
+                modified_ms = int(meta["last_modified"].timestamp() * 1000)
+                yield StoredObject(meta["path"], int(meta["size"]), modified_ms)
+
+    async def delete(self, name: str) -> None:
+        try:
+            await self._ask(name, obstore.delete_async(self._store, name))
+        except MissingObjectError:
+            return
+
+    async def close(self) -> None:
+        """obstore closes its connections when they are idle."""

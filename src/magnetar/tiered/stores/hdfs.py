@@ -1,0 +1,93 @@
+"""Hadoop's file system, through pyarrow and the libhdfs of the machine.
+
+libhdfs and its Java are found by `HADOOP_HOME`, `JAVA_HOME` and `CLASSPATH`, as pyarrow documents it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pyarrow import fs
+
+from magnetar.runtime.threads import in_thread
+from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError
+from magnetar.tiered.stores.api import StoredObject
+
+_UNFINISHED: Final = ".unfinished"
+
+_T = TypeVar("_T")
+
+
+class HdfsStore:
+    """A folder of a file system that pyarrow knows."""
+
+    def __init__(self, url: str, files: Any, root: str) -> None:
+        """`files` is a pyarrow FileSystem, `root` the folder in it."""
+        self._url = url
+        self._files = files
+        self._root = root.rstrip("/")
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    async def _do(self, name: str, work: Callable[[], _T]) -> _T:
+        try:
+            return await in_thread(work)
+        except FileNotFoundError as error:
+            raise MissingObjectError(
+                f"{name} in {self._url}", "the file is not there", "restore it from a backup"
+            ) from error
+        except OSError as error:
+            raise StoreError(f"{name} in {self._url}", str(error), "it is tried again") from error
+
+    async def put(self, name: str, file: Path) -> None:
+        path = f"{self._root}/{name}"
+
+        def write() -> None:
+            self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            with file.open("rb") as source, self._files.open_output_stream(path + _UNFINISHED) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            self._files.move(path + _UNFINISHED, path)
+
+        await self._do(name, write)
+
+    async def get(self, name: str, start: int, length: int) -> bytes:
+        def read() -> bytes:
+            with self._files.open_input_file(f"{self._root}/{name}") as stream:
+                return bytes(stream.read_at(length, start))
+
+        data = await self._do(name, read)
+        if len(data) != length:
+            raise DamagedObjectError(
+                f"{name} in {self._url}", f"it ends at byte {start + len(data)}, {start + length} are needed"
+            )
+        return data
+
+    async def size(self, name: str) -> int:
+        info = await self._do(name, lambda: self._files.get_file_info(f"{self._root}/{name}"))
+        if info.type != fs.FileType.File:
+            raise MissingObjectError(
+                f"{name} in {self._url}", "the file is not there", "restore it from a backup"
+            )
+        return int(info.size)
+
+    async def list(self, folder: str) -> AsyncIterator[StoredObject]:
+        top = f"{self._root}/{folder}".rstrip("/")
+        selector = fs.FileSelector(top, allow_not_found=True, recursive=True)
+        for info in await self._do(folder, lambda: self._files.get_file_info(selector)):
+            if info.type == fs.FileType.File:
+                name = info.path.removeprefix(self._root).lstrip("/")
+                yield StoredObject(name, int(info.size), (info.mtime_ns or 0) // 1_000_000)
+
+    async def delete(self, name: str) -> None:
+        try:
+            await self._do(name, lambda: self._files.delete_file(f"{self._root}/{name}"))
+        except MissingObjectError:
+            return
+
+    async def close(self) -> None:
+        """pyarrow gives the connection back with the object."""

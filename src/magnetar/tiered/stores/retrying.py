@@ -1,0 +1,67 @@
+"""Tries again with growing pauses what a store refused for the moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from magnetar.tiered.errors import StoreError
+from magnetar.tiered.stores.api import ObjectStore, StoredObject
+
+PAUSES_S: Final = (0.2, 1.0, 4.0)
+"""Before each further attempt. What fails after the last is tried again by whoever asked, minutes later."""
+
+_T = TypeVar("_T")
+
+
+class RetryingStore:
+    """A store whose calls are repeated when their errors say that it may help."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        pause: Callable[[float], Awaitable[object]],
+        *,
+        pauses_s: tuple[float, ...] = PAUSES_S,
+    ) -> None:
+        """`pause` waits for so many seconds."""
+        self.retries = 0
+        """Calls that were repeated."""
+        self._store = store
+        self._pause = pause
+        self._pauses_s = pauses_s
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    async def _try(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        for pause_s in self._pauses_s:
+            try:
+                return await call()
+            except StoreError as error:
+                if not error.retriable:
+                    raise
+            self.retries += 1
+            await self._pause(pause_s)
+        return await call()
+
+    async def put(self, name: str, file: Path) -> None:
+        await self._try(lambda: self._store.put(name, file))
+
+    async def get(self, name: str, start: int, length: int) -> bytes:
+        return await self._try(lambda: self._store.get(name, start, length))
+
+    async def size(self, name: str) -> int:
+        return await self._try(lambda: self._store.size(name))
+
+    def list(self, folder: str) -> AsyncIterator[StoredObject]:
+        """Not repeated: half of a list was given away already."""
+        return self._store.list(folder)
+
+    async def delete(self, name: str) -> None:
+        await self._try(lambda: self._store.delete(name))
+
+    async def close(self) -> None:
+        await self._store.close()

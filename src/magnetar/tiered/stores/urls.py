@@ -1,0 +1,186 @@
+"""Object stores by URL.
+
+    file:///folder                                  a folder
+    memory://                                       nothing is kept
+    s3://bucket/folder?region=…&endpoint=…          S3 and what speaks its protocol
+    gs://bucket/folder?endpoint=…                   Google Cloud Storage
+    az://account/container/folder?endpoint=…        Azure Blob Storage
+    hdfs://host:port/folder                         Hadoop
+
+A URL is shown in statistics and logs, so it must not hold credentials.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from magnetar.base.clock import Clock
+from magnetar.tiered.errors import StoreSetupError
+from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.local import LocalStore
+from magnetar.tiered.stores.memory import MemoryStore
+from magnetar.tiered.stores.redaction import redacted, secrets_of
+
+_OPTIONS: Final = {
+    "file": frozenset[str](),
+    "memory": frozenset[str](),
+    "s3": frozenset(
+        {"region", "endpoint", "virtual_hosted_style_request", "server_side_encryption", "sse_kms_key_id"}
+    ),
+    "gs": frozenset({"endpoint"}),
+    "az": frozenset({"endpoint"}),
+    "hdfs": frozenset({"user", "replication"}),
+}
+"""What may stand behind the question mark."""
+
+
+def check_url(url: str) -> SplitResult:
+    """The parts of a URL that may be used. Raises StoreSetupError; opens nothing."""
+    shown = redacted(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise StoreSetupError(shown, f"not a URL: {error}", "correct offload_url") from None
+    if parts.scheme not in _OPTIONS:
+        known = ", ".join(sorted(_OPTIONS))
+        raise StoreSetupError(shown, f"{parts.scheme or 'no scheme'}:// is not known", f"use one of {known}")
+    if parts.username or parts.password:
+        raise StoreSetupError(
+            shown, "the URL holds credentials", "give them to the broker by its environment or by files"
+        )
+    for option, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if option not in _OPTIONS[parts.scheme]:
+            known = ", ".join(sorted(_OPTIONS[parts.scheme])) or "none"
+            raise StoreSetupError(
+                shown, f"{option} cannot be set in the URL", f"known are {known}; credentials go elsewhere"
+            )
+    if parts.scheme in ("s3", "gs", "az") and not parts.netloc:
+        raise StoreSetupError(shown, "the URL names no bucket", "write it as scheme://bucket/folder")
+    if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+        raise StoreSetupError(shown, "not an absolute folder", "write it as file:///folder")
+    return parts
+
+
+def open_store(url: str, clock: Clock, environment: Mapping[str, str] = os.environ) -> ObjectStore:
+    """The store at a URL; asks it nothing yet. Raises StoreSetupError."""
+    parts = check_url(url)
+    if parts.scheme == "file":
+        return LocalStore(Path(unquote(parts.path)))
+    if parts.scheme == "memory":
+        return MemoryStore(clock)
+    options = dict(parse_qsl(parts.query))
+    opened = _open_hdfs if parts.scheme == "hdfs" else _open_cloud
+    try:
+        return opened(url, parts, options, environment)
+    except ImportError as error:
+        raise StoreSetupError(
+            url, f"a library is missing ({error.name})", "install it with: pip install 'magnetar[lake]'"
+        ) from error
+
+
+def _open_cloud(
+    url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]
+) -> ObjectStore:
+    from magnetar.tiered.stores.cloud import CloudStore
+
+    secrets = secrets_of(environment)
+    try:
+        store = _CLOUDS[parts.scheme](parts, options)
+    except ImportError:
+        raise
+    except Exception as error:  # noqa: BLE001  # obstore's errors of configuration have no common class
+        raise StoreSetupError(
+            url, redacted(str(error), secrets), "correct offload_url or the broker's environment"
+        ) from None
+    return CloudStore(url, store, secrets=secrets)
+
+
+def _client(endpoint: str) -> dict[str, Any]:
+    return {"allow_http": endpoint.startswith("http://"), "timeout": "60s", "connect_timeout": "10s"}
+
+
+def _patience() -> dict[str, Any]:
+    from datetime import timedelta
+
+    # The library's own attempts; `retrying.py` makes further ones with pauses that grow longer.
+    return {
+        "max_retries": 2,
+        "retry_timeout": timedelta(seconds=30),
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=100),
+            "max_backoff": timedelta(seconds=2),
+            "base": 2,
+        },
+    }
+
+
+def _s3(parts: SplitResult, options: dict[str, str]) -> Any:
+    from obstore.store import S3Store
+
+    settings: Any = {"region": "us-east-1", **options} if "endpoint" in options else dict(options)
+    return S3Store(
+        parts.netloc,
+        prefix=parts.path.strip("/") or None,
+        config=settings,
+        client_options=_client(options.get("endpoint", "")),  # type: ignore[arg-type]  # a TypedDict
+        retry_config=_patience(),  # type: ignore[arg-type]  # a TypedDict
+    )
+
+
+def _gs(parts: SplitResult, options: dict[str, str]) -> Any:
+    from obstore.store import GCSStore
+
+    endpoint = options.get("endpoint", "")
+    # A server at another address than Google's takes no credentials of Google's.
+    settings: Any = {"base_url": endpoint, "skip_signature": True} if endpoint else {}
+    return GCSStore(
+        parts.netloc,
+        prefix=parts.path.strip("/") or None,
+        config=settings,
+        client_options=_client(endpoint),  # type: ignore[arg-type]  # a TypedDict
+        retry_config=_patience(),  # type: ignore[arg-type]  # a TypedDict
+    )
+
+
+def _az(parts: SplitResult, options: dict[str, str]) -> Any:
+    from obstore.store import AzureStore
+
+    container, _, folder = parts.path.strip("/").partition("/")
+    return AzureStore(
+        container,
+        prefix=folder or None,
+        account_name=parts.netloc,
+        client_options=_client(options.get("endpoint", "")),  # type: ignore[arg-type]  # a TypedDict
+        retry_config=_patience(),  # type: ignore[arg-type]  # a TypedDict
+        **options,  # type: ignore[arg-type]  # a TypedDict
+    )
+
+
+_CLOUDS: Final[dict[str, Callable[[SplitResult, dict[str, str]], Any]]] = {"s3": _s3, "gs": _gs, "az": _az}
+
+
+def _open_hdfs(
+    url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]
+) -> ObjectStore:
+    from pyarrow import fs
+
+    from magnetar.tiered.stores.hdfs import HdfsStore
+
+    del environment
+    try:
+        files = fs.HadoopFileSystem(
+            parts.hostname or "default",
+            parts.port or 0,
+            user=options.get("user"),
+            replication=int(options.get("replication", "3")),
+        )
+    except (OSError, ValueError) as error:
+        raise StoreSetupError(
+            url, str(error), "set HADOOP_HOME, JAVA_HOME and CLASSPATH (hadoop classpath --glob)"
+        ) from error
+    return HdfsStore(url, files, unquote(parts.path))
