@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import urllib.error
 import urllib.request
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
 
+from support.official import connect
 from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-def client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(standalone.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"persistent://public/default/c-{uuid.uuid4().hex}"
-
-
 def call(process: StandaloneProcess, method: str, topic: str, what: str, body: object = None) -> Any:
-    path = topic.replace("://", "/")
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{process.http_url}/admin/v2/{path}/{what}", data=data, method=method)
-    request.add_header("content-type", "application/json")
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
+    return process.admin(method, f"{topic.replace('://', '/')}/{what}", body)
 
 
 def compact(process: StandaloneProcess, topic: str) -> None:
@@ -112,7 +92,7 @@ def test_the_threshold_of_a_topic(standalone: StandaloneProcess, client: pulsar.
 def test_a_running_broker_follows_the_threshold(tmp_path: Path, topic: str) -> None:
     environment = {"MAGNETAR_COMPACTION_INTERVAL_SECONDS": "1"}
     with StandaloneProcess(tmp_path, ephemeral=True, environment=environment) as process:
-        client = pulsar.Client(process.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        client = connect(process)
         producer = client.create_producer(topic, batching_enabled=False)
         call(process, "POST", topic, "compactionThreshold", 1024)
         for number in range(40):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +11,13 @@ import pulsar
 import pytest
 from pulsar import ConsumerType
 
-from support.standalone import StandaloneProcess
+from support.official import TIMEOUT_MS, connect
+from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
 
-TIMEOUT_MS = 10_000
 SILENT_MS = 300
+DEADLINE_S = 20
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +30,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
 
 @pytest.fixture
 def client(process: StandaloneProcess) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(
-        process.broker_url,
-        operation_timeout_seconds=5,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-    )
+    made = connect(process, operation_timeout_seconds=5)
     yield made
     made.close()
 
@@ -44,18 +39,10 @@ class Topic:
     """A topic in a namespace of its own, and what is set on either."""
 
     def __init__(self, process: StandaloneProcess) -> None:
-        self._url = f"{process.http_url}/admin/v2"
+        self._call = process.admin
         self.space = f"public/limits-{uuid.uuid4().hex}"
         self.name = f"persistent://{self.space}/t"
         self._call("PUT", f"namespaces/{self.space}", {})
-
-    def _call(self, method: str, path: str, body: object = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        call = urllib.request.Request(f"{self._url}/{path}", data=data, method=method)
-        call.add_header("content-type", "application/json")
-        with urllib.request.urlopen(call, timeout=10) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
 
     def limit(self, name: str, value: object) -> None:
         """Sets a limit of the namespace."""
@@ -78,13 +65,6 @@ class Topic:
 @pytest.fixture
 def topic(process: StandaloneProcess) -> Topic:
     return Topic(process)
-
-
-def wait_for(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
 
 
 def receive(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
@@ -194,7 +174,7 @@ def test_beyond_its_quota_the_slowest_subscription_loses_the_oldest(
     producer = client.create_producer(topic.name, batching_enabled=False)
     for _ in range(100):
         producer.send(bytes(1_000))
-    wait_for(lambda: topic.backlog < 12, "evicted")
+    wait_until(lambda: topic.backlog < 12, DEADLINE_S, "evicted")
     consumer = client.subscribe(topic.name, "s")
     assert len(receive(consumer, topic.backlog)) > 0
     producer.send(b"goes on")
@@ -205,7 +185,7 @@ def test_messages_that_nobody_takes_expire(client: pulsar.Client, topic: Topic) 
     client.subscribe(topic.name, "s").close()
     topic.limit("messageTTL", 1)
     client.create_producer(topic.name).send(b"old")
-    wait_for(lambda: topic.backlog == 0, "expired")
+    wait_until(lambda: topic.backlog == 0, DEADLINE_S, "expired")
     topic.limit("messageTTL", 0)
     client.create_producer(topic.name).send(b"new")
     assert client.subscribe(topic.name, "s").receive(TIMEOUT_MS).data() == b"new"

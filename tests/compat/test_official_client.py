@@ -4,54 +4,16 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import Future
-from urllib.request import Request, urlopen
 
 import pulsar
 import pytest
 from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String
 
+from support.official import TIMEOUT_MS, connect, receive_all
 from support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.process
-
-TIMEOUT_MS = 10_000
-
-
-@pytest.fixture
-def client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(
-        standalone.broker_url,
-        operation_timeout_seconds=10,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-    )
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"persistent://public/default/t-{uuid.uuid4().hex}"
-
-
-def admin(standalone: StandaloneProcess, method: str, path: str, body: str | None = None) -> int:
-    request = Request(f"{standalone.http_url}/admin/v2{path}", method=method)
-    if body is not None:
-        request.data = body.encode()
-        request.add_header("Content-Type", "application/json")
-    with urlopen(request, timeout=10) as response:
-        return int(response.status)
-
-
-def receive_all(consumer: pulsar.Consumer, count: int, *, ack: bool = True) -> list[bytes]:
-    found = []
-    for _ in range(count):
-        message = consumer.receive(TIMEOUT_MS)
-        found.append(message.data())
-        if ack:
-            consumer.acknowledge(message)
-    return found
 
 
 def assert_empty(consumer: pulsar.Consumer) -> None:
@@ -272,7 +234,7 @@ def test_reader_from_everywhere(client: pulsar.Client, topic: str, batching: boo
 
 def test_partitioned_topic(client: pulsar.Client, standalone: StandaloneProcess, topic: str) -> None:
     path = topic.replace("://", "/")
-    assert admin(standalone, "PUT", f"/{path}/partitions", "4") == 204
+    standalone.admin("PUT", f"{path}/partitions", 4)
     assert len(client.get_topic_partitions(topic)) == 4
     consumer = client.subscribe(topic, "s")
     producer = client.create_producer(topic)
@@ -308,7 +270,7 @@ def test_deduplication_drops_what_is_sent_again(
 ) -> None:
     path = topic.replace("://", "/")
     client.create_producer(topic).close()
-    assert admin(standalone, "POST", f"/{path}/deduplicationEnabled", "true") == 204
+    standalone.admin("POST", f"{path}/deduplicationEnabled", True)
     consumer = client.subscribe(topic, "s")
     producer = client.create_producer(topic, producer_name="p", batching_enabled=False)
     for sequence in (0, 1, 2, 1, 2, 3):
@@ -349,7 +311,7 @@ def test_a_missing_namespace_is_refused(client: pulsar.Client) -> None:
 
 def test_a_restart_keeps_everything(standalone_folder: StandaloneProcess, topic: str) -> None:
     standalone_folder.start()
-    client = pulsar.Client(standalone_folder.broker_url)
+    client = connect(standalone_folder)
     consumer = client.subscribe(topic, "s")
     producer = client.create_producer(topic)
     for i in range(50):
@@ -359,7 +321,7 @@ def test_a_restart_keeps_everything(standalone_folder: StandaloneProcess, topic:
     client.close()
     assert standalone_folder.stop() == 0
     standalone_folder.start()
-    client = pulsar.Client(standalone_folder.broker_url)
+    client = connect(standalone_folder)
     consumer = client.subscribe(topic, "s")
     assert receive_all(consumer, 30) == [str(i).encode() for i in range(20, 50)]
     reader = client.create_reader(topic, pulsar.MessageId.earliest)

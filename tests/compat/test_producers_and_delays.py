@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -12,31 +10,10 @@ import pulsar
 import pytest
 from pulsar import ConsumerType, ProducerAccessMode
 
+from support.official import TIMEOUT_MS, connect
 from support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.process
-
-TIMEOUT_MS = 10_000
-
-
-def connect(standalone: StandaloneProcess) -> pulsar.Client:
-    return pulsar.Client(
-        standalone.broker_url,
-        operation_timeout_seconds=10,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-    )
-
-
-@pytest.fixture
-def client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
-    made = connect(standalone)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"persistent://public/default/t-{uuid.uuid4().hex}"
 
 
 def test_a_second_exclusive_producer_is_fenced(client: pulsar.Client, topic: str) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 import uuid
 
 import pulsar
 import pytest
 from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, Schema, String
 
+from support.official import TIMEOUT_MS, connect
 from support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.process
-
-TIMEOUT_MS = 10_000
 
 
 class Old(Record):
@@ -35,24 +32,18 @@ class Strict(Record):
 def topic(standalone: StandaloneProcess) -> str:
     """In a namespace of the test's own."""
     namespace = f"public/{uuid.uuid4().hex}"
-    _call(standalone, "PUT", namespace)
+    standalone.admin("PUT", f"namespaces/{namespace}")
     return f"persistent://{namespace}/t"
 
 
-def _call(standalone: StandaloneProcess, method: str, path: str, body: object = None) -> None:
-    data = None if body is None else json.dumps(body).encode()
-    url = f"{standalone.http_url}/admin/v2/namespaces/{path}"
-    with urllib.request.urlopen(urllib.request.Request(url, data, method=method)) as response:
-        assert response.status == 204
-
-
 def policy(standalone: StandaloneProcess, topic: str, name: str, value: object, method: str) -> None:
-    _call(standalone, method, f"{topic.removeprefix('persistent://').removesuffix('/t')}/{name}", value)
+    namespace = topic.removeprefix("persistent://").removesuffix("/t")
+    standalone.admin(method, f"namespaces/{namespace}/{name}", value)
 
 
 @pytest.mark.parametrize("schema", [AvroSchema, JsonSchema])
 def test_old_and_new_read_each_other(standalone: StandaloneProcess, topic: str, schema: type[Schema]) -> None:
-    client = pulsar.Client(standalone.broker_url)
+    client = connect(standalone)
     readers = [client.subscribe(topic, f"s-{kind.__name__}", schema=schema(kind)) for kind in (Old, New)]
     client.create_producer(topic, schema=schema(Old)).send(Old(name="a"))
     client.create_producer(topic, schema=schema(New)).send(New(name="b", age=1))
@@ -62,7 +53,7 @@ def test_old_and_new_read_each_other(standalone: StandaloneProcess, topic: str, 
 
 
 def test_what_cannot_be_read_is_refused(standalone: StandaloneProcess, topic: str) -> None:
-    client = pulsar.Client(standalone.broker_url)
+    client = connect(standalone)
     client.create_producer(topic, schema=AvroSchema(Old))
     with pytest.raises(pulsar.IncompatibleSchema):
         client.create_producer(topic, schema=AvroSchema(Strict))
@@ -76,7 +67,7 @@ def test_what_cannot_be_read_is_refused(standalone: StandaloneProcess, topic: st
 
 
 def test_enforced_validation_and_no_auto_update(standalone: StandaloneProcess, topic: str) -> None:
-    client = pulsar.Client(standalone.broker_url)
+    client = connect(standalone)
     client.create_producer(topic, schema=AvroSchema(Old))
     client.create_producer(topic).close()
     policy(standalone, topic, "schemaValidationEnforced", True, "POST")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,13 +45,7 @@ class Secured:
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Calls the admin API as a superuser."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.process.http_url}/admin/v2/{path}", data, method=method)
-        request.add_header("Authorization", f"Bearer {token('root')}")
-        request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request) as response:
-            text = response.read()
-            return json.loads(text) if text else None
+        return self.process.admin(method, path, body, headers={"Authorization": f"Bearer {token('root')}"})
 
     def client(self, authentication: pulsar.Authentication) -> pulsar.Client:
         client = pulsar.Client(
@@ -101,15 +94,14 @@ def secured(process: tuple[StandaloneProcess, LocalIssuer]) -> Iterator[Secured]
         client.close()
 
 
-def send_until(producer: pulsar.Producer, condition: Callable[[], bool], what: str) -> int:
-    """Publishes one after the other until the condition holds; how many."""
-    end = time.monotonic() + DEADLINE_S
-    count = 0
-    while not condition():
-        assert time.monotonic() < end, f"never: {what}"
+def send_until(producer: pulsar.Producer, condition: Callable[[], bool], what: str) -> None:
+    """Publishes one after the other until the condition holds."""
+
+    def sent() -> bool:
         producer.send(b"x")
-        count += 1
-    return count
+        return condition()
+
+    wait_until(sent, DEADLINE_S, what)
 
 
 def connected_since(secured: Secured, topic: str) -> str:

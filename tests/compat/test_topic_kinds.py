@@ -2,61 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
-import time
-import urllib.request
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pulsar
 import pytest
 from pulsar import ConsumerType, RegexSubscriptionMode
 
-from support.standalone import StandaloneProcess
+from support.official import TIMEOUT_MS, connect, receive_all
+from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = pytest.mark.process
 
-TIMEOUT_MS = 10_000
 NAMESPACE = "public/default"
-
-
-@pytest.fixture
-def client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(
-        standalone.broker_url,
-        operation_timeout_seconds=10,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-    )
-    yield made
-    made.close()
 
 
 @pytest.fixture
 def name() -> str:
     return f"t-{uuid.uuid4().hex}"
-
-
-def admin(standalone: StandaloneProcess, method: str, path: str, body: object = None) -> Any:
-    """The answer of an admin call, None when it has no body."""
-    data = None if body is None else json.dumps(body).encode()
-    call = urllib.request.Request(f"{standalone.http_url}/admin/v2/{path}", data=data, method=method)
-    call.add_header("content-type", "application/json")
-    with urllib.request.urlopen(call, timeout=10) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
-def received(consumer: Any, count: int) -> list[bytes]:
-    found = []
-    for _ in range(count):
-        message = consumer.receive(TIMEOUT_MS)
-        consumer.acknowledge(message)
-        found.append(message.data())
-    return found
 
 
 @pytest.mark.parametrize(
@@ -73,7 +38,7 @@ def test_messages_of_a_non_persistent_topic_reach_who_is_there(
     for body in sent:
         producer.send_async(body, lambda result, _: None, partition_key=body.decode())
     producer.flush()
-    assert sorted(received(consumer, 50)) == sorted(sent)
+    assert sorted(receive_all(consumer, 50)) == sorted(sent)
     late = client.subscribe(topic, "late")
     with pytest.raises(pulsar.Timeout):
         late.receive(200)
@@ -83,13 +48,13 @@ def test_a_partitioned_non_persistent_topic(
     standalone: StandaloneProcess, client: pulsar.Client, name: str
 ) -> None:
     topic = f"non-persistent://{NAMESPACE}/{name}"
-    admin(standalone, "PUT", f"non-persistent/{NAMESPACE}/{name}/partitions", 3)
+    standalone.admin("PUT", f"non-persistent/{NAMESPACE}/{name}/partitions", 3)
     consumer = client.subscribe(topic, "s", consumer_type=ConsumerType.Shared)
     producer = client.create_producer(topic)
     for i in range(30):
         producer.send(b"%d" % i)
-    assert len(set(received(consumer, 30))) == 30
-    stats = admin(standalone, "GET", f"non-persistent/{NAMESPACE}/{name}/partitioned-stats")
+    assert len(set(receive_all(consumer, 30))) == 30
+    stats = standalone.admin("GET", f"non-persistent/{NAMESPACE}/{name}/partitioned-stats")
     assert stats["msgInCounter"] == stats["msgOutCounter"] == 30
 
 
@@ -101,8 +66,8 @@ def test_what_nobody_asks_for_is_dropped_and_counted(
     producer = client.create_producer(topic, batching_enabled=False)
     for i in range(20):
         producer.send(b"%d" % i)
-    assert received(consumer, 5) == [b"%d" % i for i in range(5)]
-    stats = admin(standalone, "GET", f"non-persistent/{NAMESPACE}/{name}/stats")
+    assert receive_all(consumer, 5) == [b"%d" % i for i in range(5)]
+    stats = standalone.admin("GET", f"non-persistent/{NAMESPACE}/{name}/stats")
     assert stats["subscriptions"]["s"]["msgDropCounter"] == 15
     assert stats["subscriptions"]["s"]["msgDropRate"] > 0
 
@@ -133,7 +98,7 @@ def test_a_pattern_over_the_domains(
     consumer = client.subscribe(pattern, "s", regex_subscription_mode=mode)
     for domain, producer in producers.items():
         producer.send(domain.encode())
-    assert set(received(consumer, len(seen))) == {domain.encode() for domain in seen}
+    assert set(receive_all(consumer, len(seen))) == {domain.encode() for domain in seen}
     with pytest.raises(pulsar.Timeout):
         consumer.receive(200)
 
@@ -142,13 +107,13 @@ def test_topics_come_partitioned_where_the_namespace_says_so(
     standalone: StandaloneProcess, client: pulsar.Client, name: str
 ) -> None:
     space = f"public/{name}"
-    admin(standalone, "PUT", f"namespaces/{space}")
+    standalone.admin("PUT", f"namespaces/{space}")
     override = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
-    admin(standalone, "POST", f"namespaces/{space}/autoTopicCreation", override)
+    standalone.admin("POST", f"namespaces/{space}/autoTopicCreation", override)
     client.create_producer(f"persistent://{space}/t").send(b"x")
-    assert admin(standalone, "GET", f"persistent/{space}/t/partitions")["partitions"] == 2
-    assert admin(standalone, "GET", f"namespaces/{space}/autoTopicCreation") == override
-    admin(standalone, "POST", f"namespaces/{space}/autoTopicCreation", {"allowAutoTopicCreation": False})
+    assert standalone.admin("GET", f"persistent/{space}/t/partitions")["partitions"] == 2
+    assert standalone.admin("GET", f"namespaces/{space}/autoTopicCreation") == override
+    standalone.admin("POST", f"namespaces/{space}/autoTopicCreation", {"allowAutoTopicCreation": False})
     with pytest.raises(pulsar.TopicNotFound):
         client.create_producer(f"persistent://{space}/other")
 
@@ -157,37 +122,37 @@ def test_subscriptions_do_not_come_where_the_namespace_forbids_it(
     standalone: StandaloneProcess, client: pulsar.Client, name: str
 ) -> None:
     space = f"public/{name}"
-    admin(standalone, "PUT", f"namespaces/{space}")
+    standalone.admin("PUT", f"namespaces/{space}")
     client.create_producer(f"persistent://{space}/t").send(b"x")
     path = f"namespaces/{space}/autoSubscriptionCreation"
-    admin(standalone, "POST", path, {"allowAutoSubscriptionCreation": False})
-    hasty = pulsar.Client(standalone.broker_url, operation_timeout_seconds=1)
+    standalone.admin("POST", path, {"allowAutoSubscriptionCreation": False})
+    hasty = connect(standalone, operation_timeout_seconds=1)
     # This client tries again until its time is up.
     with pytest.raises((pulsar.SubscriptionNotFound, pulsar.Timeout)):
         hasty.subscribe(f"persistent://{space}/t", "s")
     hasty.close()
-    assert admin(standalone, "GET", f"persistent/{space}/t/subscriptions") == []
-    admin(standalone, "PUT", f"persistent/{space}/t/subscription/s", "earliest")
-    assert received(client.subscribe(f"persistent://{space}/t", "s"), 1) == [b"x"]
+    assert standalone.admin("GET", f"persistent/{space}/t/subscriptions") == []
+    standalone.admin("PUT", f"persistent/{space}/t/subscription/s", "earliest")
+    assert receive_all(client.subscribe(f"persistent://{space}/t", "s"), 1) == [b"x"]
 
 
 def test_growth_reaches_connected_clients(
     standalone: StandaloneProcess, client: pulsar.Client, name: str
 ) -> None:
-    admin(standalone, "PUT", f"persistent/{NAMESPACE}/{name}/partitions", 1)
+    standalone.admin("PUT", f"persistent/{NAMESPACE}/{name}/partitions", 1)
     topic = f"persistent://{NAMESPACE}/{name}"
-    quick = pulsar.Client(standalone.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    quick = connect(standalone)
     consumer = client.subscribe(topic, "s")
-    admin(standalone, "POST", f"persistent/{NAMESPACE}/{name}/partitions", 4)
+    standalone.admin("POST", f"persistent/{NAMESPACE}/{name}/partitions", 4)
     producer = quick.create_producer(
         topic, message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution
     )
     for i in range(8):
         producer.send(b"%d" % i)
     again = quick.subscribe(topic, "t", initial_position=pulsar.InitialPosition.Earliest)
-    assert len(set(received(again, 8))) == 8
+    assert len(set(receive_all(again, 8))) == 8
     # It began when there was one partition, and goes on with it.
-    assert len(received(consumer, 2)) == 2
+    assert len(receive_all(consumer, 2)) == 2
     quick.close()
 
 
@@ -199,20 +164,20 @@ def test_names_of_any_legal_characters(
     topic = f"{domain}://{NAMESPACE}/{name}{local}"
     consumer = client.subscribe(topic, "sub ü/%")
     client.create_producer(topic).send(b"x")
-    assert received(consumer, 1) == [b"x"]
+    assert receive_all(consumer, 1) == [b"x"]
     assert consumer.topic() == topic
-    listed = admin(standalone, "GET", f"{domain}/{NAMESPACE}")
+    listed = standalone.admin("GET", f"{domain}/{NAMESPACE}")
     assert topic in listed
     path = f"{domain}/{NAMESPACE}/{quote(name + local, safe='')}"
-    assert admin(standalone, "GET", f"{path}/subscriptions") == ["sub ü/%"]
+    assert standalone.admin("GET", f"{path}/subscriptions") == ["sub ü/%"]
     consumer.close()
-    assert admin(standalone, "GET", f"{path}/stats")["msgInCounter"] == 1
+    assert standalone.admin("GET", f"{path}/stats")["msgInCounter"] == 1
 
 
 def test_topics_that_nobody_uses_are_deleted(tmp_path: Path, name: str) -> None:
     quick = {"MAGNETAR_INACTIVE_TOPIC_SECONDS": "1", "MAGNETAR_INACTIVE_TOPIC_INTERVAL_SECONDS": "1"}
     with StandaloneProcess(tmp_path / "standalone", environment=quick) as standalone:
-        client = pulsar.Client(standalone.broker_url)
+        client = connect(standalone)
         unused = [f"{domain}://{NAMESPACE}/{name}" for domain in ("persistent", "non-persistent")]
         kept = f"persistent://{NAMESPACE}/{name}-kept"
         client.subscribe(kept, "s").close()
@@ -220,11 +185,12 @@ def test_topics_that_nobody_uses_are_deleted(tmp_path: Path, name: str) -> None:
             producer = client.create_producer(topic)
             producer.send(b"x")
             producer.close()
-        deadline = time.monotonic() + 30
         lists = [f"{domain}/{NAMESPACE}" for domain in ("persistent", "non-persistent")]
-        while (left := [topic for path in lists for topic in admin(standalone, "GET", path)]) != [kept]:
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
+        wait_until(
+            lambda: [topic for path in lists for topic in standalone.admin("GET", path)] == [kept],
+            30,
+            "only what somebody uses is left",
+        )
         # A topic that comes back is a new one.
         reader = client.create_reader(unused[0], pulsar.MessageId.earliest)
         assert not reader.has_message_available()
@@ -233,12 +199,12 @@ def test_topics_that_nobody_uses_are_deleted(tmp_path: Path, name: str) -> None:
 
 def test_properties_of_topics(standalone: StandaloneProcess, name: str) -> None:
     plain, parts = (f"persistent/{NAMESPACE}/{name}{end}" for end in ("a", "b"))
-    admin(standalone, "PUT", plain)
-    admin(standalone, "PUT", f"{parts}/partitions", {"partitions": 2, "properties": {"owner": "x"}})
+    standalone.admin("PUT", plain)
+    standalone.admin("PUT", f"{parts}/partitions", {"partitions": 2, "properties": {"owner": "x"}})
     for path in (plain, parts):
-        admin(standalone, "PUT", f"{path}/properties", {"team": "y"})
-        admin(standalone, "PUT", f"{path}/properties", {"gone": "z"})
-        admin(standalone, "DELETE", f"{path}/properties?key=gone")
-    assert admin(standalone, "GET", f"{plain}/properties") == {"team": "y"}
-    admin(standalone, "POST", f"{parts}/partitions", 3)
-    assert admin(standalone, "GET", f"{parts}/properties") == {"owner": "x", "team": "y"}
+        standalone.admin("PUT", f"{path}/properties", {"team": "y"})
+        standalone.admin("PUT", f"{path}/properties", {"gone": "z"})
+        standalone.admin("DELETE", f"{path}/properties?key=gone")
+    assert standalone.admin("GET", f"{plain}/properties") == {"team": "y"}
+    standalone.admin("POST", f"{parts}/partitions", 3)
+    assert standalone.admin("GET", f"{parts}/properties") == {"owner": "x", "team": "y"}

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+from urllib.request import Request, urlopen
 
 START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 30.0
+ADMIN_DEADLINE_S = 30.0
 
 
 class StandaloneProcess:
@@ -88,6 +91,21 @@ class StandaloneProcess:
     def log_text(self) -> str:
         """Everything that the process printed."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def admin(
+        self, method: str, path: str, body: object = None, *, headers: dict[str, str] | None = None
+    ) -> Any:
+        """The answer of an admin call below /admin/v2/, None when it has no body; `body` is sent as JSON.
+
+        Raises urllib.error.HTTPError for a status that is no success.
+        """
+        data = None if body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        request = Request(f"{self.http_url}/admin/v2/{path}", data, sent, method=method)
+        with urlopen(request, timeout=ADMIN_DEADLINE_S) as answer:
+            text = answer.read()
+            assert text or answer.status == 204, answer.status
+        return json.loads(text) if text else None
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""
