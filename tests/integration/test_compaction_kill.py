@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from typing import Any
 
 import pytest
@@ -24,10 +22,7 @@ MESSAGES = 4_000
 
 
 def call(process: StandaloneProcess, method: str, what: str) -> Any:
-    url = f"{process.http_url}/admin/v2/{TOPIC.replace('://', '/')}/{what}"
-    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=20) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
+    return process.admin(method, f"{TOPIC.replace('://', '/')}/{what}")
 
 
 def publish(process: StandaloneProcess, first: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +20,8 @@ COUNT = 200
 
 
 def cursor_of(process: StandaloneProcess) -> dict[str, Any]:
-    url = f"{process.http_url}/admin/v2/persistent/public/default/damaged/internalStats"
-    with urllib.request.urlopen(url) as answer:
-        found: dict[str, Any] = json.load(answer)["cursors"]["s"]
-    return found
+    found: dict[str, Any] = process.admin("GET", "persistent/public/default/damaged/internalStats")["cursors"]
+    return dict(found["s"])
 
 
 def blocks_of_ledger(path: Path, ledger_id: int) -> list[tuple[int, int]]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -52,8 +51,7 @@ def new_topic() -> str:
 
 def subscription_states(process: StandaloneProcess, topic: str) -> list[Any]:
     path = topic.partition("://")[2]
-    with urlopen(f"{process.http_url}/admin/v2/persistent/{path}/explain", timeout=60) as answer:
-        return list(json.load(answer))
+    return list(process.admin("GET", f"persistent/{path}/explain"))
 
 
 def subscribe_many(client: RawClient, topic: str, first: int, count: int, permits: int) -> None:

@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import pytest
 
@@ -139,9 +139,7 @@ def test_who_never_reads_answers_is_not_read(process: StandaloneProcess, what: s
 def test_who_asks_for_long_lists_and_never_reads(process: StandaloneProcess) -> None:
     """An answer is 400 KiB: those to one read of requests alone would be a gigabyte."""
     topic = "overload-" + uuid.uuid4().hex
-    path = f"{process.http_url}/admin/v2/persistent/public/default/{topic}/partitions"
-    body = Request(path, data=b"5000", method="PUT", headers={"content-type": "application/json"})
-    urlopen(body, timeout=20).close()
+    process.admin("PUT", f"persistent/public/default/{topic}/partitions", 5000)
     with RawClient(process.broker_url) as client:
         fields = {"namespace": "public/default", "topics_pattern": f"persistent://public/default/{topic}.*"}
         listed = client.ask(Type.GET_TOPICS_OF_NAMESPACE, request_id=1, **fields)

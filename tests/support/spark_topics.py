@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import pulsar
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from magnetar.spark import session
+from support.official import connect
 from support.standalone import StandaloneProcess
 
 
@@ -35,16 +35,13 @@ def new_topic(standalone: StandaloneProcess, *, partitions: int = 0) -> str:
 
 def set_partitions(standalone: StandaloneProcess, topic: str, partitions: int, *, method: str) -> None:
     """PUT creates a partitioned topic, POST gives it more partitions."""
-    url = f"{standalone.http_url}/admin/v2/persistent/public/default/{topic}/partitions"
-    headers = {"Content-Type": "application/json"}
-    urlopen(Request(url, data=str(partitions).encode(), headers=headers, method=method)).close()
+    standalone.admin(method, f"persistent/public/default/{topic}/partitions", partitions)
 
 
 @contextmanager
 def official_client(standalone: StandaloneProcess) -> Iterator[pulsar.Client]:
     """A quiet client."""
-    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    client = pulsar.Client(standalone.broker_url, logger=logger)
+    client = connect(standalone)
     try:
         yield client
     finally:

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 30.0
-ADMIN_DEADLINE_S = 30.0
+ADMIN_DEADLINE_S = 60.0
 
 
 class StandaloneProcess:

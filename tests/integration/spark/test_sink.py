@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
-from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import pyarrow as pa
@@ -52,15 +51,7 @@ def options_of(standalone: StandaloneProcess, topic: str, **more: str) -> WriteO
 def new_topic(standalone: StandaloneProcess, partitions: int = 0) -> str:
     topic = f"persistent://public/default/sink-{uuid4().hex[:8]}"
     if partitions:
-        path = topic.replace("://", "/")
-        headers = {"Content-Type": "application/json"}
-        request = Request(
-            f"{standalone.http_url}/admin/v2/{path}/partitions",
-            data=str(partitions).encode(),
-            headers=headers,
-            method="PUT",
-        )
-        urlopen(request).close()
+        standalone.admin("PUT", f"{topic.replace('://', '/')}/partitions", partitions)
     return topic
 
 
