@@ -14,23 +14,24 @@ from urllib.parse import urlsplit
 from magnetar.base.ids import Position
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
-from magnetar.wire.client import ClientParser, CommandEvent, MessageEvent, ReceiptRun
-from support.sessions import CONNECT, FIELD_OF_TYPE, FRAME_BYTES_MAX, Type, command, send
+from magnetar.wire.client import ClientParser, CommandEvent
+from support.seen import Seen
+from support.sessions import CONNECT, FRAME_BYTES_MAX, Type, command, send
 
 DEADLINE_S = 20.0
 
 
-class RawClient:
+class RawClient(Seen):
     """One connection. Everything the broker sends is kept in `seen`."""
 
     def __init__(self, url: str, *, handshake: bool = True, receive_buffer_bytes: int | None = None) -> None:
+        super().__init__()
         address = urlsplit(url)
         self.socket = socket.socket()
         if receive_buffer_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(DEADLINE_S)
         self.socket.connect((address.hostname, address.port))
-        self.seen: list[Any] = []
         self.closed = False
         """Whether the broker closed the connection."""
         self._parser = ClientParser(FRAME_BYTES_MAX)
@@ -108,15 +109,7 @@ class RawClient:
 
     def answer(self, request_id: int) -> Any:
         """The body of the reply to this request."""
-        return self.wait(lambda: self._find_answer(request_id), f"answer to {request_id}")
-
-    def _find_answer(self, request_id: int) -> Any:
-        for seen in self.seen:
-            if isinstance(seen, pb.BaseCommand):
-                body = getattr(seen, FIELD_OF_TYPE[seen.type])
-                if getattr(body, "request_id", None) == request_id:
-                    return body
-        return None
+        return self.wait(lambda: self.find_answer(request_id), f"answer to {request_id}")
 
     def open_producer(self, topic: str, producer_id: int = 1, request_id: int = 1) -> None:
         """Opens a producer, which must be granted."""
@@ -157,33 +150,8 @@ class RawClient:
     @property
     def receipts(self) -> list[tuple[int, Position]]:
         """Sequence id and position of all receipts, in order."""
-        return [
-            (sequence_id, Position(ledger_id, entry_id))
-            for run in self.seen
-            if isinstance(run, ReceiptRun)
-            for sequence_id, ledger_id, entry_id in zip(
-                run.sequence_ids, run.ledger_ids, run.entry_ids, strict=True
-            )
-        ]
-
-    @property
-    def messages(self) -> list[MessageEvent]:
-        """All messages, in order."""
-        return [seen for seen in self.seen if isinstance(seen, MessageEvent)]
-
-    @property
-    def bodies(self) -> list[bytes]:
-        """Payloads of all messages, in order."""
-        return [message.entry[message.payload_at :] for message in self.messages]
+        return [(sequence_id, position) for _, sequence_id, position in self.receipts_of_all]
 
     def ack(self, *positions: Position, consumer_id: int = 1) -> None:
         """Acknowledges entries one by one."""
         self.send(*(encode_ack(consumer_id, [position]) for position in positions))
-
-    def commands(self, kind: int) -> list[Any]:
-        """Bodies of all commands of this type, in order."""
-        return [
-            getattr(seen, FIELD_OF_TYPE[kind])
-            for seen in self.seen
-            if isinstance(seen, pb.BaseCommand) and seen.type == kind
-        ]

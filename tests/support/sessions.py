@@ -21,18 +21,15 @@ from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
-from magnetar.wire.client import ClientParser, CommandEvent, MessageEvent, ReceiptRun
+from magnetar.wire.client import ClientParser, CommandEvent
 from magnetar.wire.frames import FRAME_HEAD, encode_command, frame_bytes_max
 from magnetar.wire.payload import build_entry
 from magnetar.wire.sends import encode_send
 from magnetar.wire.server import ServerParser
+from support.seen import FIELD_OF_TYPE, Seen, Type
 
-Type = pb.BaseCommand.Type
 TOPIC = "persistent://public/default/t"
 FRAME_BYTES_MAX = frame_bytes_max(5 << 20)
-
-FIELD_OF_TYPE = {number: pb.BaseCommand.DESCRIPTOR.fields_by_number[number].name for number in Type.values()}
-"""Name of the field that holds a command of each type."""
 
 
 def command(kind: int, **fields: Any) -> bytes:
@@ -83,10 +80,11 @@ def send(producer_id: int, sequence_id: int, body: bytes = b"x") -> bytes:
     return encode_send(producer_id, sequence_id, 1, entry(body, sequence_id))
 
 
-class Peer:
+class Peer(Seen):
     """A client of a session, and the session's transport."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self.world = world
         self.reading = True
         self.closed: str | None = None
@@ -97,8 +95,8 @@ class Peer:
         self._client = ClientParser(FRAME_BYTES_MAX)
         self.take_output = True
         """Whether what the session writes is read at once."""
-        self.seen: list[Any] = []
-        """Everything the broker sent: commands, receipts, messages, in order."""
+        self.unsent = 0
+        """What the socket has not taken."""
 
     # -- the session's transport
 
@@ -111,13 +109,17 @@ class Peer:
             return
         session = self.session
         data = b"".join(session.out)
-        session.out, session.out_bytes = [], 0
+        size, session.out, session.out_bytes = session.out_bytes, [], 0
+        session.wrote(size)
         events, consumed = self._client.parse(data, len(data))
         assert consumed == len(data)
         for event in events:
             self.seen.append(event.command if isinstance(event, CommandEvent) else event)
         if session.starved and session.transport_writable:
             session.pump()
+
+    def unsent_bytes(self) -> int:
+        return self.unsent
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -150,15 +152,6 @@ class Peer:
     async def answer(self, request_id: int) -> Any:
         """The body of the reply to this request."""
         return await self.world.until(lambda: self.find_answer(request_id), f"answer to {request_id}")
-
-    def find_answer(self, request_id: int) -> Any:
-        """The same if it has come; None when it has not."""
-        for seen in self.seen:
-            if isinstance(seen, pb.BaseCommand):
-                body = getattr(seen, FIELD_OF_TYPE[seen.type])
-                if getattr(body, "request_id", None) == request_id:
-                    return body
-        return None
 
     async def producer(
         self, producer_id: int = 1, topic: str = TOPIC, request_id: int = 1, **more: Any
@@ -200,32 +193,7 @@ class Peer:
     @property
     def receipts(self) -> list[tuple[int, int, Position]]:
         """Producer id, sequence id and position of all receipts, in order."""
-        return [
-            (run.producer_id, sequence_id, Position(ledger_id, entry_id))
-            for run in self.seen
-            if isinstance(run, ReceiptRun)
-            for sequence_id, ledger_id, entry_id in zip(
-                run.sequence_ids, run.ledger_ids, run.entry_ids, strict=True
-            )
-        ]
-
-    @property
-    def messages(self) -> list[MessageEvent]:
-        """All messages, in order."""
-        return [seen for seen in self.seen if isinstance(seen, MessageEvent)]
-
-    @property
-    def bodies(self) -> list[bytes]:
-        """Payloads of all messages, in order."""
-        return [message.entry[message.payload_at :] for message in self.messages]
-
-    def commands(self, kind: int) -> list[Any]:
-        """Bodies of all commands of this type, in order."""
-        return [
-            getattr(seen, FIELD_OF_TYPE[kind])
-            for seen in self.seen
-            if isinstance(seen, pb.BaseCommand) and seen.type == kind
-        ]
+        return self.receipts_of_all
 
 
 class World:
