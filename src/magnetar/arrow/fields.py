@@ -164,9 +164,10 @@ def _read_field(
             fields.note_numbers(field, rows, values)
     elif kind == 2:
         sizes, begin = read_varints(data, at)
-        at = begin + sizes
-        if (sizes < 0).any() or (at > stop).any():
+        # Compared before it is added: a size of nearly 2**63 would make the sum negative.
+        if (sizes < 0).any() or (sizes > stop - begin).any():
             raise PayloadError("a field of the message's metadata is cut off")
+        at = begin + sizes
         if field in wanted:
             all_rows = np.arange(len(begin), dtype=np.int64) if rows is None else rows
             fields.note_spans(field, Spans(all_rows, begin, at))
