@@ -6,12 +6,17 @@ import asyncio
 import os
 import random
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from magnetar.base.errors import StorageFailedError
+from magnetar.bookie.appender import LedgerAppender
 from magnetar.bookie.options import Durability
+from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.syncer import HelperSyncer
 from support.storage import Sink, entries_of, store_in
 from support.storage_processes import Acknowledged, lost_entries, write_and_kill
@@ -40,22 +45,39 @@ def test_acknowledged_entries_survive_kills_at_random_points(tmp_path: Path) -> 
     assert acknowledged.recycled > ROUNDS
 
 
+@dataclass
+class WithoutHelper:
+    """A store with one durable entry whose syncing helper was killed just now."""
+
+    store: SegmentStore
+    appender: LedgerAppender
+    sink: Sink
+    fatal: asyncio.Event
+    """Set when the store says that it cannot go on."""
+
+
+@asynccontextmanager
+async def without_helper(folder: Path) -> AsyncIterator[WithoutHelper]:
+    syncer = HelperSyncer()
+    fatal = asyncio.Event()
+    async with store_in(
+        folder, durability=Durability.FSYNC, syncer=syncer, on_fatal=lambda _: fatal.set()
+    ) as store:
+        sink = Sink()
+        appender = store.appender(1, sink)
+        appender.append([b"kept"], None, 0, 1)
+        await sink.reached(0)
+        os.kill(syncer.pid, signal.SIGKILL)
+        yield WithoutHelper(store, appender, sink, fatal)
+
+
 def test_the_helper_that_syncs_is_killed(tmp_path: Path) -> None:
     async def story() -> None:
-        syncer = HelperSyncer()
-        fatal = asyncio.Event()
-        async with store_in(
-            tmp_path, durability=Durability.FSYNC, syncer=syncer, on_fatal=lambda _: fatal.set()
-        ) as store:
-            sink = Sink()
-            appender = store.appender(1, sink)
-            appender.append([b"kept"], None, 0, 1)
-            await sink.reached(0)
-            os.kill(syncer.pid, signal.SIGKILL)
-            appender.append([b"never acknowledged"], None, 1, 1)
-            assert isinstance(await sink.failure(), StorageFailedError)
-            assert sink.last == 0
-            await asyncio.wait_for(fatal.wait(), 10)
+        async with without_helper(tmp_path) as it:
+            it.appender.append([b"never acknowledged"], None, 1, 1)
+            assert isinstance(await it.sink.failure(), StorageFailedError)
+            assert it.sink.last == 0
+            await asyncio.wait_for(it.fatal.wait(), 10)
         async with store_in(tmp_path) as store:
             assert (await entries_of(store, 1))[0] == b"kept"
 
@@ -66,18 +88,9 @@ def test_the_helper_is_killed_while_nothing_is_written(tmp_path: Path) -> None:
     """It used to be noticed at the next publish only, minutes later on a quiet night."""
 
     async def story() -> None:
-        syncer = HelperSyncer()
-        fatal = asyncio.Event()
-        async with store_in(
-            tmp_path, durability=Durability.FSYNC, syncer=syncer, on_fatal=lambda _: fatal.set()
-        ) as store:
-            sink = Sink()
-            appender = store.appender(1, sink)
-            appender.append([b"kept"], None, 0, 1)
-            await sink.reached(0)
-            os.kill(syncer.pid, signal.SIGKILL)
-            await asyncio.wait_for(fatal.wait(), 10)
-            assert isinstance(store.failure, StorageFailedError)
+        async with without_helper(tmp_path) as it:
+            await asyncio.wait_for(it.fatal.wait(), 10)
+            assert isinstance(it.store.failure, StorageFailedError)
         async with store_in(tmp_path) as store:
             assert await entries_of(store, 1) == [b"kept"]
 

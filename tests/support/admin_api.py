@@ -9,26 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from fakes.ledgers import FakeLedgers
 from magnetar.admin.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.app import build
 from magnetar.admin.call import Service
 from magnetar.admin.metrics import registry_for
 from magnetar.admin.routes import all_routes
-from magnetar.base.clock import ManualClock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.base.names import TopicName
 from magnetar.broker.producer import Producer
-from magnetar.broker.service import Broker, BrokerConfig
-from magnetar.broker.topic import Topic
-from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.logs import ManagedLogs
-from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.broker.service import BrokerConfig
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
+from support.brokers import BrokerOnFakes
 
 T = "/admin/v2/persistent/public/default"
 
@@ -102,27 +95,14 @@ class RecordingConnection:
         raise AssertionError(str(error))
 
 
-class AdminApi:
+class AdminApi(BrokerOnFakes):
     """A broker and its admin API."""
 
     def __init__(
         self, *, config: BrokerConfig | None = None, loopback_only: bool = True, **guard: Any
     ) -> None:
         """`guard`: the broker's `authentication` and `superuser_roles`."""
-        self.clock = ManualClock()
-        self.store = MemoryMetadataStore(self.clock)
-        self.ledgers = FakeLedgers()
-        self.tasks = TaskGroup("logs")
-        self.logs = ManagedLogs(
-            store=self.store,
-            ledgers=self.ledgers,
-            clock=self.clock,
-            config=ManagedLogConfig(rollover_ms_min=0, cursor_flush_ms=0, entries_max_per_ledger=4),
-            spawn=self.tasks.spawn,
-        )
-        self.broker = Broker(
-            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock, **guard
-        )
+        super().__init__(config, log_config={"entries_max_per_ledger": 4}, **guard)
         self.certificate_role: str | None = None
         """Role in the verified client certificate of the calls."""
         service = Service(http_port=8080, loopback_only=loopback_only)
@@ -182,10 +162,6 @@ class AdminApi:
         answer = await self.call(method, path, body)
         return answer.status, answer.reason
 
-    async def topic(self, name: str) -> Topic:
-        """The loaded topic, created when missing."""
-        return await self.broker.topic(TopicName.parse(name))
-
     async def publish(self, name: str, *payloads: bytes, **metadata: Any) -> list[Position]:
         """One message per payload, in entries of their own; their positions."""
         topic = await self.topic(name)
@@ -222,14 +198,10 @@ def with_api(
 
     async def run() -> None:
         api = AdminApi(config=config, loopback_only=loopback_only, **guard)
-        await api.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+        await api.start()
         try:
             await story(api)
         finally:
-            await api.broker.drain()
-            await api.broker.close()
-            await api.logs.close()
-            await api.tasks.close()
-            await api.store.close()
+            await api.close()
 
     asyncio.run(run())

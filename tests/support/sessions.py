@@ -8,17 +8,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from fakes.ledgers import FakeLedgers
-from magnetar.base.clock import ManualClock
 from magnetar.base.ids import Position
-from magnetar.base.names import TopicName
-from magnetar.broker.service import Broker, BrokerConfig
+from magnetar.broker.service import BrokerConfig
 from magnetar.broker.session import Session
 from magnetar.broker.topic import Topic
-from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.logs import ManagedLogs
-from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.runtime.tasks import TaskGroup
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.client import ClientParser, CommandEvent
@@ -26,6 +19,7 @@ from magnetar.wire.frames import FRAME_HEAD, encode_command, frame_bytes_max
 from magnetar.wire.payload import build_entry
 from magnetar.wire.sends import encode_send
 from magnetar.wire.server import ServerParser
+from support.brokers import BrokerOnFakes
 from support.seen import FIELD_OF_TYPE, Seen, Type
 
 TOPIC = "persistent://public/default/t"
@@ -196,25 +190,12 @@ class Peer(Seen):
         return self.receipts_of_all
 
 
-class World:
-    """A broker on fakes."""
+class World(BrokerOnFakes):
+    """A broker on fakes, and its clients."""
 
     def __init__(self, config: BrokerConfig | None = None, **guard: Any) -> None:
         """`guard`: the broker's `authentication` and `superuser_roles`."""
-        self.clock = ManualClock()
-        self.store = MemoryMetadataStore(self.clock)
-        self.ledgers = FakeLedgers()
-        self.tasks = TaskGroup("logs")
-        self.logs = ManagedLogs(
-            store=self.store,
-            ledgers=self.ledgers,
-            clock=self.clock,
-            config=ManagedLogConfig(rollover_ms_min=0, cursor_flush_ms=0),
-            spawn=self.tasks.spawn,
-        )
-        self.broker = Broker(
-            config=config or BrokerConfig(), store=self.store, logs=self.logs, clock=self.clock, **guard
-        )
+        super().__init__(config, log_config={}, **guard)
 
     def peer(self, *, connected: bool = True) -> Peer:
         """A new connection, after its handshake unless told otherwise."""
@@ -224,8 +205,7 @@ class World:
         return peer
 
     async def topic(self, name: str = TOPIC) -> Topic:
-        """The loaded topic."""
-        return await self.broker.topic(TopicName.parse(name))
+        return await super().topic(name)
 
     async def until(self, condition: Callable[[], Any], what: str) -> Any:
         """Lets the loop turn until `condition` is true; its value."""
@@ -245,11 +225,7 @@ class World:
         """Stops as the process does."""
         self.ledgers.auto_sync = True
         self.ledgers.sync()
-        await self.broker.drain()
-        await self.broker.close()
-        await self.logs.close()
-        await self.tasks.close()
-        await self.store.close()
+        await super().close()
 
 
 def in_world(story: Callable[[World], Awaitable[None]], config: BrokerConfig | None = None) -> None:
@@ -257,7 +233,7 @@ def in_world(story: Callable[[World], Awaitable[None]], config: BrokerConfig | N
 
     async def run() -> None:
         world = World(config)
-        await world.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
+        await world.start()
         try:
             await story(world)
         finally:
