@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 from xml.sax.saxutils import escape
 
 from bench.broker import Broker, BrokerFailedError, Cpus, magnetar_command, pinned, started
@@ -153,6 +153,17 @@ def write_properties(path: Path, settings: dict[str, object]) -> None:
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
 
+class _Versioned:
+    """A peer that is fetched in one version."""
+
+    product: ClassVar[str]
+    version: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.product} {self.version}"
+
+
 @dataclass(frozen=True)
 class Magnetar:
     """This project, as users start it."""
@@ -174,15 +185,12 @@ class Magnetar:
 
 
 @dataclass(frozen=True)
-class Pulsar:
+class Pulsar(_Versioned):
     """Apache Pulsar standalone: metadata in RocksDB, one bookie, one JVM."""
 
+    product: ClassVar[str] = "Pulsar"
     version: str = "4.2.4"
     warm_up_s: float = 60.0
-
-    @property
-    def name(self) -> str:
-        return f"Pulsar {self.version}"
 
     def fetch(self, folder: Path) -> None:
         group = "org.apache.pulsar"
@@ -273,15 +281,12 @@ def _await_http(url: str) -> None:
 
 
 @dataclass(frozen=True)
-class Kafka:
+class Kafka(_Versioned):
     """One node, broker and controller in one. Durable: a sync for every flush of one message."""
 
+    product: ClassVar[str] = "Kafka"
     version: str = "4.3.1"
     warm_up_s: float = 60.0
-
-    @property
-    def name(self) -> str:
-        return f"Kafka {self.version}"
 
     def fetch(self, folder: Path) -> None:
         fetch_jars(folder, None, [("org.apache.kafka", "kafka_2.13", self.version)])
@@ -320,15 +325,12 @@ class Kafka:
 
 
 @dataclass(frozen=True)
-class Nats:
+class Nats(_Versioned):
     """One server with JetStream on files. Durable: `sync_interval: always`."""
 
+    product: ClassVar[str] = "NATS"
     version: str = "2.15.2"
     warm_up_s: float = 5.0
-
-    @property
-    def name(self) -> str:
-        return f"NATS {self.version}"
 
     def fetch(self, folder: Path) -> None:
         if not (folder / "nats-server").exists():
