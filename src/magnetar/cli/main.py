@@ -9,23 +9,19 @@ import click
 
 from magnetar import __version__, twin
 from magnetar.base.errors import MagnetarError
-from magnetar.cli.standalone import standalone
-from magnetar.cli.tokens import tokens
-from magnetar.cli.topics import topics
+from magnetar.cli.lazy import LazyGroup
+from magnetar.cli.table import COMMANDS
 
 
 @click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Settings may also come from the environment (MAGNETAR_*) and from a file (--config).",
 )
 @click.version_option(f"{__version__} ({twin.description()})", prog_name="magnetar")
 def magnetar() -> None:
     """Event streaming, compatible with Apache Pulsar."""
-
-
-magnetar.add_command(standalone)
-magnetar.add_command(tokens)
-magnetar.add_command(topics)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
 
 from magnetar import __version__, twin
-from magnetar.cli.main import main
+from magnetar.cli.main import magnetar, main
+from magnetar.cli.table import COMMANDS
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -52,3 +54,11 @@ def test_help_imports_no_server() -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert found.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_what_the_command_says(name: str) -> None:
+    command = magnetar.get_command(click.Context(magnetar), name)
+    assert command is not None
+    assert command.name == name
+    assert command.get_short_help_str(limit=1000).removesuffix(".") == COMMANDS[name].help.removesuffix(".")

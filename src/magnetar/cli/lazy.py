@@ -1,0 +1,37 @@
+"""A group of commands that imports a command when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from magnetar.cli.table import Command
+
+
+class LazyGroup(click.Group):
+    """A group whose commands come from a table; what a command needs is imported when it is called."""
+
+    def __init__(self, *args: Any, table: Mapping[str, Command], **options: Any) -> None:
+        """`table`: by name, in the order of the help."""
+        super().__init__(*args, **options)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        row = self._table.get(cmd_name)
+        if row is None:
+            return None
+        module, _, attribute = row.place.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table: help imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row.help) for name, row in self._table.items()])
