@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from magnetar.base.ids import Position
+
 
 class EntryRun:
     """Consecutive entries of one ledger, with what the broker knows about them without opening them.
@@ -82,3 +86,34 @@ class EntryRun:
             self.base_index + skipped,
             self.broker_time_ms,
         )
+
+
+def cut(
+    runs: Iterator[tuple[EntryRun, int]], start: Position, bytes_max: int, entries_max: int
+) -> list[EntryRun]:
+    """Runs with their bytes, cut to begin at `start` and to fit; at least one entry when there is any."""
+    out: list[EntryRun] = []
+    for run, size_bytes in runs:
+        entries = run.entries
+        offset = max(0, start.entry_id - run.first_entry) if run.ledger_id == start.ledger_id else 0
+        count = len(entries) - offset
+        if not offset and size_bytes <= bytes_max and count <= entries_max:
+            out.append(run)
+            bytes_max -= size_bytes
+            entries_max -= count
+        else:
+            stop = offset
+            while stop < len(entries) and entries_max > 0:
+                size = len(entries[stop])
+                if size > bytes_max and (out or stop > offset):
+                    break
+                bytes_max -= size
+                entries_max -= 1
+                stop += 1
+            if stop > offset:
+                out.append(run.slice(offset, stop))
+            if stop < len(entries):
+                break
+        if bytes_max <= 0 or entries_max <= 0:
+            break
+    return out

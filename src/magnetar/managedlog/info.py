@@ -9,6 +9,7 @@ from typing import Final
 from magnetar.base.ids import Position
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.ledger_list import Ledger
+from magnetar.tiered.context import OffloadContext
 
 RANGES_SHOWN_MAX: Final = 1000
 """Acknowledged runs that are printed: with 100,000 of them the text would be megabytes for each cursor."""
@@ -25,6 +26,13 @@ class LedgerInfo:
     """Broker time of the last entry, Unix ms; 0 when empty."""
     first_index: int
     """Messages in the log before the ledger's first entry."""
+    offload: OffloadContext | None = None
+    """Its copy in an object store, as far as it came."""
+
+    @property
+    def offloaded(self) -> bool:
+        """Whether there is a complete copy."""
+        return self.offload is not None and self.offload.complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +78,21 @@ class LogInfo:
     cursors: Mapping[str, CursorInfo]
     properties: Mapping[str, str]
 
+    @property
+    def offloaded_bytes(self) -> int:
+        """Bytes of the ledgers that have a complete copy, as the ledgers count them."""
+        return sum(ledger.size_bytes for ledger in self.ledgers if ledger.offloaded)
+
 
 def describe_ledger(ledger: Ledger) -> LedgerInfo:
     """The countable of one ledger."""
     return LedgerInfo(
-        ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.timestamp_ms, ledger.base_index
+        ledger.ledger_id,
+        ledger.entries,
+        ledger.size_bytes,
+        ledger.timestamp_ms,
+        ledger.base_index,
+        ledger.offload,
     )
 
 
@@ -101,3 +119,8 @@ def describe_cursor(cursor: Cursor, damage: str) -> CursorInfo:
         cursor_properties=cursor.cursor_properties,
         damage=damage,
     )
+
+
+def describe_cursors(cursors: Mapping[str, Cursor], damaged: Mapping[str, str]) -> dict[str, CursorInfo]:
+    """All cursors of a log by name; `damaged` says why some fell back."""
+    return {name: describe_cursor(cursor, damaged.get(name, "")) for name, cursor in cursors.items()}

@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from magnetar.base.ids import EARLIEST, Position
+from magnetar.tiered.context import OffloadContext
 
 
 class Ledger:
@@ -25,6 +26,7 @@ class Ledger:
         "created_ms",
         "entries",
         "ledger_id",
+        "offload",
         "sealed_end",
         "size_bytes",
         "timestamp_ms",
@@ -41,6 +43,8 @@ class Ledger:
     """Broker time of the last durable entry, Unix ms; 0 while there is none."""
     created_ms: int
     """When this owner created it, Unix ms; 0 when another did."""
+    offload: OffloadContext | None
+    """Its copy in an object store, as stored."""
     sealed_end: int | None
     """Last entry id when nothing more will be appended (-1: empty); None for the current ledger. While
     the last appends are not durable yet, `entries` is smaller."""
@@ -52,6 +56,7 @@ class Ledger:
         self.size_bytes = 0
         self.timestamp_ms = 0
         self.created_ms = created_ms
+        self.offload = None
         self.sealed_end = None
 
     @classmethod
@@ -70,6 +75,16 @@ class Ledger:
     def complete(self) -> bool:
         """Sealed, and everything in it is durable."""
         return self.sealed_end is not None and self.entries == self.sealed_end + 1
+
+    @property
+    def offloaded(self) -> bool:
+        """Whether a complete copy may be read."""
+        return self.offload is not None and self.offload.complete
+
+    @property
+    def local(self) -> bool:
+        """Whether the bookies have it."""
+        return self.offload is None or not self.offload.local_deleted
 
     def __repr__(self) -> str:
         return f"Ledger({self.ledger_id}, entries={self.entries}, sealed_end={self.sealed_end})"

@@ -22,6 +22,7 @@ from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.errors import LogFailedError, LogFencedError
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
+from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
 
@@ -51,6 +52,7 @@ class LedgerLifecycle:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         mark_deletes: Callable[[], Iterable[Position]],
         fenced: Callable[[LogFencedError], None],
+        offloading: LogOffloading,
     ) -> None:
         """`mark_deletes` tells where the durable cursors stand; `fenced` is told of another owner."""
         self.retention: Retention = config.retention
@@ -66,6 +68,7 @@ class LedgerLifecycle:
         self._spawn = spawn
         self._mark_deletes = mark_deletes
         self._fenced = fenced
+        self._offloading = offloading
         self._lock = asyncio.Lock()
         self._left: list[LedgerFeed] = []
         # Created, and perhaps not in the stored list because storing it failed.
@@ -278,7 +281,8 @@ class LedgerLifecycle:
                 self._ledgers.remove(ledger_id)
             self._left = [feed for feed in self._left if feed.ledger.ledger_id not in ledger_ids]
             await self._delete(ledger_ids)
-            return count
+        self._spawn(self._offloading.delete_copies())
+        return count
 
     async def _delete(self, ledger_ids: list[int]) -> None:
         for ledger_id in ledger_ids:

@@ -16,19 +16,15 @@ from magnetar.managedlog.appender import Appender
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_state import CursorState
-from magnetar.managedlog.errors import (
-    LogClosedError,
-    LogFailedError,
-    LogFencedError,
-    LogTerminatedError,
-)
-from magnetar.managedlog.info import LogInfo, describe_cursor, describe_ledger
+from magnetar.managedlog.errors import LogClosedError, LogFailedError, LogFencedError, LogTerminatedError
+from magnetar.managedlog.info import LogInfo, describe_cursors, describe_ledger
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.lifecycle import LedgerLifecycle
 from magnetar.managedlog.listener import LogListener
 from magnetar.managedlog.log_cursors import LogCursors
 from magnetar.managedlog.log_metadata import LogMetadata
 from magnetar.managedlog.log_state import TRANSITIONS, LogState
+from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.managedlog.tail_cache import TailCache
@@ -52,6 +48,7 @@ class ManagedLog:
         next_index: int,
         last_broker_time_ms: int,
         closed: Callable[[ManagedLog], None],
+        offloading: LogOffloading,
     ) -> None:
         self.listener: LogListener | None = None
         self.error: LogError | None = None
@@ -83,7 +80,11 @@ class ManagedLog:
             spawn=spawn,
             mark_deletes=lambda: [cursor.mark_delete for cursor in self._cursors.by_name.values()],
             fenced=self.fence,
+            offloading=offloading,
         )
+        offloading.belong_to(self)
+        self.offloading = offloading
+        """Its ledgers as tiered storage sees them."""
         self.has_room = source.has_room
         """Whether a log that a full disk made fail could be written if it were opened again."""
         self._clock = clock
@@ -444,8 +445,7 @@ class ManagedLog:
 
     def info(self) -> LogInfo:
         """A snapshot of everything countable."""
-        ledgers = self._ledgers
-        current = self._appender.current
+        ledgers, current = self._ledgers, self._appender.current
         return LogInfo(
             name=self._name,
             state=self._state.value,
@@ -459,11 +459,8 @@ class ManagedLog:
             last_position=self.last_position,
             next_index=self.next_index,
             terminated=self.terminated,
-            ledgers=tuple(describe_ledger(ledger) for ledger in ledgers),
-            cursors={
-                name: describe_cursor(cursor, self._cursors.damaged.get(name, ""))
-                for name, cursor in self._cursors.by_name.items()
-            },
+            ledgers=tuple(map(describe_ledger, ledgers)),
+            cursors=describe_cursors(self._cursors.by_name, self._cursors.damaged),
             properties=self.properties,
         )
 

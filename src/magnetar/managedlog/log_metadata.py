@@ -17,6 +17,8 @@ from google.protobuf.message import DecodeError
 from magnetar.base.ids import Position
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.errors import InvalidLogDataError
+from magnetar.managedlog.offload_codec import decode_context, encode_context
+from magnetar.tiered.context import OffloadContext, OffloadedCopy
 
 ROOT: Final = "/managed-ledgers"
 
@@ -38,6 +40,8 @@ class LedgerRecord:
     """Broker time of the last entry, Unix ms; 0 while the end is unknown."""
     base_index: int = 0
     """Messages before the ledger's first entry."""
+    offload: OffloadContext | None = None
+    """Its copy in an object store, as far as it came."""
 
     @property
     def sealed(self) -> bool:
@@ -57,7 +61,10 @@ class LogMetadata:
     last_broker_time_ms: int = 0
     """Broker time of the last entry counted by `next_index`."""
     deleted_ledgers: tuple[int, ...] = ()
-    """Taken from the list; deleted again when the log is opened, in case a crash came between."""
+    """Taken from the list, or copied elsewhere; deleted again when the log is opened, in case a crash came
+    between."""
+    deleted_copies: tuple[OffloadedCopy, ...] = ()
+    """Copies of ledgers that were taken from the list; the same holds for them."""
 
     def sealing(self, record: LedgerRecord, *, next_index: int) -> LogMetadata:
         """With the end of a ledger, and the base index of the one after it."""
@@ -78,11 +85,40 @@ class LogMetadata:
 
     def without(self, ledger_ids: frozenset[int]) -> LogMetadata:
         """With these ledgers taken from the list and noted as to be deleted."""
+        copies = [
+            OffloadedCopy(ledger.ledger_id, ledger.offload)
+            for ledger in self.ledgers
+            if ledger.ledger_id in ledger_ids and ledger.offload is not None
+        ]
         return replace(
             self,
             ledgers=tuple(ledger for ledger in self.ledgers if ledger.ledger_id not in ledger_ids),
             deleted_ledgers=tuple(sorted({*self.deleted_ledgers, *ledger_ids})),
+            deleted_copies=(*self.deleted_copies, *copies),
         )
+
+    def offloading(self, ledger_id: int, context: OffloadContext) -> LogMetadata:
+        """With what is known of a ledger's copy; noted as to be deleted once the copy is the only one."""
+        ledgers = tuple(
+            replace(ledger, offload=context) if ledger.ledger_id == ledger_id else ledger
+            for ledger in self.ledgers
+        )
+        deleted = {*self.deleted_ledgers, ledger_id} if context.local_deleted else self.deleted_ledgers
+        return replace(self, ledgers=ledgers, deleted_ledgers=tuple(sorted(deleted)))
+
+    @property
+    def copies(self) -> tuple[OffloadedCopy, ...]:
+        """Every attempt that may have objects, those of deleted ledgers included."""
+        copies = [
+            OffloadedCopy(ledger.ledger_id, ledger.offload)
+            for ledger in self.ledgers
+            if ledger.offload is not None
+        ]
+        return (*copies, *self.deleted_copies)
+
+    def find(self, ledger_id: int) -> LedgerRecord | None:
+        """The ledger of that id, or None."""
+        return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
 
     def adding(self, record: LedgerRecord) -> LogMetadata:
         """With one more ledger at the end."""
@@ -104,6 +140,10 @@ def encode(metadata: LogMetadata) -> bytes:
             record.entries = ledger.entries
             record.size = ledger.size_bytes
             record.timestamp = ledger.timestamp_ms
+        if ledger.offload is not None:
+            record.offloadContext.CopyFrom(encode_context(ledger.offload))
+    for copy in metadata.deleted_copies:
+        info.deletedCopies.add(ledgerId=copy.ledger_id, offloadContext=encode_context(copy.context))
     if metadata.terminated is not None:
         info.terminatedPosition.ledgerId = metadata.terminated.ledger_id
         info.terminatedPosition.entryId = metadata.terminated.entry_id
@@ -122,10 +162,23 @@ def decode(data: bytes, where: str) -> LogMetadata:
     terminated = None
     if info.HasField("terminatedPosition"):
         terminated = Position(info.terminatedPosition.ledgerId, info.terminatedPosition.entryId)
-    ledgers = tuple(
-        LedgerRecord(item.ledgerId, item.entries, item.size, item.timestamp, item.baseIndex)
-        for item in info.ledgerInfo
-    )
+    try:
+        ledgers = tuple(
+            LedgerRecord(
+                item.ledgerId,
+                item.entries,
+                item.size,
+                item.timestamp,
+                item.baseIndex,
+                decode_context(item.offloadContext) if item.HasField("offloadContext") else None,
+            )
+            for item in info.ledgerInfo
+        )
+        copies = tuple(
+            OffloadedCopy(item.ledgerId, decode_context(item.offloadContext)) for item in info.deletedCopies
+        )
+    except ValueError as error:
+        raise InvalidLogDataError(where, f"the copy of a ledger is not understood: {error}") from error
     if any(a.ledger_id >= b.ledger_id for a, b in pairwise(ledgers)):
         raise InvalidLogDataError(where, "ledger ids do not increase")
     return LogMetadata(
@@ -135,4 +188,5 @@ def decode(data: bytes, where: str) -> LogMetadata:
         next_index=info.nextIndex,
         last_broker_time_ms=info.lastBrokerTimeMs,
         deleted_ledgers=tuple(info.deletedLedgers),
+        deleted_copies=copies,
     )

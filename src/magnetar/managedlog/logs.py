@@ -18,9 +18,11 @@ from magnetar.managedlog.errors import LogClosedError, LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import ROOT, decode, log_path
 from magnetar.managedlog.log_state import LogState
+from magnetar.managedlog.offloading import delete_copy
 from magnetar.managedlog.recovery import recover_log
 from magnetar.managedlog.tail_cache import CacheBudget
 from magnetar.metadata.store import MetadataStore
+from magnetar.tiered.api import Tiers
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -36,14 +38,16 @@ class ManagedLogs:
         clock: Clock,
         config: ManagedLogConfig | None = None,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        tiers: Tiers | None = None,
     ) -> None:
-        """`spawn` runs background work; it must outlive the logs."""
+        """`spawn` runs background work; it must outlive the logs. `tiers` has what was offloaded."""
         self.config = config or ManagedLogConfig()
         self.cache_budget = CacheBudget(self.config.cache_bytes)
         self._store = store
         self._ledgers = ledgers
         self._clock = clock
         self._spawn = spawn
+        self._tiers = tiers
         self._flusher = CursorFlusher(self.config.cursor_flush_ms)
         self._logs: dict[str, ManagedLog] = {}
         # Only as long as somebody holds or waits for them.
@@ -74,6 +78,7 @@ class ManagedLogs:
                 spawn=self._spawn,
                 flusher=self._flusher,
                 budget=self.cache_budget,
+                tiers=self._tiers,
                 closed=self._forget,
             )
             self._logs[name] = log
@@ -111,8 +116,8 @@ class ManagedLogs:
     async def delete(self, name: str) -> None:
         """Deletes a log with its cursors and ledgers; closes it first when it is open.
 
-        Raises LogNotFoundError, MetadataError, LedgerError. When that happens half way, or the process
-        ends, calling it again finishes the work.
+        Raises LogNotFoundError, MetadataError, LedgerError, StoreError. When that happens half way, or the
+        process ends, calling it again finishes the work.
         """
         async with self._lock(name):
             log = self._logs.get(name)
@@ -133,6 +138,8 @@ class ManagedLogs:
             metadata = decode(value.data, path)
             for ledger_id in (*(ledger.ledger_id for ledger in metadata.ledgers), *metadata.deleted_ledgers):
                 await self._ledgers.delete(ledger_id)
+            for copy in metadata.copies:
+                await delete_copy(self._tiers, name, copy)
             await self._store.delete_recursive(path)
 
     async def close(self) -> None:

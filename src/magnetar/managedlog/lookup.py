@@ -15,6 +15,9 @@ async def position_of_time(ledgers: LedgerList, reading: LogReading, time_ms: in
     for ledger in list(ledgers):
         # The time of a ledger is that of its last entry: earlier ledgers need not be read.
         if ledger.entries and ledger.timestamp_ms >= time_ms:
+            entry = await reading.entry_of_time(ledger, time_ms)
+            if entry is not None:
+                return ledgers.next_position(Position(ledger.ledger_id, entry - 1))
             return await _first(ledgers, reading, ledger, lambda run: run.broker_time_ms >= time_ms)
     return ledgers.next_position(ledgers.last_position)
 

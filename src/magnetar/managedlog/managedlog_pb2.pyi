@@ -55,21 +55,39 @@ class BatchedEntryDeletionIndexInfo(_message.Message):
     def __init__(self, position: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., deleteSet: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class OffloadContext(_message.Message):
-    __slots__ = ("uidMsb", "uidLsb", "complete", "bookkeeperDeleted", "timestamp")
+    __slots__ = ("uidMsb", "uidLsb", "complete", "bookkeeperDeleted", "timestamp", "driverMetadata")
     UIDMSB_FIELD_NUMBER: _ClassVar[int]
     UIDLSB_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     BOOKKEEPERDELETED_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    DRIVERMETADATA_FIELD_NUMBER: _ClassVar[int]
     uidMsb: int
     uidLsb: int
     complete: bool
     bookkeeperDeleted: bool
     timestamp: int
-    def __init__(self, uidMsb: _Optional[int] = ..., uidLsb: _Optional[int] = ..., complete: _Optional[bool] = ..., bookkeeperDeleted: _Optional[bool] = ..., timestamp: _Optional[int] = ...) -> None: ...
+    driverMetadata: OffloadDriverMetadata
+    def __init__(self, uidMsb: _Optional[int] = ..., uidLsb: _Optional[int] = ..., complete: _Optional[bool] = ..., bookkeeperDeleted: _Optional[bool] = ..., timestamp: _Optional[int] = ..., driverMetadata: _Optional[_Union[OffloadDriverMetadata, _Mapping]] = ...) -> None: ...
+
+class OffloadDriverMetadata(_message.Message):
+    __slots__ = ("name", "properties")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    def __init__(self, name: _Optional[str] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
+
+class DeletedCopy(_message.Message):
+    __slots__ = ("ledgerId", "offloadContext")
+    LEDGERID_FIELD_NUMBER: _ClassVar[int]
+    OFFLOADCONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ledgerId: int
+    offloadContext: OffloadContext
+    def __init__(self, ledgerId: _Optional[int] = ..., offloadContext: _Optional[_Union[OffloadContext, _Mapping]] = ...) -> None: ...
 
 class ManagedLedgerInfo(_message.Message):
-    __slots__ = ("ledgerInfo", "terminatedPosition", "properties", "nextIndex", "lastBrokerTimeMs", "deletedLedgers")
+    __slots__ = ("ledgerInfo", "terminatedPosition", "properties", "nextIndex", "lastBrokerTimeMs", "deletedLedgers", "deletedCopies")
     class LedgerInfo(_message.Message):
         __slots__ = ("ledgerId", "entries", "size", "timestamp", "offloadContext", "baseIndex")
         LEDGERID_FIELD_NUMBER: _ClassVar[int]
@@ -91,13 +109,15 @@ class ManagedLedgerInfo(_message.Message):
     NEXTINDEX_FIELD_NUMBER: _ClassVar[int]
     LASTBROKERTIMEMS_FIELD_NUMBER: _ClassVar[int]
     DELETEDLEDGERS_FIELD_NUMBER: _ClassVar[int]
+    DELETEDCOPIES_FIELD_NUMBER: _ClassVar[int]
     ledgerInfo: _containers.RepeatedCompositeFieldContainer[ManagedLedgerInfo.LedgerInfo]
     terminatedPosition: NestedPositionInfo
     properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
     nextIndex: int
     lastBrokerTimeMs: int
     deletedLedgers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping]]] = ..., terminatedPosition: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., nextIndex: _Optional[int] = ..., lastBrokerTimeMs: _Optional[int] = ..., deletedLedgers: _Optional[_Iterable[int]] = ...) -> None: ...
+    deletedCopies: _containers.RepeatedCompositeFieldContainer[DeletedCopy]
+    def __init__(self, ledgerInfo: _Optional[_Iterable[_Union[ManagedLedgerInfo.LedgerInfo, _Mapping]]] = ..., terminatedPosition: _Optional[_Union[NestedPositionInfo, _Mapping]] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., nextIndex: _Optional[int] = ..., lastBrokerTimeMs: _Optional[int] = ..., deletedLedgers: _Optional[_Iterable[int]] = ..., deletedCopies: _Optional[_Iterable[_Union[DeletedCopy, _Mapping]]] = ...) -> None: ...
 
 class ManagedCursorInfo(_message.Message):
     __slots__ = ("cursorsLedgerId", "markDeleteLedgerId", "markDeleteEntryId", "individualDeletedMessages", "properties", "lastActive", "batchedEntryDeletionIndexInfo", "cursorProperties", "deletedLedgers", "redeliveries", "sideLedgers")

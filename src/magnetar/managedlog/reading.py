@@ -1,25 +1,38 @@
-"""The way out: from the tail cache when the position is near the end, else from the ledgers."""
+"""The way out: from the tail cache when the position is near the end, else from the ledgers.
+
+A ledger that was taken from the bookies is read from its copy in an object store; a reader cannot tell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from magnetar.base.entries import EntryRun
+from magnetar.base.entries import EntryRun, cut
+from magnetar.base.errors import LedgerError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import LedgerReader, Ledgers, NoSuchLedgerError
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.tail_cache import TailCache
+from magnetar.tiered.api import CopyReader, Tiers
+from magnetar.tiered.context import OffloadedCopy
 
 
 class LogReading:
     """Reads entries of one log; opens ledgers when they are first read."""
 
-    __slots__ = ("_cache", "_ledgers", "_readers", "_source")
+    __slots__ = ("_cache", "_ledgers", "_name", "_readers", "_source", "_tiers")
 
-    def __init__(self, ledgers: LedgerList, cache: TailCache, source: Ledgers) -> None:
+    def __init__(
+        self,
+        name: str,
+        ledgers: LedgerList,
+        cache: TailCache,
+        source: Ledgers,
+        tiers: Tiers | None = None,
+    ) -> None:
+        self._name = name
         self._ledgers = ledgers
         self._cache = cache
         self._source = source
+        self._tiers = tiers
         self._readers: dict[int, LedgerReader] = {}
 
     def use(self, reader: LedgerReader) -> None:
@@ -62,52 +75,49 @@ class LogReading:
             found = self._start(position)
             assert found is not None, "read_now has found an entry there"
             start, ledger = found
+            local = ledger.local
             try:
-                reader = await self._reader(ledger.ledger_id)
+                reader = await self._reader(ledger)
                 last = min(ledger.entries, start.entry_id + entries_max) - 1
                 return await reader.read(start.entry_id, last, bytes_max)
             except NoSuchLedgerError:
-                if self._ledgers.find(ledger.ledger_id) is not None:
-                    raise
-                # Trimmed meanwhile: the first readable entry is another one now.
                 self.forget(ledger.ledger_id)
+                # Trimmed meanwhile: the first readable entry is another one now. Or taken from the bookies:
+                # it is read from its copy.
+                if self._ledgers.find(ledger.ledger_id) is not None and (ledger.local or not local):
+                    raise
 
-    async def _reader(self, ledger_id: int) -> LedgerReader:
-        reader = self._readers.get(ledger_id)
+    async def _reader(self, ledger: Ledger) -> LedgerReader:
+        reader = self._readers.get(ledger.ledger_id)
         if reader is None:
-            reader = await self._source.open(ledger_id)
+            if not ledger.local:
+                return self._copy(ledger)
+            reader = await self._source.open(ledger.ledger_id)
             # Two readers may open it at once; both are good, one is kept.
-            if self._ledgers.find(ledger_id) is not None:
-                reader = self._readers.setdefault(ledger_id, reader)
+            if self._ledgers.find(ledger.ledger_id) is ledger and ledger.local:
+                reader = self._readers.setdefault(ledger.ledger_id, reader)
         return reader
 
+    def _copy(self, ledger: Ledger) -> CopyReader:
+        """Reads the copy of a ledger that has a complete one. Raises LedgerError, StoreError."""
+        assert ledger.offload is not None
+        if self._tiers is None or ledger.offload.foreign:
+            raise LedgerError(
+                f"ledger {ledger.ledger_id} of log {self._name} is in an object store"
+                " that this process cannot read"
+            )
+        reader = self._tiers.reader(
+            self._name,
+            OffloadedCopy(ledger.ledger_id, ledger.offload),
+            entries=ledger.entries,
+            size_bytes=ledger.size_bytes,
+        )
+        self._readers[ledger.ledger_id] = reader
+        return reader
 
-def cut(
-    runs: Iterator[tuple[EntryRun, int]], start: Position, bytes_max: int, entries_max: int
-) -> list[EntryRun]:
-    """Runs with their bytes, cut to begin at `start` and to fit; at least one entry when there is any."""
-    out: list[EntryRun] = []
-    for run, size_bytes in runs:
-        entries = run.entries
-        offset = max(0, start.entry_id - run.first_entry) if run.ledger_id == start.ledger_id else 0
-        count = len(entries) - offset
-        if not offset and size_bytes <= bytes_max and count <= entries_max:
-            out.append(run)
-            bytes_max -= size_bytes
-            entries_max -= count
-        else:
-            stop = offset
-            while stop < len(entries) and entries_max > 0:
-                size = len(entries[stop])
-                if size > bytes_max and (out or stop > offset):
-                    break
-                bytes_max -= size
-                entries_max -= 1
-                stop += 1
-            if stop > offset:
-                out.append(run.slice(offset, stop))
-            if stop < len(entries):
-                break
-        if bytes_max <= 0 or entries_max <= 0:
-            break
-    return out
+    async def entry_of_time(self, ledger: Ledger, time_ms: int) -> int | None:
+        """The first entry of an offloaded ledger with broker time >= `time_ms`; None: it must be searched.
+
+        Raises what `read` raises.
+        """
+        return None if ledger.local else await self._copy(ledger).position_at(time_ms)

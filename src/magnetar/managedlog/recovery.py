@@ -24,10 +24,12 @@ from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_cursors import LogCursors
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
+from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.managedlog.tail_cache import CacheBudget, TailCache
 from magnetar.metadata.store import MetadataStore
+from magnetar.tiered.api import Tiers
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -42,24 +44,14 @@ async def recover_log(
     spawn: Callable[[Coroutine[Any, Any, None]], None],
     flusher: CursorFlusher,
     budget: CacheBudget,
+    tiers: Tiers | None,
     closed: Callable[[ManagedLog], None],
 ) -> ManagedLog:
     """Opens or creates a log; `closed` is told when it has ended. Raises what `ManagedLogs.open` raises."""
     stored = await StoredLog.load(store, name)
     swept = await _sweep(stored.metadata.deleted_ledgers, ledgers, name)
     found = await _find_ends(stored.metadata, ledgers)
-    ledger_list = LedgerList(
-        [
-            Ledger.sealed(
-                record.ledger_id,
-                record.base_index,
-                entries=record.entries,
-                size_bytes=record.size_bytes,
-                timestamp_ms=record.timestamp_ms,
-            )
-            for record in found.ledgers
-        ]
-    )
+    ledger_list = LedgerList([_sealed(record) for record in found.ledgers])
     cache = TailCache(budget)
     cursors = LogCursors(
         log_name=name,
@@ -71,10 +63,15 @@ async def recover_log(
         flusher=flusher,
         spawn=spawn,
     )
+    reading = LogReading(name, ledger_list, cache, ledgers, tiers)
+    offloading = LogOffloading(
+        stored=stored, ledgers=ledger_list, reading=reading, source=ledgers, tiers=tiers
+    )
     log = ManagedLog(
         stored=stored,
         ledgers=ledger_list,
-        reading=LogReading(ledger_list, cache, ledgers),
+        reading=reading,
+        offloading=offloading,
         cache=cache,
         source=ledgers,
         cursors=cursors,
@@ -89,7 +86,22 @@ async def recover_log(
     await log.start(lambda metadata: found)
     empty = tuple(item for item in found.deleted_ledgers if item not in swept)
     stored.deleted(await _sweep(empty, ledgers, name))
+    if found.deleted_copies:
+        # A store may be slow, and nobody waits for this.
+        spawn(offloading.delete_copies())
     return log
+
+
+def _sealed(record: LedgerRecord) -> Ledger:
+    ledger = Ledger.sealed(
+        record.ledger_id,
+        record.base_index,
+        entries=record.entries,
+        size_bytes=record.size_bytes,
+        timestamp_ms=record.timestamp_ms,
+    )
+    ledger.offload = record.offload
+    return ledger
 
 
 async def _sweep(ledger_ids: tuple[int, ...], ledgers: Ledgers, name: str) -> list[int]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from uuid import UUID
 
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.log_metadata import LogMetadata, decode, encode, log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.tiered.context import OffloadedCopy
 
 
 class StoredLog:
     """Value and version of one log. A version that is not ours means that another owner has the log."""
 
-    __slots__ = ("_gone", "_lock", "_store", "_version", "metadata", "name")
+    __slots__ = ("_copies_gone", "_gone", "_lock", "_store", "_version", "metadata", "name")
 
     metadata: LogMetadata
     """What is stored."""
@@ -26,6 +28,7 @@ class StoredLog:
         self._version = version
         self._lock = asyncio.Lock()
         self._gone: set[int] = set()
+        self._copies_gone: set[UUID] = set()
 
     @classmethod
     async def load(cls, store: MetadataStore, name: str) -> StoredLog:
@@ -47,6 +50,10 @@ class StoredLog:
             if self._gone:
                 left = tuple(item for item in metadata.deleted_ledgers if item not in self._gone)
                 metadata = replace(metadata, deleted_ledgers=left)
+            if self._copies_gone:
+                gone = self._copies_gone
+                copies = [copy for copy in metadata.deleted_copies if copy.context.attempt not in gone]
+                metadata = replace(metadata, deleted_copies=tuple(copies))
             try:
                 stat = await self._store.put(
                     log_path(self.name), encode(metadata), expected_version=self._version
@@ -56,7 +63,18 @@ class StoredLog:
             self._version = stat.version
             self.metadata = metadata
             self._gone.clear()
+            self._copies_gone.clear()
 
     def deleted(self, ledger_ids: Iterable[int]) -> None:
         """These ledgers need not be noted as to be deleted any more, from the next update on."""
         self._gone.update(ledger_ids)
+
+    @property
+    def copies_to_delete(self) -> list[OffloadedCopy]:
+        """Copies of deleted ledgers whose objects may be left."""
+        gone = self._copies_gone
+        return [copy for copy in self.metadata.deleted_copies if copy.context.attempt not in gone]
+
+    def copy_deleted(self, attempt: UUID) -> None:
+        """The objects of this attempt are gone; noted no more from the next update on."""
+        self._copies_gone.add(attempt)

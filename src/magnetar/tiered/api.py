@@ -1,26 +1,88 @@
-"""What the managed log knows of tiered storage."""
+"""What the managed log knows of tiered storage, and what that knows of a log."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import LogError
 from magnetar.ledger.api import LedgerReader
-from magnetar.tiered.context import OffloadedCopy
+from magnetar.tiered.context import OffloadContext, OffloadedCopy
+
+
+class LedgerMovedError(LogError):
+    """The ledger has left the list, or its copy is another one than the caller knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedLedger:
+    """A ledger of a log whose end is stored."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    timestamp_ms: int
+    """Broker time of the last entry, Unix ms."""
+    offload: OffloadContext | None
+
+
+class CopyReader(LedgerReader, Protocol):
+    """Reads a ledger's copy. Beyond what a ledger's reader raises: MissingObjectError, DamagedObjectError,
+    HistoryError, StoreError; all name object and log."""
+
+    async def position_at(self, time_ms: int) -> int:
+        """The first entry with broker time >= `time_ms`, Unix ms; the number of entries when there is none.
+
+        A few ranged reads, whatever the size of the copy.
+        """
 
 
 class Tiers(Protocol):
     """Copies of ledgers in object stores."""
 
-    async def open(
-        self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int
-    ) -> LedgerReader:
-        """Reads a complete copy; `entries` and `size_bytes` are those of the ledger.
-
-        Its `read` raises MissingObjectError, DamagedObjectError, StoreError, which name object and log.
-        """
+    def reader(self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int) -> CopyReader:
+        """Reads a complete copy; `entries` and `size_bytes` are those of the ledger. Asks the store nothing
+        yet. Raises StoreSetupError."""
 
     async def delete(self, log_name: str, copy: OffloadedCopy) -> None:
         """Deletes the objects of an attempt, however far it came. Not an error when there are none.
 
         Raises StoreError: some may be left.
+        """
+
+
+class OffloadedLog(Protocol):
+    """A log that is open, as tiered storage sees it."""
+
+    @property
+    def name(self) -> str:
+        """`tenant/namespace/persistent/<encoded topic>`."""
+
+    @property
+    def open(self) -> bool:
+        """Whether this process still has the log."""
+
+    def sealed(self) -> Sequence[SealedLedger]:
+        """The ledgers whose end is stored, in order."""
+
+    async def read(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
+        """Entries of the bookies' copy, as `LedgerReader.read`. Raises LedgerError, CorruptDataError."""
+
+    async def remember(self, ledger_id: int, known: OffloadContext | None, context: OffloadContext) -> None:
+        """Stores what is to be known of a ledger's copy, where `known` still is.
+
+        Durable on return. Raises LedgerMovedError, LogFencedError, and MetadataError: then it is unknown
+        whether it was stored.
+        """
+
+    async def delete_copies(self) -> None:
+        """Deletes the objects of ledgers that retention removed; what fails is left to the next call."""
+
+    async def delete_local(self, ledger_id: int) -> None:
+        """Makes a complete copy the only one: stores that, then deletes the ledger from the bookies.
+
+        Raises LedgerMovedError, LogFencedError, MetadataError. What the bookies do not delete now goes when
+        the log is opened next.
         """

@@ -44,8 +44,8 @@ class OffloadContext:
     """When the attempt began, or when it was complete, Unix ms."""
     segments: tuple[Segment, ...] = ()
     """Without gaps, in the order of entries; empty until it is complete."""
-    driver: str = DRIVER
-    """Another name stands for a copy that another broker's offloader made: it cannot be read here."""
+    foreign: bytes = b""
+    """As it is stored, when another offloader wrote it: kept, and neither read nor deleted here."""
 
     @property
     def size_bytes(self) -> int:

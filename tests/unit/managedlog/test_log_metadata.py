@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
 from magnetar.base.ids import Position
@@ -10,16 +13,27 @@ from magnetar.managedlog.cursor_codec import decode_entry, decode_info
 from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, encode, log_path
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
+
+COPY = OffloadContext(
+    UUID("f2345678-1234-5678-9abc-def012345678"),
+    "s3://bucket/folder",
+    complete=True,
+    local_deleted=True,
+    timestamp_ms=1_700_000_000_000,
+    segments=(Segment(0, 6, 1000), Segment(7, 9, 20)),
+)
 
 
 def test_round_trip() -> None:
     metadata = LogMetadata(
-        ledgers=(LedgerRecord(3, 10, 100, 5, 0), LedgerRecord(7, base_index=17)),
+        ledgers=(LedgerRecord(3, 10, 100, 5, 0, COPY), LedgerRecord(7, base_index=17)),
         terminated=Position(7, -1),
         properties={"a": "b"},
         next_index=17,
         last_broker_time_ms=5,
         deleted_ledgers=(1, 2),
+        deleted_copies=(OffloadedCopy(2, OffloadContext(UUID(int=5), "file:///gone")),),
     )
     assert decode(encode(metadata), "test") == metadata
     assert decode(encode(LogMetadata()), "test") == LogMetadata()
@@ -85,3 +99,39 @@ def test_a_pulsar_cursor_is_read() -> None:
 
 def test_paths_are_pulsars() -> None:
     assert log_path("public/default/persistent/t") == "/managed-ledgers/public/default/persistent/t"
+
+
+def test_pulsars_offload_context_is_kept_as_it_is() -> None:
+    info = pb.ManagedLedgerInfo()
+    ledger = info.ledgerInfo.add(ledgerId=3, entries=10, size=100, timestamp=5)
+    ledger.offloadContext.uidMsb, ledger.offloadContext.uidLsb = -5, 7
+    ledger.offloadContext.complete = ledger.offloadContext.bookkeeperDeleted = True
+    ledger.offloadContext.driverMetadata.name = "aws-s3"
+    ledger.offloadContext.driverMetadata.properties.add(key="bucket", value="history")
+    metadata = decode(info.SerializeToString(), "test")
+    context = metadata.ledgers[0].offload
+    assert context is not None
+    assert (context.complete, context.local_deleted, context.url) == (True, True, "")
+    assert (
+        pb.ManagedLedgerInfo.FromString(encode(metadata)).ledgerInfo[0].offloadContext
+        == ledger.offloadContext
+    )
+
+
+def test_a_copy_is_noted_when_its_ledger_leaves_the_list() -> None:
+    metadata = LogMetadata(ledgers=(LedgerRecord(3, 10, 100, 5), LedgerRecord(7)))
+    copied = metadata.offloading(3, replace(COPY, local_deleted=False))
+    assert copied.deleted_ledgers == ()
+    assert copied.offloading(3, COPY).deleted_ledgers == (3,)
+    trimmed = copied.offloading(3, COPY).without(frozenset({3}))
+    assert trimmed.deleted_copies == (OffloadedCopy(3, COPY),) == trimmed.copies
+
+
+@pytest.mark.parametrize("segments", ["5:x", "5", "5:1,4:1"])
+def test_a_copy_that_makes_no_sense_is_refused(segments: str) -> None:
+    info = pb.ManagedLedgerInfo()
+    ledger = info.ledgerInfo.add(ledgerId=3, entries=10, size=100, timestamp=5)
+    ledger.offloadContext.driverMetadata.name = "magnetar-parquet"
+    ledger.offloadContext.driverMetadata.properties.add(key="segments", value=segments)
+    with pytest.raises(InvalidLogDataError, match="copy of a ledger"):
+        decode(info.SerializeToString(), "test")

@@ -1,0 +1,60 @@
+"""The stored form of what a log remembers of a ledger's copy.
+
+    uidMsb, uidLsb        the attempt, as two signed halves
+    complete              it was read back and compared
+    bookkeeperDeleted     the ledger may be gone from the bookies
+    timestamp             Unix ms
+    driverMetadata        name `magnetar-parquet`; properties `url` and, once complete, `segments`
+
+Source: Pulsar's OffloadContext; the names of properties are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from magnetar.managedlog import managedlog_pb2 as pb
+from magnetar.tiered.context import DRIVER, OffloadContext, decode_segments, encode_segments
+
+_URL: Final = "url"
+_SEGMENTS: Final = "segments"
+_HALF: Final = 1 << 64
+
+
+def _signed(half: int) -> int:
+    return half - _HALF if half >= _HALF >> 1 else half
+
+
+def encode_context(context: OffloadContext) -> pb.OffloadContext:
+    """The message of one attempt."""
+    if context.foreign:
+        return pb.OffloadContext.FromString(context.foreign)
+    metadata = pb.OffloadDriverMetadata(name=DRIVER)
+    metadata.properties.add(key=_URL, value=context.url)
+    if context.segments:
+        metadata.properties.add(key=_SEGMENTS, value=encode_segments(context.segments))
+    return pb.OffloadContext(
+        uidMsb=_signed(context.attempt.int >> 64),
+        uidLsb=_signed(context.attempt.int % _HALF),
+        complete=context.complete,
+        bookkeeperDeleted=context.local_deleted,
+        timestamp=context.timestamp_ms,
+        driverMetadata=metadata,
+    )
+
+
+def decode_context(message: pb.OffloadContext) -> OffloadContext:
+    """The inverse of `encode_context`. Raises ValueError."""
+    attempt = UUID(int=(message.uidMsb % _HALF) << 64 | message.uidLsb % _HALF)
+    driver = message.driverMetadata.name
+    properties = {item.key: item.value for item in message.driverMetadata.properties}
+    return OffloadContext(
+        attempt,
+        properties.get(_URL, ""),
+        complete=message.complete,
+        local_deleted=message.bookkeeperDeleted,
+        timestamp_ms=message.timestamp,
+        segments=decode_segments(properties.get(_SEGMENTS, "")) if driver == DRIVER else (),
+        foreign=b"" if driver == DRIVER else message.SerializeToString(),
+    )
