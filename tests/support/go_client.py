@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from support.drivers import NotHereError, outcomes_of
 from support.java_client import cache_home
 
 HERE = Path(__file__).parents[1] / "compat" / "go" / "driver"
@@ -17,10 +18,6 @@ FETCH_DEADLINE_S = 120
 BUILD_DEADLINE_S = 900
 """From nothing it takes 100 s of processor time, on a busy machine of two cores some minutes."""
 RUN_DEADLINE_S = 300
-
-
-class NotHereError(Exception):
-    """The client cannot be run on this machine; the message says why."""
 
 
 def _called(*command: str, deadline_s: float) -> subprocess.CompletedProcess[str]:
@@ -82,14 +79,7 @@ def _build(target: Path) -> None:
 def run_driver(*arguments: str) -> dict[str, str]:
     """Each scenario with the reason of its failure, "" when it passed. Raises NotHereError."""
     ran = _called(str(program()), *arguments, deadline_s=RUN_DEADLINE_S)
-    found = {}
-    for line in ran.stdout.splitlines():
-        if line.startswith("ok "):
-            found[line.removeprefix("ok ")] = ""
-        elif line.startswith("failed "):
-            name, _, reason = line.removeprefix("failed ").partition(": ")
-            found[name] = reason
-    assert found, f"the driver printed nothing:\n{ran.stderr}"
+    found = outcomes_of(ran.stdout, ran.stderr)
     return {name: found.get(name, f"it did not end:\n{ran.stderr}") for name in scenarios()}
 
 

@@ -10,14 +10,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from support.drivers import NotHereError, outcomes_of
+
 HERE = Path(__file__).parents[1] / "compat" / "java"
 VERSION_MIN = 17
 FETCH_DEADLINE_S = 240
 RUN_DEADLINE_S = 330
-
-
-class NotHereError(Exception):
-    """The client cannot be run on this machine; the message says why."""
 
 
 def cache_home() -> Path:
@@ -91,15 +89,7 @@ def run_driver(classes: Path, main: str, *arguments: str) -> dict[str, str]:
         text=True,
         timeout=RUN_DEADLINE_S,
     )
-    outcomes = {}
-    for line in ran.stdout.splitlines():
-        if line.startswith("ok "):
-            outcomes[line.removeprefix("ok ")] = ""
-        elif line.startswith("failed "):
-            name, _, reason = line.removeprefix("failed ").partition(": ")
-            outcomes[name] = reason.replace("\\n", "\n")
-    assert outcomes, f"the driver printed nothing:\n{ran.stderr}"
-    return outcomes
+    return outcomes_of(ran.stdout, ran.stderr)
 
 
 def scenarios_of(*sources: str) -> list[str]:

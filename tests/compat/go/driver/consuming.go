@@ -113,22 +113,12 @@ func replicated(w *world) {
 }
 
 func namedDeadLetters(w *world) {
-	dead := w.topic + "-dead"
-	consumer := w.consumer(pulsar.ConsumerOptions{
-		Type: pulsar.Shared, NackRedeliveryDelay: 100 * time.Millisecond,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: dead, InitialSubscriptionName: "s"},
+	w.buried(100*time.Millisecond, func(letters pulsar.Consumer) {
+		message := next(letters)
+		name := message.ProducerName()
+		expect(strings.HasPrefix(name, w.topic+"-s-") && strings.HasSuffix(name, "-DLQ"), "a name of the topic, not %s", name)
+		same("m0", string(message.Payload()))
 	})
-	defer consumer.Close()
-	w.send("", 0, 1)
-	for range 2 {
-		consumer.Nack(next(consumer))
-	}
-	buried := w.consumer(pulsar.ConsumerOptions{Topic: dead})
-	defer buried.Close()
-	message := next(buried)
-	name := message.ProducerName()
-	expect(strings.HasPrefix(name, w.topic+"-s-") && strings.HasSuffix(name, "-DLQ"), "a name of the topic, not %s", name)
-	same("m0", string(message.Payload()))
 }
 
 type steps struct{}

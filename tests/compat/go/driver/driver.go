@@ -135,6 +135,23 @@ func take(consumer pulsar.Consumer, count int) []string {
 	return texts
 }
 
+// buried refuses a message until it is a dead letter, and hands over the consumer of those.
+func (w *world) buried(delay time.Duration, look func(letters pulsar.Consumer)) {
+	dead := w.topic + "-dead"
+	consumer := w.consumer(pulsar.ConsumerOptions{
+		Type: pulsar.Shared, NackRedeliveryDelay: delay,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: dead, InitialSubscriptionName: "s"},
+	})
+	defer consumer.Close()
+	w.send("", 0, 1)
+	for range 2 {
+		consumer.Nack(next(consumer))
+	}
+	letters := w.consumer(pulsar.ConsumerOptions{Topic: dead})
+	defer letters.Close()
+	look(letters)
+}
+
 func numbered(first, end int) []string {
 	var made []string
 	for i := first; i < end; i++ {

@@ -191,19 +191,7 @@ func refused(w *world) {
 }
 
 func deadLetters(w *world) {
-	dead := w.topic + "-dead"
-	consumer := w.consumer(pulsar.ConsumerOptions{
-		Type: pulsar.Shared, NackRedeliveryDelay: 200 * time.Millisecond,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: dead, InitialSubscriptionName: "s"},
-	})
-	defer consumer.Close()
-	w.send("", 0, 1)
-	for range 2 {
-		consumer.Nack(next(consumer))
-	}
-	buried := w.consumer(pulsar.ConsumerOptions{Topic: dead})
-	defer buried.Close()
-	same(numbered(0, 1), take(buried, 1))
+	w.buried(200*time.Millisecond, func(letters pulsar.Consumer) { same(numbered(0, 1), take(letters, 1)) })
 }
 
 func retries(w *world) {
