@@ -141,6 +141,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture
+def on_small_disk(small_disk: Path, tmp_path: Path) -> Iterator[StandaloneProcess]:
+    """A process that keeps its data there, not started yet; killed at the end."""
+    process = StandaloneProcess(
+        tmp_path / "standalone",
+        data_dir=small_disk / "data",
+        environment={"MAGNETAR_SEGMENT_BYTES": "4MiB"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
 def fill(folder: Path) -> Path:
     """Takes all the room that is left; deleting the file gives it back."""
     file = folder / "filler"
@@ -158,120 +172,102 @@ def fill(folder: Path) -> Path:
     return file
 
 
-def test_a_full_disk_is_told_and_costs_nothing_acknowledged(small_disk: Path, tmp_path: Path) -> None:
-    process = StandaloneProcess(
-        tmp_path / "standalone",
-        data_dir=small_disk / "data",
-        environment={"MAGNETAR_SEGMENT_BYTES": "4MiB"},
-    )
-    try:
-        process.start()
-        with RawClient(process.broker_url) as client:
-            client.open_producer(TOPIC)
-            client.publish(range(10), bytes(1_000))
-            filler = fill(small_disk)
-            sent = 10
-            while not client.commands(Type.CLOSE_PRODUCER) and not client.closed and sent < 1_000:
-                client.send(*(send(1, i, b"%06d" % i + bytes(100_000)) for i in range(sent, sent + 10)))
-                sent += 10
-                client.wait(
-                    lambda sent=sent: len(client.receipts) >= sent or client.commands(Type.CLOSE_PRODUCER),
-                    "answers",
-                )
-            acknowledged = {sequence_id for sequence_id, _ in client.receipts}
-            # An error for each message would make clients close the connection, with their consumers.
-            assert not client.commands(Type.SEND_ERROR)
-            refused = client.ask(Type.PRODUCER, topic=TOPIC, producer_id=1, request_id=50)
-            assert refused.error == pb.ServiceNotReady
-            assert f"no room in {small_disk}" in refused.message
-            assert "free space there, or use a larger disk" in refused.message
-        log = process.log_text()
-        assert "Traceback" not in log, log
-        filler.unlink()
-        if process.running:
-            process.stop()
-        process.start()
-        found = read_bodies(process, TOPIC, len(acknowledged))
-        stored = {int(body[:6]) for body in found[10:]} | set(range(10))
-        assert stored >= acknowledged
-        with RawClient(process.broker_url) as client:
-            client.open_producer(TOPIC)
-            client.publish(range(2_000, 2_010), bytes(100_000))
-        assert process.stop() == 0
-    finally:
-        process.kill()
-
-
-def test_a_disk_that_has_room_again_is_used_without_a_restart(small_disk: Path, tmp_path: Path) -> None:
-    process = StandaloneProcess(
-        tmp_path / "standalone",
-        data_dir=small_disk / "data",
-        environment={"MAGNETAR_SEGMENT_BYTES": "4MiB"},
-    )
-    try:
-        process.start()
-        client = pulsar.Client(process.broker_url, operation_timeout_seconds=30, logger=QUIET)
-        producer = client.create_producer(TOPIC, send_timeout_millis=0, batching_enabled=False)
-        producer.send(b"before")
+def test_a_full_disk_is_told_and_costs_nothing_acknowledged(
+    small_disk: Path, on_small_disk: StandaloneProcess
+) -> None:
+    process = on_small_disk.start()
+    with RawClient(process.broker_url) as client:
+        client.open_producer(TOPIC)
+        client.publish(range(10), bytes(1_000))
         filler = fill(small_disk)
-        done: list[pulsar.Result] = []
-        for _ in range(150):
-            producer.send_async(bytes(100_000), lambda result, _: done.append(result))
-        wait_until(lambda: "disk" in process.log_text().rpartition("is ready")[2], 20, "full")
-        filler.unlink()
-        wait_until(lambda: len(done) == 150, 30, "sent")
-        assert process.running
-        assert set(done) == {pulsar.Result.Ok}
-        client.shutdown()
-        assert process.stop() == 0
-    finally:
-        process.kill()
+        sent = 10
+        while not client.commands(Type.CLOSE_PRODUCER) and not client.closed and sent < 1_000:
+            client.send(*(send(1, i, b"%06d" % i + bytes(100_000)) for i in range(sent, sent + 10)))
+            sent += 10
+            client.wait(
+                lambda sent=sent: len(client.receipts) >= sent or client.commands(Type.CLOSE_PRODUCER),
+                "answers",
+            )
+        acknowledged = {sequence_id for sequence_id, _ in client.receipts}
+        # An error for each message would make clients close the connection, with their consumers.
+        assert not client.commands(Type.SEND_ERROR)
+        refused = client.ask(Type.PRODUCER, topic=TOPIC, producer_id=1, request_id=50)
+        assert refused.error == pb.ServiceNotReady
+        assert f"no room in {small_disk}" in refused.message
+        assert "free space there, or use a larger disk" in refused.message
+    log = process.log_text()
+    assert "Traceback" not in log, log
+    filler.unlink()
+    if process.running:
+        process.stop()
+    process.start()
+    found = read_bodies(process, TOPIC, len(acknowledged))
+    stored = {int(body[:6]) for body in found[10:]} | set(range(10))
+    assert stored >= acknowledged
+    with RawClient(process.broker_url) as client:
+        client.open_producer(TOPIC)
+        client.publish(range(2_000, 2_010), bytes(100_000))
+    assert process.stop() == 0
 
 
-def test_consumers_drain_a_topic_while_the_disk_is_full(small_disk: Path, tmp_path: Path) -> None:
-    process = StandaloneProcess(
-        tmp_path / "standalone",
-        data_dir=small_disk / "data",
-        environment={"MAGNETAR_SEGMENT_BYTES": "4MiB"},
-    )
-    try:
-        process.start()
-        client = pulsar.Client(process.broker_url, operation_timeout_seconds=30, logger=QUIET)
-        consumer = client.subscribe(TOPIC, "s", receiver_queue_size=10)
-        producer = client.create_producer(TOPIC, send_timeout_millis=0, batching_enabled=False)
-        sent, done, seen = 170, list[pulsar.Result](), list[int]()
+def test_a_disk_that_has_room_again_is_used_without_a_restart(
+    small_disk: Path, on_small_disk: StandaloneProcess
+) -> None:
+    process = on_small_disk.start()
+    client = pulsar.Client(process.broker_url, operation_timeout_seconds=30, logger=QUIET)
+    producer = client.create_producer(TOPIC, send_timeout_millis=0, batching_enabled=False)
+    producer.send(b"before")
+    filler = fill(small_disk)
+    done: list[pulsar.Result] = []
+    for _ in range(150):
+        producer.send_async(bytes(100_000), lambda result, _: done.append(result))
+    wait_until(lambda: "disk" in process.log_text().rpartition("is ready")[2], 20, "full")
+    filler.unlink()
+    wait_until(lambda: len(done) == 150, 30, "sent")
+    assert process.running
+    assert set(done) == {pulsar.Result.Ok}
+    client.shutdown()
+    assert process.stop() == 0
 
-        def drain(upto: int) -> None:
-            while upto not in seen:
-                message = consumer.receive(20_000)
-                seen.append(int(message.data()[:6]))
-                consumer.acknowledge(message)
 
-        for i in range(20):
-            producer.send(b"%06d" % i + bytes(100_000))
-        filler = fill(small_disk)
-        for i in range(20, sent):
-            producer.send_async(b"%06d" % i + bytes(100_000), lambda result, _: done.append(result))
-        wait_until(lambda: "its producers are sent away" in process.log_text(), 20, "full")
-        wait_until(lambda: not producer.is_connected(), 10, "the producer is sent away")
-        stored = 20 + len(done)
-        drain(stored - 1)
-        assert stored < sent
-        # Each once: nobody was sent away, however often the producer came back meanwhile.
-        assert seen == list(range(len(seen)))
-        assert consumer.is_connected()
-        assert process.log_text().count("are sent away") == 1
+def test_consumers_drain_a_topic_while_the_disk_is_full(
+    small_disk: Path, on_small_disk: StandaloneProcess
+) -> None:
+    process = on_small_disk.start()
+    client = pulsar.Client(process.broker_url, operation_timeout_seconds=30, logger=QUIET)
+    consumer = client.subscribe(TOPIC, "s", receiver_queue_size=10)
+    producer = client.create_producer(TOPIC, send_timeout_millis=0, batching_enabled=False)
+    sent, done, seen = 170, list[pulsar.Result](), list[int]()
 
-        filler.unlink()
-        wait_until(lambda: len(done) == sent - 20, 30, "sent")
-        assert set(done) == {pulsar.Result.Ok}
-        drain(sent - 1)
-        assert list(dict.fromkeys(seen)) == list(range(sent))
-        client.shutdown()
-        assert process.stop() == 0
-        assert "Traceback" not in process.log_text()
-    finally:
-        process.kill()
+    def drain(upto: int) -> None:
+        while upto not in seen:
+            message = consumer.receive(20_000)
+            seen.append(int(message.data()[:6]))
+            consumer.acknowledge(message)
+
+    for i in range(20):
+        producer.send(b"%06d" % i + bytes(100_000))
+    filler = fill(small_disk)
+    for i in range(20, sent):
+        producer.send_async(b"%06d" % i + bytes(100_000), lambda result, _: done.append(result))
+    wait_until(lambda: "its producers are sent away" in process.log_text(), 20, "full")
+    wait_until(lambda: not producer.is_connected(), 10, "the producer is sent away")
+    stored = 20 + len(done)
+    drain(stored - 1)
+    assert stored < sent
+    # Each once: nobody was sent away, however often the producer came back meanwhile.
+    assert seen == list(range(len(seen)))
+    assert consumer.is_connected()
+    assert process.log_text().count("are sent away") == 1
+
+    filler.unlink()
+    wait_until(lambda: len(done) == sent - 20, 30, "sent")
+    assert set(done) == {pulsar.Result.Ok}
+    drain(sent - 1)
+    assert list(dict.fromkeys(seen)) == list(range(sent))
+    client.shutdown()
+    assert process.stop() == 0
+    assert "Traceback" not in process.log_text()
 
 
 def children(pid: int) -> list[int]:

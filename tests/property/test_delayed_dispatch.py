@@ -12,9 +12,8 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.index import DelayedIndex
 from magnetar.broker.dispatch.api import Dispatcher
-from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
-from support.dispatch_machines import DispatchMachine, Redelivering
+from support.dispatch_machines import DispatchMachine, Redelivering, key_shared
 
 
 class Delays:
@@ -97,16 +96,6 @@ class DelayedMachine(DispatchMachine):
             self.drain()
         super().teardown()
 
-    def drain(self) -> None:
-        if not self.sent:
-            self.join(permits=0)
-        for _ in range(len(self.log) + 2):
-            for consumer in list(self.sent):
-                consumer.permits += len(self.log) + 1
-                self.pump()
-                self.apply_ack(consumer, list(self.sent[consumer]))
-            self.pump()
-
 
 class SharedMachine(DelayedMachine, Redelivering):
     def make(self) -> Dispatcher:
@@ -117,14 +106,7 @@ class KeySharedMachine(DelayedMachine):
     """A key is never in flight at two consumers, delayed or not; the order is that of delivery times."""
 
     def make(self) -> Dispatcher:
-        return KeySharedDispatcher(
-            self.cursor,
-            Position(0, 0),
-            sticky=False,
-            allow_out_of_order=False,
-            hash_of=lambda entry: entry[0] * 331,
-            delays=self.delays,
-        )
+        return key_shared(self.cursor, delays=self.delays)
 
     def on_sent(self, consumer: object, position: Position, key: bytes) -> None:
         for other, held in self.sent.items():

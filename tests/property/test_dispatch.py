@@ -7,10 +7,8 @@ from hypothesis import settings
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
-from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
-from magnetar.broker.dispatch.single import SingleActiveDispatcher
-from support.dispatch_machines import DispatchMachine, Redelivering, successor
+from support.dispatch_machines import DispatchMachine, Redelivering, failover, key_shared
 
 
 class SharedMachine(Redelivering):
@@ -22,38 +20,19 @@ class KeySharedMachine(DispatchMachine):
     ordered_by_key = True
 
     def make(self) -> Dispatcher:
-        return KeySharedDispatcher(
-            self.cursor,
-            Position(0, 0),
-            sticky=False,
-            allow_out_of_order=False,
-            hash_of=lambda entry: entry[0] * 331,
-        )
+        return key_shared(self.cursor)
 
 
 class KeySharedRedeliveryMachine(Redelivering):
     def make(self) -> Dispatcher:
-        return KeySharedDispatcher(
-            self.cursor,
-            Position(0, 0),
-            sticky=False,
-            allow_out_of_order=True,
-            hash_of=lambda entry: entry[0] * 331,
-        )
+        return key_shared(self.cursor, allow_out_of_order=True)
 
 
 class FailoverMachine(DispatchMachine):
     """One active consumer gets everything in order; a new one starts after mark-delete."""
 
     def make(self) -> Dispatcher:
-        return SingleActiveDispatcher(
-            self.cursor,
-            Position(0, 0),
-            failover=True,
-            partition=-1,
-            successor=successor,
-            active_changed=self.active_changed,
-        )
+        return failover(self.cursor, self.active_changed)
 
     def active_changed(self, consumer: Consumer, is_active: bool) -> None:
         if is_active and consumer in self.sent:

@@ -12,13 +12,11 @@ from hypothesis.stateful import invariant, precondition, rule, run_state_machine
 
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.api import Dispatcher
-from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
-from magnetar.broker.dispatch.single import SingleActiveDispatcher
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.reasons import State, diagnose, of_consumer
 from magnetar.broker.explain.view import View
-from support.dispatch_machines import Acks, DispatchMachine, Redelivering, successor
+from support.dispatch_machines import DispatchMachine, Redelivering, failover, key_shared
 
 
 class Explained(DispatchMachine):
@@ -84,29 +82,12 @@ class KeySharedExplained(Explained):
     ordered_by_key = True
 
     def make(self) -> Dispatcher:
-        return key_shared(self.cursor, sticky=False)
+        return key_shared(self.cursor)
 
 
 class FailoverExplained(Explained):
     def make(self) -> Dispatcher:
-        return SingleActiveDispatcher(
-            self.cursor,
-            Position(0, 0),
-            failover=True,
-            partition=-1,
-            successor=successor,
-            active_changed=lambda consumer, active: self.sent[consumer].clear() if active else None,
-        )
-
-
-def key_shared(cursor: Acks, *, sticky: bool) -> KeySharedDispatcher:
-    return KeySharedDispatcher(
-        cursor,
-        Position(0, 0),
-        sticky=sticky,
-        allow_out_of_order=False,
-        hash_of=lambda entry: entry[0] * 331,
-    )
+        return failover(self.cursor, lambda consumer, active: self.sent[consumer].clear() if active else None)
 
 
 @pytest.mark.parametrize("machine", [SharedExplained, KeySharedExplained, FailoverExplained])

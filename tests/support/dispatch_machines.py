@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,8 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.api import Delays, Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
+from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
+from magnetar.broker.dispatch.single import SingleActiveDispatcher
 
 
 class Acks:
@@ -64,6 +66,36 @@ class Pipe:
 
 def successor(position: Position) -> Position:
     return Position(position.ledger_id, position.entry_id + 1)
+
+
+def key_shared(
+    cursor: Acks,
+    *,
+    sticky: bool = False,
+    allow_out_of_order: bool = False,
+    delays: Delays | None = None,
+) -> KeySharedDispatcher:
+    """From the first entry on; the key is the entry's first byte."""
+    return KeySharedDispatcher(
+        cursor,
+        Position(0, 0),
+        sticky=sticky,
+        allow_out_of_order=allow_out_of_order,
+        hash_of=lambda entry: entry[0] * 331,
+        delays=delays,
+    )
+
+
+def failover(cursor: Acks, active_changed: Callable[[Consumer, bool], None]) -> SingleActiveDispatcher:
+    """From the first entry on."""
+    return SingleActiveDispatcher(
+        cursor,
+        Position(0, 0),
+        failover=True,
+        partition=-1,
+        successor=successor,
+        active_changed=active_changed,
+    )
 
 
 class DispatchMachine(RuleBasedStateMachine):
@@ -165,6 +197,11 @@ class DispatchMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """With permits and acknowledgements without end, everything arrives."""
+        self.drain()
+        assert self.cursor.done == {Position(0, i) for i in range(len(self.log))}
+
+    def drain(self) -> None:
+        """Gives permits and acknowledges until nothing comes any more."""
         if not self.sent:
             self.join(permits=0)
         for _ in range(len(self.log) + 2):
@@ -173,7 +210,6 @@ class DispatchMachine(RuleBasedStateMachine):
                 self.pump()
                 self.apply_ack(consumer, list(self.sent[consumer]))
             self.pump()
-        assert self.cursor.done == {Position(0, i) for i in range(len(self.log))}
 
 
 class Redelivering(DispatchMachine):
