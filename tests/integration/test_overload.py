@@ -2,7 +2,8 @@
 
 What the broker may take: what it has at start, plus 64 MiB read from producers and not yet durable
 (publish_pending_bytes_max), plus 64 MiB of cached entries (cache_bytes), plus 4 MiB for each connection that
-does not read (connection_output_bytes_max; what one read of the log brings comes on top). The tests lower
+does not read (connection_output_bytes_max; what one read of the log brings comes on top), 128 MiB for all of
+these together (output_bytes_max; a small read or one message for each comes on top). The tests lower
 these budgets, so that exceeding them shows quickly, and leave as much again for the allocator.
 """
 
@@ -27,6 +28,7 @@ MIB = 1 << 20
 PENDING_BYTES = 8 * MIB
 CACHE_BYTES = 8 * MIB
 OUTPUT_BYTES = 1 * MIB
+OUTPUTS_BYTES = 16 * MIB
 SLACK_BYTES = 24 * MIB
 """Fragmentation, pieces being read and written, and the objects of hundreds of clients."""
 
@@ -44,6 +46,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
         "MAGNETAR_PUBLISH_PENDING_BYTES_MAX": "8MiB",
         "MAGNETAR_CACHE_BYTES": "8MiB",
         "MAGNETAR_CONNECTION_OUTPUT_BYTES_MAX": "1MiB",
+        "MAGNETAR_OUTPUT_BYTES_MAX": "16MiB",
         "MAGNETAR_SEGMENT_BYTES": "64MiB",
     }
     with StandaloneProcess(tmp_path_factory.mktemp("overload"), environment=environment) as started:
@@ -204,6 +207,40 @@ def test_consumers_that_never_read(process: StandaloneProcess) -> None:
         deaf[0].wait(lambda: len(deaf[0].messages) == 40, "messages")
         for client in deaf:
             client.socket.close()
+
+
+def test_a_hundred_consumers_that_never_read_share_one_budget(process: StandaloneProcess) -> None:
+    """Each alone is within its own budget: without a common one they would fill 100 to 200 MiB."""
+    topic = new_topic()
+    with RawClient(process.broker_url) as publisher:
+        publisher.open_producer(topic)
+        for i in range(24):
+            publisher.publish(range(20 * i, 20 * i + 20), bytes(64 << 10))
+        budget = Budget(process, CACHE_BYTES + OUTPUTS_BYTES + 100 * (64 << 10) + SLACK_BYTES)
+        deaf = [RawClient(process.broker_url, receive_buffer_bytes=4_096) for _ in range(100)]
+        for number, client in enumerate(deaf):
+            client.open_consumer(topic, subscription=f"deaf-{number}")
+            client.send(encode_flow(1, 10_000))
+        others_make_progress(process)
+        with RawClient(process.broker_url) as reader:
+            reader.open_consumer(topic, subscription="reads", permits=1_000)
+            reader.wait(lambda: len(reader.messages) == 480, "messages")
+        assert output_gauges(process)["magnetar_output_bytes"] <= OUTPUTS_BYTES + 100 * (65 << 10)
+        budget.stays()
+        # Some wake up: nothing was lost on the way.
+        for client in deaf[::20]:
+            client.wait(lambda c=client: len(c.messages) == 480, "messages")
+        for client in deaf:
+            client.socket.close()
+    wait_until(lambda: output_gauges(process)["magnetar_output_bytes"] == 0, 20, "given back")
+    others_make_progress(process)
+
+
+def output_gauges(process: StandaloneProcess) -> dict[str, int]:
+    """What waits for clients, as `/metrics` says it."""
+    text = urlopen(f"{process.http_url}/metrics", timeout=20).read().decode()
+    found = [line.split() for line in text.splitlines() if line.startswith("magnetar_output_")]
+    return {name.partition("{")[0]: int(float(value)) for name, value in found}
 
 
 def test_a_thousand_consumers_on_one_topic(process: StandaloneProcess) -> None:

@@ -103,7 +103,7 @@ async def play(world: World, seed: int) -> None:
         for subscription in topic.subscriptions.values():
             assert subscription.durable, "a reader's subscription stayed behind"
             assert not subscription.consumers
-    assert world.broker.in_flight_bytes == 0
+    assert world.broker.intake.bytes_used == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -81,13 +81,26 @@ def _collect_broker(broker: Broker, out: Exposition) -> Iterable[None]:
     out.gauge(
         "magnetar_in_flight_bytes",
         "Bytes read from producers that are not durable yet.",
-        broker.in_flight_bytes,
+        broker.intake.bytes_used,
         cluster,
     )
     out.gauge(
         "magnetar_in_flight_bytes_max",
         "Budget of magnetar_in_flight_bytes; above it nothing is read from producers.",
         broker.config.in_flight_bytes_max,
+        cluster,
+    )
+    out.gauge("magnetar_output_bytes", "Bytes that wait to be sent.", broker.outputs.count(), cluster)
+    out.gauge(
+        "magnetar_output_bytes_max",
+        "Budget of magnetar_output_bytes; clients that have much waiting get less when little is left.",
+        broker.outputs.bytes_max,
+        cluster,
+    )
+    out.gauge(
+        "magnetar_output_waiting_connections",
+        "Connections that get nothing more until there is room in magnetar_output_bytes_max.",
+        broker.outputs.waiting,
         cluster,
     )
     budget = broker.logs.cache_budget

@@ -52,6 +52,8 @@ class BrokerConfig:
     """Bytes of all connections that were read and are not durable; above it nothing is read."""
     connection_output_bytes_max: int = 4 * 1024 * 1024
     """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
+    output_bytes_max: int = 128 * 1024 * 1024
+    """The same for all connections together; see `outputs.py` for who gets which part."""
     retention_minutes: int = 0
     """How long consumed entries are kept by default; -1: for ever."""
     retention_mib: int = 0

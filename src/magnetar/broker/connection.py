@@ -186,8 +186,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"".join(out))
             else:
                 self._transport.writelines(out)
+        session.wrote(size)
         if session.starved and session.transport_writable:
             self._loop.call_soon(session.pump)
+
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport.is_closing() else self._transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         if not self._transport.is_closing() and self._transport.is_reading():

@@ -26,11 +26,13 @@ from magnetar.broker.errors import (
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import permission, renewals, topic_lists
 from magnetar.broker.inactive.room import InactiveTopics
+from magnetar.broker.intake import Intake
 from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.limits import Limits, LimitsInForce
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
+from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import Policies, PolicyStore
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
 from magnetar.broker.watchers.room import TopicWatchers
@@ -106,8 +108,12 @@ class Broker:
         self.started_ms = clock.now_ms()
         self._loading: SingleFlight[Topic] = SingleFlight()
         self._limits = LimitsInForce(config.limits, config.cluster)
-        self._in_flight_bytes = 0
-        self._paused: set[Session] = set()
+        self.intake = Intake(config.in_flight_bytes_max)
+        self.outputs = OutputBudget(
+            config.output_bytes_max,
+            self.sessions,
+            lambda ms, look: self.alarms.set(self.outputs, clock.now_ms() + ms, look),
+        )
         self._names = 0
         self._name_prefix = ""
         self.policies.on_change(Rounds(self.apply_policies, self.tasks.spawn).ask)
@@ -180,32 +186,6 @@ class Broker:
         except MagnetarError as error:
             _logger.warning("%s failed, tried again later: %s", what, error)
 
-    # -- budgets -----------------------------------------------------------------------------------
-
-    def took(self, session: Session, size_bytes: int) -> None:
-        """A connection read so many bytes that are not durable yet."""
-        self._in_flight_bytes += size_bytes
-        if self._in_flight_bytes > self.config.in_flight_bytes_max:
-            session.pause_reading()
-            self._paused.add(session)
-
-    def gave_back(self, size_bytes: int) -> None:
-        """So many of these bytes are durable or were refused."""
-        self._in_flight_bytes -= size_bytes
-        if self._paused and self._in_flight_bytes < self.config.in_flight_bytes_max // 2:
-            paused, self._paused = self._paused, set()
-            for session in paused:
-                session.resume_reading()
-
-    def holds(self, session: Session) -> bool:
-        """Whether the connection waits for others' bytes to become durable."""
-        return session in self._paused
-
-    @property
-    def in_flight_bytes(self) -> int:
-        """Bytes that were read from producers and are not durable yet."""
-        return self._in_flight_bytes
-
     # -- topics ------------------------------------------------------------------------------------
 
     async def any_topic(self, name: TopicName, *, create: bool = True) -> AnyTopic:
@@ -251,7 +231,9 @@ class Broker:
                 raise TopicNotFoundError(f"topic {name} does not exist")
             await self.check_topics_max(name.namespace_name)
         log = await self.logs.open(name.log_name)
-        topic = Topic(name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn)
+        topic = Topic(
+            name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn, outputs=self.outputs
+        )
         await topic.load()
         await self._apply(topic)
         self.topics[str(name)] = topic

@@ -25,7 +25,7 @@ from magnetar.broker.errors import (
     UnsupportedError,
     wire_code,
 )
-from magnetar.broker.handlers import consumers, handshake, producers, renewals, schemas, topics, unsupported
+from magnetar.broker.handlers import handshake, producers, table, topics, unsupported
 from magnetar.broker.openings import Openings
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
@@ -41,7 +41,8 @@ _CLOSED_PRODUCERS_KEPT: Final = 1_000
 """Producer ids that the broker closed: their late SENDs are dropped, not punished."""
 
 _IN_FLIGHT: Final = "bytes in flight"
-"""Reason for which a connection is not read."""
+_OUTPUT: Final = "output"
+"""Reasons for which a connection is not read."""
 
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
@@ -69,6 +70,9 @@ class Session:
         self._output_bytes_max = broker.config.connection_output_bytes_max
         self._in_flight_bytes_max = broker.config.in_flight_bytes_max // 2
         self.out_bytes = 0
+        self._outputs = broker.outputs
+        self._unsent_bytes = 0
+        """What the driver had taken from `out` and not sent when that was last looked at."""
         self.peer = peer
         self.transport_writable = True
         self.starved = False
@@ -122,7 +126,7 @@ class Session:
 
     def keep_alive(self) -> None:
         """Called at the keep-alive interval: pings a silent peer, drops one that does not answer."""
-        if self._heard or (self.transport_writable and not self._may_read):
+        if self._heard or (self.transport_writable and _OUTPUT not in self._holds and not self._may_read):
             # Not read because of our own budgets: then silence is no sign of death.
             self._heard = self._pinged = False
         elif self._pinged:
@@ -137,6 +141,8 @@ class Session:
         """The connection is gone: its producers and consumers leave."""
         self.closed = True
         self.broker.left(self)
+        self._outputs.forget(self, self.out_bytes + self._unsent_bytes)
+        self.out, self.out_bytes, self._unsent_bytes = [], 0, 0
         topics.left(self)
         self.requests.clear()
         for topic, producer in list(self.producers.values()):
@@ -166,6 +172,30 @@ class Session:
         for consumer in list(self.consumers.values()):
             consumer.subscription.pump()
 
+    def wrote(self, size_bytes: int) -> None:
+        """The driver has taken `out`, which was so large."""
+        unsent = self._transport.unsent_bytes()
+        outputs = self._outputs
+        outputs.free += size_bytes + self._unsent_bytes - unsent
+        self._unsent_bytes = unsent
+        # More than what was written just now: the peer is slow to take its answers.
+        if outputs.free <= 0 and unsent > size_bytes:
+            self.throttle(_OUTPUT)
+            outputs.wait(self)
+
+    def count_output(self) -> int:
+        unsent = self._transport.unsent_bytes()
+        if unsent < self._unsent_bytes:
+            self._heard = True
+        self._outputs.free += self._unsent_bytes - unsent
+        self._unsent_bytes = unsent
+        return self.out_bytes + unsent
+
+    def has_room(self) -> None:
+        self.unthrottle(_OUTPUT)
+        if self.transport_writable:
+            self.pump()
+
     def pause_reading(self) -> None:
         """The broker's budget is used up."""
         if not self.closed:
@@ -178,14 +208,17 @@ class Session:
 
     @property
     def _may_read(self) -> bool:
-        return self.transport_writable and not self._holds and not self.broker.holds(self)
+        return self.transport_writable and not self._holds and not self.broker.intake.holds(self)
 
     # -- what topics and subscriptions ask of a connection -------------------------------------------
 
     @property
     def writable(self) -> bool:
         if self.out_bytes < self._output_bytes_max and self.transport_writable:
-            return not self.closed
+            waiting = self.out_bytes + self._unsent_bytes
+            if waiting < self._outputs.free or self._outputs.allows(waiting and self.count_output()):
+                return not self.closed
+            self._outputs.wait(self)
         self.starved = True
         return False
 
@@ -193,6 +226,7 @@ class Session:
         if not self.out_bytes:
             self._transport.flush_soon()
         self.out_bytes += size_bytes
+        self._outputs.free -= size_bytes
 
     def reply(self, frame: bytes) -> None:
         if not self.closed:
@@ -231,7 +265,7 @@ class Session:
     def published(self, size_bytes: int) -> None:
         # Also after the connection is gone: what it sent still fills memory until it is durable.
         self._in_flight_bytes -= size_bytes
-        self.broker.gave_back(size_bytes)
+        self.broker.intake.gave_back(size_bytes)
         if _IN_FLIGHT in self._holds and self._in_flight_bytes < self._in_flight_bytes_max // 2:
             self.unthrottle(_IN_FLIGHT)
 
@@ -290,7 +324,7 @@ class Session:
         self._in_flight_bytes += size
         if self._in_flight_bytes > self._in_flight_bytes_max and _IN_FLIGHT not in self._holds:
             self.throttle(_IN_FLIGHT)
-        self.broker.took(self, size)
+        self.broker.intake.took(self, size)
         attached[0].publish(attached[1], run)
 
     def _ack(self, event: AckEvent) -> None:
@@ -323,7 +357,7 @@ class Session:
             else:
                 self._transport.close("the first command must be CONNECT")
             return
-        handler = _HANDLERS.get(event.type)
+        handler = table.HANDLERS.get(event.type)
         if handler is None:
             unsupported.refuse(self, event)
             return
@@ -357,22 +391,3 @@ class Session:
         self.closed_producers[producer_id] = None
         if len(self.closed_producers) > _CLOSED_PRODUCERS_KEPT:
             self.closed_producers.pop(next(iter(self.closed_producers)))
-
-
-def _ping(session: Session, _: Command) -> None:
-    session.reply(commands.PONG)
-
-
-def _pong(session: Session, _: Command) -> None:
-    session.answered()
-
-
-_HANDLERS: Final[dict[int, Handler]] = {
-    Type.PING: _ping,
-    Type.PONG: _pong,
-    **topics.HANDLERS,
-    **producers.HANDLERS,
-    **consumers.HANDLERS,
-    **schemas.HANDLERS,
-    **renewals.HANDLERS,
-}

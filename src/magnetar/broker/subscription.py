@@ -26,6 +26,7 @@ from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
 from magnetar.broker.limits.room import SubscriptionLimits
+from magnetar.broker.outputs import OutputBudget
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
@@ -33,8 +34,6 @@ from magnetar.wire.events import AckEvent
 
 _log = logging.getLogger("magnetar.broker.subscription")
 
-READ_BYTES_MAX: Final = 1 << 20
-"""Bytes read at a time."""
 PUMP_BYTES_MAX: Final = 8 << 20
 """Bytes sent in one go before other work of the loop gets its turn."""
 PUMP_ENTRIES_MAX: Final = 10_000
@@ -57,6 +56,7 @@ class Subscription(AnySubscription):
         hash_of: Callable[[bytes], int],
         clock: Clock,
         alarms: Alarms,
+        outputs: OutputBudget,
     ) -> None:
         """`hash_of`: sticky hash of an entry; `spawn` runs reads; `alarms` tell when entries are due."""
         super().__init__(topic, name)
@@ -72,12 +72,10 @@ class Subscription(AnySubscription):
             clock, alarms, cursor, spawn, wake=self.pump, reread=self._deliver_again
         )
         self._dispatcher: Dispatcher | None = None
-        self._reading = False
-        self._pumping = self._pump_due = False
+        self._reading = self._pumping = self._pump_due = False
         self._obstacle = ""
         """Why the last read failed; empty when it did not."""
-        self._clock = clock
-        self._alarms = alarms
+        self._clock, self._alarms, self._outputs = clock, alarms, outputs
         self._limits = SubscriptionLimits()
 
     def view_compacted(self, view: CompactedView | None, start: Position) -> None:
@@ -375,10 +373,11 @@ class Subscription(AnySubscription):
         sent = entries = 0
         held = self._delays.count
         self._obstacle = ""
-        throttle, bytes_max = self._limits.throttle, READ_BYTES_MAX
+        throttle = self._limits.throttle
         while (want := dispatcher.want()) is not None:
+            bytes_max = self._outputs.read_bytes
             if throttle is not None:
-                entries_max, bytes_max = throttle.room(want.entries_max, READ_BYTES_MAX)
+                entries_max, bytes_max = throttle.room(want.entries_max, bytes_max)
                 if not entries_max:
                     self._alarms.set(self, throttle.due_ms(), self.pump)
                     return
@@ -390,7 +389,7 @@ class Subscription(AnySubscription):
                 return
             if runs is None:
                 self._reading = True
-                self._spawn(self._read(want, dispatcher, bytes_max))
+                self._spawn(self._outputs.reading(self._read(want, dispatcher, bytes_max), bytes_max))
                 return
             if not runs and not want.replay:
                 return

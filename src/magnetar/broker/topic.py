@@ -34,6 +34,7 @@ from magnetar.broker.errors import (
     wire_code,
 )
 from magnetar.broker.full_disk import RoomWait, disk_full
+from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
 from magnetar.managedlog.config import UNLIMITED
@@ -99,6 +100,7 @@ class Topic(AnyTopic):
         clock: Clock,
         alarms: Alarms,
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
+        outputs: OutputBudget,
     ) -> None:
         super().__init__(name, ProducerAccess(log, spawn), clock)
         self.log = log
@@ -108,6 +110,7 @@ class Topic(AnyTopic):
         self._clock = clock
         self._alarms = alarms
         self._spawn = spawn
+        self._outputs = outputs
         self._waiting: deque[_Waiting] = deque()
         self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=lambda: self.closed)
         self._room = RoomWait(alarms, clock, log.has_room, self._room_again)
@@ -302,6 +305,7 @@ class Topic(AnyTopic):
             hash_of=entry_hash,
             clock=self._clock,
             alarms=self._alarms,
+            outputs=self._outputs,
         )
         subscription.keep(self.limits.of_subscription())
         self.subscriptions[name] = subscription

@@ -11,6 +11,9 @@ class Transport(Protocol):
     def flush_soon(self) -> None:
         """Writes `out` at the end of this tick."""
 
+    def unsent_bytes(self) -> int:
+        """Bytes that were taken from `out` and that the socket has not taken yet."""
+
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...

@@ -51,6 +51,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         compaction_retain_null_key=config.compaction_retain_null_key,
         in_flight_bytes_max=config.publish_pending_bytes_max,
         connection_output_bytes_max=config.connection_output_bytes_max,
+        output_bytes_max=config.output_bytes_max,
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,
     )

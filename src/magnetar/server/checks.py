@@ -39,7 +39,7 @@ def check(config: StandaloneConfig) -> None:
     for name in ("broker_port", "http_port", "broker_tls_port", "https_port"):
         _require(0 <= getattr(config, name) <= PORT_MAX, config, name, f"from 0 to {PORT_MAX}")
     _require(1024 <= config.max_message_bytes <= 128 * MIB, config, "max_message_bytes", "1 KiB to 128 MiB")
-    for name in ("cache_bytes", "segment_bytes"):
+    for name in ("cache_bytes", "segment_bytes", "output_bytes_max"):
         _require(getattr(config, name) >= MIB, config, name, "at least 1 MiB")
     for name in ("spare_segments", "prewrite_bytes_per_s"):
         _require(getattr(config, name) >= 0, config, name, "0 or more")

@@ -51,6 +51,9 @@ class StandaloneConfig(LimitSettings):
     stops reading from producers. At least `max_message_bytes`."""
     connection_output_bytes_max: int = 4 * MIB
     """Bytes waiting to be sent on one connection; beyond them its consumers get no more. At least 64 KiB."""
+    output_bytes_max: int = 128 * MIB
+    """The same on all connections together, and of reads under way for them: who keeps up goes on, slow
+    clients share what they leave. At least 1 MiB."""
     segment_bytes: int = 256 * MIB
     """Size of a segment of the message store; so much disk is set aside at once. At least 1 MiB."""
     spare_segments: int = 2

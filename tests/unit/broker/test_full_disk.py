@@ -50,7 +50,7 @@ def test_consumers_stay_and_producers_wait_for_room() -> None:
         await world.until(lambda: len(peer.receipts) == 3, "receipts")
         topic = await fill(world, peer)
         assert not peer.commands(Type.SEND_ERROR)  # clients would close their consumers' connection
-        assert world.broker.in_flight_bytes == 0
+        assert world.broker.intake.bytes_used == 0
         peer.send(send(1, 5))  # a late one, which the client had under way
         for request_id in range(10, 13):
             refused = await peer.producer(request_id=request_id)

@@ -57,7 +57,7 @@ def test_what_is_sent_reaches_who_asks_for_it(kind: str) -> None:
         assert receiver.bodies == [b"a", b"b", b"c"]
         assert {message.position for message in receiver.messages} == {Position(0, 0)}
         assert publisher.receipts == [(1, i, Position(0, 0)) for i in range(3)]
-        assert not world.broker.in_flight_bytes
+        assert not world.broker.intake.bytes_used
 
     in_world(story)
 

@@ -108,7 +108,7 @@ def test_a_send_before_the_turn_is_refused() -> None:
         peer.send(send(2, 0))
         await world.settle()
         assert [error.producer_id for error in peer.commands(Type.SEND_ERROR)] == [2]
-        assert world.broker.in_flight_bytes == 0
+        assert world.broker.intake.bytes_used == 0
 
     in_world(story)
 

@@ -181,7 +181,7 @@ def test_a_send_with_a_wrong_checksum_is_refused_alone() -> None:
         (error,) = peer.commands(Type.SEND_ERROR)
         assert (error.sequence_id, error.error) == (1, pb.ChecksumError)
         assert [sequence_id for _, sequence_id, _ in peer.receipts] == [0, 2]
-        assert world.broker.in_flight_bytes == 0
+        assert world.broker.intake.bytes_used == 0
 
     in_world(story)
 
@@ -332,7 +332,7 @@ def test_the_failure_of_a_topic_is_told_and_the_topic_can_be_loaded_again() -> N
         assert [error.error for error in peer.commands(Type.SEND_ERROR)] == [pb.PersistenceError] * 2
         assert [each.producer_id for each in peer.commands(Type.CLOSE_PRODUCER)] == [1]
         assert [each.consumer_id for each in peer.commands(Type.CLOSE_CONSUMER)] == [1]
-        assert world.broker.in_flight_bytes == 0
+        assert world.broker.intake.bytes_used == 0
         assert len(peer.receipts) == 3
         world.ledgers.auto_sync = True
         world.ledgers.sync()
@@ -435,7 +435,7 @@ def test_a_connection_that_sends_faster_than_the_disk_is_not_read() -> None:
         await world.until(lambda: len(peer.receipts) == 6 and len(other.receipts) == 5, "receipts")
         assert peer.reading
         assert other.reading
-        assert world.broker.in_flight_bytes == 0
+        assert world.broker.intake.bytes_used == 0
 
     in_world(story, BrokerConfig(in_flight_bytes_max=100_000))
 
@@ -448,9 +448,9 @@ def test_what_a_lost_connection_sent_counts_until_it_is_durable() -> None:
         world.ledgers.auto_sync = False
         peer.send(send(1, 0, bytes(10_000)))
         peer.session.lost()
-        assert world.broker.in_flight_bytes > 10_000
+        assert world.broker.intake.bytes_used > 10_000
         world.ledgers.sync()
-        await world.until(lambda: world.broker.in_flight_bytes == 0, "durable")
+        await world.until(lambda: world.broker.intake.bytes_used == 0, "durable")
 
     in_world(story)
 
@@ -465,7 +465,7 @@ def test_a_topic_deleted_with_bytes_in_flight_gives_them_back() -> None:
         await world.settle()
         world.ledgers.sync()
         await deletion
-        assert world.broker.in_flight_bytes == 0
+        assert world.broker.intake.bytes_used == 0
 
     in_world(story)
 
@@ -622,7 +622,7 @@ def test_an_unloaded_topic_acknowledges_before_it_sends_producers_away() -> None
         await unloading
         await world.until(lambda: peer.commands(Type.CLOSE_PRODUCER), "CLOSE_PRODUCER")
         assert [sequence_id for _, sequence_id, _ in peer.receipts] == [0, 1]
-        assert world.broker.in_flight_bytes == 0
+        assert world.broker.intake.bytes_used == 0
         assert (await world.topic()).log.entry_count == 2
 
     in_world(story)

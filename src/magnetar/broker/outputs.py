@@ -1,0 +1,113 @@
+"""Bytes that wait to be sent, of all connections together, and those that are being read for them.
+
+A connection may have as much waiting as is still free: one slow client gets half of the budget at most,
+two a third each, and so on. Something stays free for those who keep up, however many do not (the dynamic
+threshold of switches with shared memory: Choudhury and Hahne, 1998). Who has nothing waiting is always
+served, then in small steps. So the bytes stay below
+
+    output_bytes_max + connections x (READ_BYTES_MIN or one larger message)
+
+Nothing is lost: what is not sent stays in the log, requests stay in line, and a client that does not take
+its answers is not read.
+
+What the sockets took meanwhile is not told by anybody. It is counted when a connection writes again, and for
+all of them while somebody waits for room. Until then the budget looks fuller than it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Final, Protocol
+
+READ_BYTES_MAX: Final = 1 << 20
+"""Bytes read for consumers at a time."""
+READ_BYTES_MIN: Final = 16 << 10
+"""The same when nothing is free; a single larger message is read all the same."""
+_COUNT_MS: Final = 5
+"""Between two counts of all connections while somebody waits, for each thousand of them."""
+
+
+class Outlet(Protocol):
+    """A connection, as the budget sees it."""
+
+    def count_output(self) -> int:
+        """Bytes that wait for its client, looked up anew."""
+
+    def has_room(self) -> None:
+        """It may have more waiting than it has: whatever stopped for want of room goes on."""
+
+
+class OutputBudget:
+    """The budget of a broker."""
+
+    __slots__ = ("_later", "_outlets", "_reserved", "_waiting", "bytes_max", "free")
+
+    def __init__(
+        self, bytes_max: int, outlets: Collection[Outlet], later: Callable[[int, Callable[[], None]], None]
+    ) -> None:
+        """`outlets`: all connections, as they come and go; `later` calls after so many milliseconds."""
+        self.bytes_max = bytes_max
+        self.free = bytes_max
+        """What is left; below 0 by what those who have nothing waiting were given all the same."""
+        self._outlets = outlets
+        self._later = later
+        self._reserved = 0
+        self._waiting: dict[Outlet, None] = {}
+
+    def allows(self, waiting_bytes: int) -> bool:
+        """Whether a connection that has so many bytes waiting may have more."""
+        return waiting_bytes < self.free or not waiting_bytes
+
+    @property
+    def read_bytes(self) -> int:
+        """What to read for consumers at a time."""
+        return max(READ_BYTES_MIN, min(READ_BYTES_MAX, self.free))
+
+    @property
+    def waiting(self) -> int:
+        """Connections that have stopped until there is room."""
+        return len(self._waiting)
+
+    def reading(self, work: Coroutine[Any, Any, None], size_bytes: int) -> Coroutine[Any, Any, None]:
+        """`work`, which brings up to so many bytes; they are taken from the budget until it ends."""
+        self._reserved += size_bytes
+        self.free -= size_bytes
+        return self._reading(work, size_bytes)
+
+    async def _reading(self, work: Coroutine[Any, Any, None], size_bytes: int) -> None:
+        try:
+            await work
+        finally:
+            self._reserved -= size_bytes
+            self.free += size_bytes
+
+    def wait(self, outlet: Outlet) -> None:
+        """`outlet.has_room` is called when it may have more waiting than it has."""
+        if not self._waiting:
+            self._count_later()
+        self._waiting[outlet] = None
+
+    def forget(self, outlet: Outlet, waiting_bytes: int) -> None:
+        """The connection is gone, with so many bytes that were counted."""
+        self.free += waiting_bytes
+        self._waiting.pop(outlet, None)
+
+    def count(self) -> int:
+        """Bytes that wait, looked up anew at all connections."""
+        used = self._reserved + sum([outlet.count_output() for outlet in self._outlets])
+        self.free = self.bytes_max - used
+        return used
+
+    def _count_later(self) -> None:
+        self._later(_COUNT_MS * (1 + len(self._outlets) // 1_000), self._look)
+
+    def _look(self) -> None:
+        self.count()
+        waiting, self._waiting = self._waiting, {}
+        for outlet in waiting:
+            if self.allows(outlet.count_output()):
+                outlet.has_room()
+            else:
+                self._waiting[outlet] = None
+        if self._waiting:
+            self._count_later()
