@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes src/magnetar/wire/pulsar_pb2.py and .pyi from pulsar.proto.
+# Writes src/magnetar/wire/pulsar_pb2.py and .pyi from pulsar.proto, and bookkeeper/bookkeeper_pb2 in the same way.
 # Usage: [PYTHON=path/to/python] tools/generate_protocol.sh
 # Needs grpcio-tools (in the dev dependency group). The results are committed; run it after a change of the
 # proto. A grpcio-tools newer than the oldest protobuf that pyproject.toml allows gives code that one refuses.
@@ -13,3 +13,7 @@ wire=$root/src/magnetar/wire
 # Schema.Type has a value named None, which cannot be written as an annotation.
 sed '/^ *None: /d' "$wire/pulsar_pb2.pyi" > "$wire/pulsar_pb2.pyi.new"
 mv "$wire/pulsar_pb2.pyi.new" "$wire/pulsar_pb2.pyi"
+# The same for BookKeeper's protocol.
+"${PYTHON:-python3}" -m grpc_tools.protoc \
+    --proto_path="$wire/bookkeeper" --python_out="$wire/bookkeeper" --pyi_out="$wire/bookkeeper" \
+    "$wire/bookkeeper/bookkeeper.proto"

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from magnetar.wire.bookkeeper import bookkeeper_pb2 as pb
+from magnetar.wire.bookkeeper import v2
+from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
+from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
+from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ForceLedger, Read, ReadLac, Request, Unserved
+from magnetar.wire.bookkeeper.responses import Added, BatchReadDone, ReadDone, Refused
+from magnetar.wire.bookkeeper.status import Status
+from magnetar.wire.frames import FrameError
+
+KEY = master_key(b"")
+
+
+def adds(ledger_id: int, ids: list[int], *, txns: list[int] | None = None, recovery: bool = False) -> AddRun:
+    run = AddRun(ledger_id, KEY, recovery=recovery, v3=txns is not None)
+    digester = Digester(ledger_id, DigestType.CRC32C)
+    for entry_id in ids:
+        run.entry_ids.append(entry_id)
+        run.entries.append(digester.seal(entry_id, entry_id - 1, 4, b"data") + b"data")
+    run.txn_ids = txns
+    return run
+
+
+def sent(*requests: Request, is_v2: bool) -> bytes:
+    return b"".join(piece for request in requests for piece in encode_request(request, is_v2=is_v2))
+
+
+def parsed(data: bytes) -> list[Request]:
+    requests, consumed = BookieParser().parse(data, len(data))
+    assert consumed == len(data)
+    return requests
+
+
+def packet(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+def v3_packet(message: pb.Request) -> bytes:
+    return packet(message.SerializePartialToString())
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_adds_of_two_ledgers_that_take_turns_are_two_runs(is_v2: bool) -> None:
+    turns = [adds(1 + at % 2, [at // 2], txns=None if is_v2 else [at]) for at in range(10)]
+    first, second = parsed(sent(*turns, is_v2=is_v2))
+    assert isinstance(first, AddRun)
+    assert isinstance(second, AddRun)
+    assert (first.ledger_id, first.entry_ids) == (1, [0, 1, 2, 3, 4])
+    assert (second.ledger_id, second.entry_ids) == (2, [0, 1, 2, 3, 4])
+    assert first.txn_ids == (None if is_v2 else [0, 2, 4, 6, 8])
+    assert first.size_bytes == sum(map(len, first.entries)) == 5 * 40
+
+
+def test_adds_that_differ_in_more_than_entry_are_different_runs() -> None:
+    other_key = adds(1, [2])
+    other_key.master_key = bytes(20)
+    runs = parsed(sent(adds(1, [0]), adds(1, [1], recovery=True), other_key, adds(1, [3]), is_v2=True))
+    assert [run.entry_ids for run in runs if isinstance(run, AddRun)] == [[0, 3], [1], [2]]
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_a_fence_is_never_overtaken_by_an_add(is_v2: bool) -> None:
+    txn = None if is_v2 else 9
+    fence = Read(1, -1, txn_id=txn, fence=True, master_key=KEY)
+    before, after = (adds(1, [at], txns=None if is_v2 else [at]) for at in (0, 1))
+    requests = parsed(sent(before, fence, after, is_v2=is_v2))
+    assert [type(request) for request in requests] == [AddRun, Read, AddRun]
+    assert requests[1] == fence
+
+
+@pytest.mark.parametrize("is_v2", [True, False])
+def test_bytes_may_come_one_by_one(is_v2: bool) -> None:
+    txn = None if is_v2 else 1
+    data = sent(adds(1, [0, 1], txns=None if is_v2 else [5, 6]), Read(1, 0, txn_id=txn), is_v2=is_v2)
+    parser = BookieParser()
+    seen: list[Request] = []
+    waiting = b""
+    for at in range(len(data)):
+        waiting += data[at : at + 1]
+        requests, consumed = parser.parse(waiting, len(waiting))
+        waiting = waiting[consumed:]
+        assert parser.needed in (0, 4 + struct.unpack(">I", waiting[:4].ljust(4, b"\0"))[0])
+        seen += requests
+    assert waiting == b""
+    assert [type(request) for request in seen] == [AddRun, AddRun, Read]
+
+
+def test_the_first_packet_that_is_not_version_3_makes_it_version_2_for_ever() -> None:
+    parser = BookieParser()
+    for data, is_v2 in ((sent(ReadLac(1, 1), is_v2=False), False), (sent(Read(1, 0), is_v2=True), True)):
+        parser.parse(data, len(data))
+        assert parser.is_v2 is is_v2
+    with pytest.raises(FrameError):
+        parser.parse(sent(ReadLac(1, 1), is_v2=False), 24)
+
+
+def test_a_request_of_version_3_that_lacks_something_required_is_none() -> None:
+    request = pb.Request()
+    request.header.version = pb.VERSION_THREE
+    request.header.operation = pb.READ_LAC
+    request.header.txnId = 1
+    request.readLacRequest.SetInParent()
+    data = v3_packet(request)
+    with pytest.raises(FrameError):
+        BookieParser().parse(data, len(data))
+
+
+@pytest.mark.parametrize(
+    ("version", "operation", "wrong_version"),
+    [(pb.VERSION_TWO, pb.READ_LAC, True), (pb.VERSION_THREE, pb.RANGE_ADD_ENTRY, False)],
+)
+def test_what_can_only_be_refused_keeps_its_number(
+    version: pb.ProtocolVersion, operation: pb.OperationType, wrong_version: bool
+) -> None:
+    request = pb.Request()
+    request.header.version = version
+    request.header.operation = operation
+    request.header.txnId = 77
+    assert parsed(v3_packet(request)) == [Unserved(operation, 77, wrong_version)]
+    refusal = b"".join(encode_response(Refused(operation, Status.BAD_REQUEST, 77)))
+    assert ClientParser(is_v2=False).parse(refusal, len(refusal))[0] == [
+        Refused(operation, Status.BAD_REQUEST, 77)
+    ]
+
+
+def test_legacy_headers_have_no_flags() -> None:
+    body = struct.pack(">Iqq", v2.READ, 5, 6)
+    assert parsed(packet(body)) == [Read(5, 6)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x02\x01",
+        struct.pack(">I", v2.header(v2.ADD)) + b"short",
+        struct.pack(">Iq", v2.header(v2.READ), 1),
+        struct.pack(">Iqq", v2.header(v2.READ, v2.FENCE), 1, 2) + b"no key",
+        struct.pack(">Iqq", v2.header(v2.BATCH_READ), 1, 2),
+        struct.pack(">I", v2.header(v2.AUTH)) + b"\xff",
+        struct.pack(">I", v2.header(v2.AUTH)),
+        struct.pack(">I", v2.header(4)) + bytes(64),
+        struct.pack(">I", 3 << 24 | v2.READ << 16) + bytes(64),
+    ],
+)
+def test_bytes_that_are_no_request_end_the_connection(body: bytes) -> None:
+    before = sent(Read(1, 0), is_v2=True)
+    data = before + packet(body)
+    with pytest.raises(FrameError) as caught:
+        BookieParser().parse(data, len(data))
+    assert caught.value.events == [Read(1, 0)]
+
+
+def test_a_packet_beyond_the_limit_is_refused_before_it_is_there() -> None:
+    for parser in (BookieParser(100), ClientParser(is_v2=True, packet_bytes_max=100)):
+        with pytest.raises(FrameError, match="packet of 101 bytes, 100 are allowed"):
+            parser.parse(struct.pack(">I", 101), 4)
+
+
+def test_fields_behind_those_that_are_known_are_ignored() -> None:
+    data = packet(struct.pack(">Iqq", v2.header(v2.READ), 1, 2) + b"more")
+    assert parsed(data) == [Read(1, 2)]
+
+
+@pytest.mark.parametrize("request_", [ForceLedger(1, 2), ReadLac(1, 2)])
+def test_version_2_refuses_what_it_does_not_have(request_: Request) -> None:
+    with pytest.raises(ValueError, match="version 2 has no"):
+        encode_request(request_, is_v2=True)
+
+
+@pytest.mark.parametrize("request_", [Read(1, 2), adds(1, [2]), BatchRead(1, 2, 3, 4, 5)])
+def test_version_3_refuses_what_has_no_number(request_: Request) -> None:
+    with pytest.raises(ValueError, match="version 3"):
+        encode_request(request_, is_v2=False)
+
+
+@pytest.mark.parametrize("txns", [None, [7, 8, 9]])
+def test_answers_with_one_outcome_come_as_one(txns: list[int] | None) -> None:
+    data = b"".join(
+        piece
+        for answer in (
+            Added(1, Status.OK, [0, 1], txns and txns[:2]),
+            Added(1, Status.FENCED, [2], txns and txns[2:]),
+        )
+        for piece in encode_response(answer)
+    )
+    answers, _ = ClientParser(is_v2=txns is None).parse(data, len(data))
+    assert [(a.status, a.entry_ids, a.txn_ids) for a in answers if isinstance(a, Added)] == [
+        (Status.OK, [0, 1], txns and txns[:2]),
+        (Status.FENCED, [2], txns and txns[2:]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_v2", "body"),
+    [
+        (True, b""),
+        (True, struct.pack(">Iiq", v2.header(v2.ADD), 0, 1)),
+        (True, struct.pack(">Iiqq", v2.header(5), 0, 1, 1)),
+        (True, struct.pack(">Iiqq", v2.header(v2.BATCH_READ), 0, 1, 1)),
+        (True, struct.pack(">IiqqqI", v2.header(v2.BATCH_READ), 0, 1, 1, 1, 5) + b"four"),
+        (True, struct.pack(">IiqqqH", v2.header(v2.BATCH_READ), 0, 1, 1, 1, 5)),
+        (False, b"\xff"),
+        (False, b""),
+    ],
+)
+def test_bytes_that_are_no_answer_end_the_connection(is_v2: bool, body: bytes) -> None:
+    data = packet(body)
+    with pytest.raises(FrameError):
+        ClientParser(is_v2=is_v2).parse(data, len(data))
+
+
+def test_a_failed_read_has_no_entry() -> None:
+    for answer in (ReadDone(1, 2, Status.NO_ENTRY), BatchReadDone(1, 2, 3, Status.NO_ENTRY)):
+        data = b"".join(encode_response(answer))
+        assert ClientParser(is_v2=True).parse(data, len(data))[0] == [answer]
+
+
+def test_entries_are_not_copied_on_their_way_out() -> None:
+    run = adds(1, [0])
+    assert any(piece is run.entries[0] for piece in encode_request(run, is_v2=True))
+    done = ReadDone(1, 0, Status.OK, entry=run.entries[0])
+    assert any(piece is run.entries[0] for piece in encode_response(done))
