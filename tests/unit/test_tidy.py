@@ -86,6 +86,9 @@ DRIVERS = {
     "observability/logs.py",
     "observability/process.py",
     "schemas/registry.py",
+    "tiered/copy_reader.py",
+    "tiered/offloader.py",
+    "tiered/room.py",
 }
 """Modules of the other rooms that own tasks, sockets, files or time. All others are plain logic that
 tests run without any of these."""

@@ -40,3 +40,18 @@ class DamagedObjectError(CorruptDataError):
 
     def __init__(self, name: str, detail: str, ledger_id: int | None = None) -> None:
         super().__init__(name, 0, detail, ledger_id)
+
+
+class UnreadableCopyError(StorageError):
+    """Entries of a ledger cannot be read from its copy now."""
+
+    def __init__(self, text: str, *, retriable: bool) -> None:
+        super().__init__(text)
+        self.retriable = retriable
+
+
+class DamagedCopyError(UnreadableCopyError):
+    """Entries of a ledger cannot be read from its copy because it is damaged."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, retriable=False)

@@ -54,5 +54,8 @@ class ObjectStore(Protocol):
     async def delete(self, name: str) -> None:
         """Deletes an object; not an error when it is not there."""
 
+    def file_of(self, name: str) -> Path | None:
+        """Where another process of this machine finds the object as a file; None for other stores."""
+
     async def close(self) -> None:
         """Gives back what the store holds."""

@@ -117,5 +117,8 @@ class CloudStore:
         except MissingObjectError:
             return
 
+    def file_of(self, name: str) -> Path | None:
+        return None
+
     async def close(self) -> None:
         """obstore closes its connections when they are idle."""

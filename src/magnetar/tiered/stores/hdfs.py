@@ -89,5 +89,8 @@ class HdfsStore:
         except MissingObjectError:
             return
 
+    def file_of(self, name: str) -> Path | None:
+        return None
+
     async def close(self) -> None:
         """pyarrow gives the connection back with the object."""

@@ -92,6 +92,9 @@ class LocalStore:
         path = self._path(name)
         await self._do(name, lambda: _delete(path, self._root))
 
+    def file_of(self, name: str) -> Path | None:
+        return self._path(name)
+
     async def close(self) -> None:
         """Nothing is held."""
 
@@ -100,9 +103,13 @@ def _copy_durably(file: Path, path: Path, root: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + _UNFINISHED)
     try:
-        with file.open("rb") as source, unfinished.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-            target.flush()
+        unfinished.unlink(missing_ok=True)
+        try:
+            # On the same disk nothing need be copied.
+            unfinished.hardlink_to(file)
+        except OSError:
+            shutil.copyfile(file, unfinished)
+        with unfinished.open("rb") as target:
             os.fsync(target.fileno())
         unfinished.replace(path)
     except BaseException:

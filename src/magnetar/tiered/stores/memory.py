@@ -67,5 +67,8 @@ class MemoryStore:
         self.objects.pop(name, None)
         self._modified.pop(name, None)
 
+    def file_of(self, name: str) -> Path | None:
+        return None
+
     async def close(self) -> None:
         """What is in memory goes with the process."""

@@ -63,5 +63,8 @@ class RetryingStore:
     async def delete(self, name: str) -> None:
         await self._try(lambda: self._store.delete(name))
 
+    def file_of(self, name: str) -> Path | None:
+        return self._store.file_of(name)
+
     async def close(self) -> None:
         await self._store.close()

@@ -1,0 +1,1 @@
+"""A small blocking client of the admin API. See README.md."""

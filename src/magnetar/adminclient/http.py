@@ -1,0 +1,152 @@
+"""Requests over one kept connection.
+
+Redirects are followed with the same method and body (307), as brokers send callers to a topic's owner.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
+
+from magnetar.adminclient.errors import AdminRefusedError, AdminTargetError, AdminUnreachableError
+from magnetar.adminclient.target import AdminTarget
+
+_REDIRECTS_MAX: Final = 5
+_REDIRECTS: Final = (301, 302, 307, 308)
+_TEXT_MAX: Final = 500
+"""Of an error's body that is no JSON."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def document(self) -> Any:
+        """The decoded body: JSON, or text that is none; None when it is empty."""
+        text = self.body.decode("utf-8", "replace").strip()
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            return text
+
+
+class AdminHttp:
+    """Calls one admin API. Not to be shared by threads."""
+
+    def __init__(self, target: AdminTarget) -> None:
+        """Connects nowhere yet. Raises AdminTargetError."""
+        self.target = target
+        self._home = target.parts()
+        token = target.read_token()
+        self._headers = {"Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._connections: dict[tuple[str, str], HTTPConnection] = {}
+
+    def close(self) -> None:
+        """Ends the connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def request(
+        self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None
+    ) -> Answer:
+        """One call; `body` is sent as JSON, None is none. Raises AdminRefusedError, AdminUnreachableError."""
+        target = path
+        if query:
+            words = {
+                key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items()
+            }
+            target += f"?{urlencode(words)}"
+        data = None if body is None else json.dumps(body).encode()
+        at = self._home
+        for _ in range(_REDIRECTS_MAX):
+            answer = self._once(at, method, target, data)
+            location = answer.headers.get("location")
+            if answer.status in _REDIRECTS and location:
+                at, target = self._redirected(at, target, location)
+                continue
+            if answer.status >= 300:
+                raise AdminRefusedError(method, path, answer.status, _reason(answer))
+            return answer
+        raise AdminRefusedError(method, path, 310, "redirected too often")
+
+    def _once(self, at: SplitResult, method: str, target: str, data: bytes | None) -> Answer:
+        headers = dict(self._headers)
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        # A kept connection may have been closed meanwhile; one that was never used may not.
+        for kept in (True, False):
+            key = (at.scheme, at.netloc)
+            connection = self._connections.get(key) if kept else None
+            if connection is None and kept:
+                continue
+            try:
+                if connection is None:
+                    connection = self._connections[key] = self._connect(at)
+                connection.request(method, target, data, headers)
+                response: HTTPResponse = connection.getresponse()
+                body = response.read()
+                found = {name.lower(): value for name, value in response.getheaders()}
+                return Answer(response.status, found, body)
+            except (OSError, HTTPException) as error:
+                self._connections.pop(key, None)
+                if connection is not None:
+                    connection.close()
+                if not kept or isinstance(error, TimeoutError):
+                    raise self._unreachable(at, error) from error
+        raise AssertionError("the loop returns or raises")
+
+    def _connect(self, at: SplitResult) -> HTTPConnection:
+        assert at.hostname is not None
+        if at.scheme == "http":
+            return HTTPConnection(at.hostname, at.port, timeout=self.target.timeout_s)
+        # Only who speaks TLS pays for it.
+        import ssl
+        from http.client import HTTPSConnection
+
+        try:
+            context = ssl.create_default_context(cafile=self.target.trust_certs)
+        except OSError as error:
+            raise AdminTargetError(f"{self.target.trust_certs}: {error}; check --trust-certs") from error
+        return HTTPSConnection(at.hostname, at.port, timeout=self.target.timeout_s, context=context)
+
+    def _redirected(self, at: SplitResult, target: str, location: str) -> tuple[SplitResult, str]:
+        there = urlsplit(urljoin(f"{at.scheme}://{at.netloc}{target}", location))
+        if there.scheme not in ("http", "https") or (at.scheme == "https" and there.scheme != "https"):
+            raise AdminTargetError(f"{self.target.url} redirects to {location}, which would show credentials")
+        return there, there._replace(scheme="", netloc="", fragment="").geturl() or "/"
+
+    def _unreachable(self, at: SplitResult, error: Exception) -> AdminUnreachableError:
+        url = f"{at.scheme}://{at.netloc}"
+        if isinstance(error, TimeoutError):
+            return AdminUnreachableError(
+                url, f"no answer within {self.target.timeout_s:g} s", "is it busy? check --timeout"
+            )
+        if type(error).__module__ == "ssl":
+            return AdminUnreachableError(url, str(error), "check --trust-certs")
+        detail = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return AdminUnreachableError(url, detail, "is the broker running? check --admin-url or the context")
+
+
+def _reason(answer: Answer) -> str:
+    document = answer.document()
+    if isinstance(document, dict):
+        return str(document.get("reason", document))
+    return "" if document is None else str(document)[:_TEXT_MAX]

@@ -1,0 +1,55 @@
+"""Names as paths of the REST API: each part percent-encoded, so that no name reaches beyond its place."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from magnetar.base.names import NamespaceName, TopicName
+
+ROOT = "/admin/v2"
+
+
+def part(name: str) -> str:
+    """One part of a path."""
+    return quote(name, safe="")
+
+
+def tenant(name: str) -> str:
+    return f"{ROOT}/tenants/{part(name)}"
+
+
+def cluster(name: str) -> str:
+    return f"{ROOT}/clusters/{part(name)}"
+
+
+def namespace(name: str) -> str:
+    """Of `tenant/namespace`. Raises InvalidNamespaceNameError."""
+    parsed = NamespaceName.parse(name)
+    return f"{ROOT}/namespaces/{part(parsed.tenant)}/{part(parsed.namespace)}"
+
+
+def _local(name: str) -> tuple[TopicName, str]:
+    parsed = TopicName.parse(name)
+    return parsed, f"{part(parsed.tenant)}/{part(parsed.namespace)}/{part(parsed.local)}"
+
+
+def topic(name: str) -> str:
+    """Of a full or a short name. Raises InvalidTopicNameError."""
+    parsed, local = _local(name)
+    return f"{ROOT}/{parsed.domain}/{local}"
+
+
+def schema(name: str) -> str:
+    """Of a topic's schemas. Raises InvalidTopicNameError."""
+    return f"{ROOT}/schemas/{_local(name)[1]}"
+
+
+def lookup(name: str) -> str:
+    """Of the question who serves a topic. Raises InvalidTopicNameError."""
+    parsed, local = _local(name)
+    return f"/lookup/v2/topic/{parsed.domain}/{local}"
+
+
+def subscription(topic_name: str, name: str) -> str:
+    """Raises InvalidTopicNameError."""
+    return f"{topic(topic_name)}/subscription/{part(name)}"

@@ -1,0 +1,163 @@
+"""One attempt to copy a ledger, as a machine: results in, effects out.
+
+    begin ─ DiscardObjects of an earlier attempt that did not end ─ RememberIntent
+          ─ ( Convert ─ Upload ─ Verify ) for each segment ─ RememberComplete ─ done
+
+One effect at a time; whoever carries it out calls `succeeded` or `failed`. After a failure the objects of the
+attempt are deleted, and the list goes on naming it, so that the next attempt deletes what this one could not.
+
+What a crash leaves between any two effects:
+- before RememberIntent is stored: nothing of this attempt;
+- after it: objects that the stored list names, which the next attempt deletes first;
+- after RememberComplete is stored: a copy that may be read.
+The bookies' copy is not touched here: `local_copy_may_go` decides about it, later.
+
+Pure: no input or output, no time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from uuid import UUID
+
+from magnetar.tiered.api import SealedLedger
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardObjects:
+    """Delete every object of an attempt, by its prefix."""
+
+    copy: OffloadedCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Store `context` where the list still holds `known`."""
+
+    ledger_id: int
+    known: OffloadContext | None
+    context: OffloadContext
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """Write the next segment to a file here; the result is a Segment."""
+
+    first_entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Put that file into the store."""
+
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Read the object back and compare it with the bookies' entries."""
+
+    segment: Segment
+
+
+Effect = DiscardObjects | Remember | Convert | Upload | Verify
+
+
+class Outcome(Enum):
+    """How an attempt ended."""
+
+    COPIED = "copied"
+    FAILED = "failed"
+    """Nothing of it is left, or the next attempt deletes it."""
+    UNKNOWN = "unknown"
+    """Whether the copy counts is not known here; the stored list knows."""
+
+
+class OffloadAttempt:
+    """Copies one sealed ledger."""
+
+    def __init__(self, ledger: SealedLedger, *, attempt: UUID, url: str, now_ms: int) -> None:
+        """`attempt` is one that nobody had before; the ledger holds at least one entry."""
+        assert ledger.entries > 0, "an empty ledger leaves the list"
+        assert ledger.offload is None or not ledger.offload.local_deleted, "there is nothing to copy from"
+        self.outcome: Outcome | None = None
+        """None while it goes on."""
+        self.error: Exception | None = None
+        """Why it failed."""
+        self.segments: list[Segment] = []
+        """Written, stored and compared."""
+        self._ledger = ledger
+        self._intent = OffloadContext(attempt, url, timestamp_ms=now_ms)
+        self._copy = OffloadedCopy(ledger.ledger_id, self._intent)
+        self._effect: Effect | None = None
+
+    @property
+    def copy(self) -> OffloadedCopy:
+        """What is being made."""
+        return self._copy
+
+    def begin(self) -> Effect:
+        """The first effect."""
+        earlier = self._ledger.offload
+        if earlier is not None and not earlier.foreign:
+            return self._do(DiscardObjects(OffloadedCopy(self._ledger.ledger_id, earlier)))
+        return self._do(self._remember_intent())
+
+    def _do(self, effect: Effect) -> Effect:
+        self._effect = effect
+        return effect
+
+    def _remember_intent(self) -> Remember:
+        return Remember(self._ledger.ledger_id, self._ledger.offload, self._intent)
+
+    def succeeded(self, now_ms: int, made: Segment | None = None) -> Effect | None:
+        """The effect was carried out; the next one, None at the end. `made` is what Convert gave."""
+        effect = self._effect
+        assert effect is not None, "nothing is under way"
+        if isinstance(effect, DiscardObjects):
+            if self.error is not None:
+                self._end(Outcome.FAILED)
+                return None
+            return self._do(self._remember_intent())
+        if isinstance(effect, Remember):
+            if effect.context.complete:
+                self._end(Outcome.COPIED)
+                return None
+            return self._do(Convert(0))
+        if isinstance(effect, Convert):
+            assert made is not None
+            assert made.first_entry == effect.first_entry <= made.last_entry < self._ledger.entries
+            return self._do(Upload(made))
+        if isinstance(effect, Upload):
+            return self._do(Verify(effect.segment))
+        self.segments.append(effect.segment)
+        following = effect.segment.last_entry + 1
+        if following < self._ledger.entries:
+            return self._do(Convert(following))
+        complete = self._intent.completed(now_ms=now_ms, segments=tuple(self.segments))
+        return self._do(Remember(self._ledger.ledger_id, self._intent, complete))
+
+    def failed(self, error: Exception, *, refused: bool = False) -> Effect | None:
+        """The effect was not carried out, or only in part; the next one, None at the end.
+
+        `refused`: of Remember, it is certain that nothing was stored.
+        """
+        effect = self._effect
+        assert effect is not None, "nothing is under way"
+        first = self.error is None
+        if first:
+            self.error = error
+        if isinstance(effect, Remember) and effect.context.complete and not refused:
+            # It may have been stored: the objects must not go.
+            self._end(Outcome.UNKNOWN)
+            return None
+        if isinstance(effect, DiscardObjects):
+            self._end(Outcome.FAILED)
+            return None
+        return self._do(DiscardObjects(self._copy))
+
+    def _end(self, outcome: Outcome) -> None:
+        self._effect = None
+        self.outcome = outcome

@@ -1,0 +1,156 @@
+"""Reads a ledger from its copy, so that a reader cannot tell."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Coroutine
+from time import monotonic
+from typing import Any, Final
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import MagnetarError
+from magnetar.ledger.api import NoSuchEntryError
+from magnetar.runtime.tasks import SingleFlight
+from magnetar.tiered.context import OffloadedCopy, Segment, segment_name
+from magnetar.tiered.errors import DamagedCopyError, MissingObjectError, UnreadableCopyError
+from magnetar.tiered.figures import Figures
+from magnetar.tiered.parquet.api import DamagedSegmentError, Worker
+from magnetar.tiered.pieces import Piece, PieceCache
+from magnetar.tiered.source import ObjectSource
+from magnetar.tiered.stores.api import ObjectStore
+
+_log = logging.getLogger("magnetar.tiered")
+
+PIECE_BYTES: Final = 1 << 20
+"""Asked of a copy at once by who begins somewhere: look-ups read single entries."""
+AHEAD_BYTES: Final = 4 << 20
+"""Asked at once by who reads on; the next so many bytes are fetched while these are delivered."""
+
+
+class OffloadedReader:
+    """See `CopyReader`."""
+
+    def __init__(
+        self,
+        log_name: str,
+        copy: OffloadedCopy,
+        *,
+        entries: int,
+        size_bytes: int,
+        store: ObjectStore,
+        worker: Callable[[], Worker],
+        cache: PieceCache,
+        figures: Figures,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._log_name = log_name
+        self._copy = copy
+        self._entries = entries
+        self._size_bytes = size_bytes
+        self._store = store
+        self._worker = worker
+        self._cache = cache
+        self._figures = figures
+        self._spawn = spawn
+        self._segments = copy.context.segments
+        self._firsts = [segment.first_entry for segment in self._segments]
+        self._fetches = SingleFlight[Piece]()
+        self._ahead: set[int] = set()
+
+    @property
+    def ledger_id(self) -> int:
+        return self._copy.ledger_id
+
+    @property
+    def last_entry(self) -> int:
+        return self._entries - 1
+
+    @property
+    def length_bytes(self) -> int:
+        return self._size_bytes
+
+    def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
+        last = self._bound(first, last)
+        piece = self._cache.find(self._copy, first)
+        if piece is None:
+            return None
+        self._read_ahead(piece, first)
+        return piece.cut(first, last, bytes_max)
+
+    async def read(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
+        last = self._bound(first, last)
+        piece = self._cache.find(self._copy, first)
+        if piece is None:
+            size = AHEAD_BYTES if first in self._ahead else PIECE_BYTES
+            piece = await self._fetch(first, size)
+        self._read_ahead(piece, first)
+        return piece.cut(first, last, bytes_max)
+
+    def _bound(self, first: int, last: int) -> int:
+        if not 0 <= first <= self.last_entry:
+            raise NoSuchEntryError(self.ledger_id, first)
+        return min(max(first, last), self.last_entry)
+
+    def _read_ahead(self, piece: Piece, first: int) -> None:
+        """Fetches what follows, for one who has read up to `piece` and reads on in it."""
+        following = piece.last_entry + 1
+        if first == piece.first_entry or following in self._ahead or following > self.last_entry:
+            # Who begins here may want nothing more.
+            return
+        if self._cache.find(self._copy, following) is None:
+            self._ahead.add(following)
+            self._spawn(self._fetch_ahead(following))
+
+    async def _fetch_ahead(self, first: int) -> None:
+        try:
+            await self._fetch(first, AHEAD_BYTES)
+        except MagnetarError as error:
+            # Whoever reads on meets it again.
+            _log.debug("%s", error)
+        finally:
+            self._ahead.discard(first)
+
+    async def _fetch(self, first: int, bytes_max: int) -> Piece:
+        return await self._fetches.run(first, lambda: self._fetched(first, bytes_max))
+
+    async def _fetched(self, first: int, bytes_max: int) -> Piece:
+        segment = self._segments[bisect_right(self._firsts, first) - 1]
+        begun_s = monotonic()
+        try:
+            runs = await self._worker().entries(self._source(segment), first, bytes_max)
+        except MagnetarError as error:
+            self._figures.read_errors += 1
+            raise self._explained(segment, error) from error
+        piece = Piece(runs)
+        assert piece.first_entry == first, "the segment begins elsewhere than the list says"
+        self._figures.read(sum(run.size_bytes for run in runs), monotonic() - begun_s)
+        self._cache.add(self._copy, piece)
+        return piece
+
+    def _source(self, segment: Segment) -> ObjectSource:
+        name = segment_name(self._log_name, self._copy, segment)
+        return ObjectSource(self._store, name, segment.file_bytes)
+
+    def _explained(self, segment: Segment, error: MagnetarError) -> MagnetarError:
+        """The error with the object and the log that need it."""
+        name = f"{self._store.url}: {segment_name(self._log_name, self._copy, segment)}"
+        where = f"ledger {self.ledger_id} of log {self._log_name} cannot be read from {name}: {error}"
+        if isinstance(error, DamagedSegmentError):
+            return DamagedCopyError(where)
+        return UnreadableCopyError(
+            where, retriable=error.retriable and not isinstance(error, MissingObjectError)
+        )
+
+    async def position_at(self, time_ms: int) -> int:
+        for segment in self._segments:
+            begun_s = monotonic()
+            try:
+                entry = await self._worker().position_at(self._source(segment), time_ms)
+            except MagnetarError as error:
+                self._figures.read_errors += 1
+                raise self._explained(segment, error) from error
+            self._figures.looked_up(monotonic() - begun_s)
+            if entry is not None:
+                return entry
+        return self._entries

@@ -1,0 +1,195 @@
+"""Carries out attempts: reads ledgers, has them converted, uploads, has them compared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import MagnetarError
+from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
+from magnetar.tiered.attempt import (
+    Convert,
+    Effect,
+    OffloadAttempt,
+    Outcome,
+    Remember,
+    Upload,
+    Verify,
+)
+from magnetar.tiered.context import OffloadedCopy, Segment, attempt_prefix, segment_name
+from magnetar.tiered.errors import StoreError
+from magnetar.tiered.figures import Figures
+from magnetar.tiered.pace import Pace
+from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema, Worker
+from magnetar.tiered.source import ObjectSource
+from magnetar.tiered.stores.api import ObjectStore
+
+READ_BYTES: Final = 1 << 20
+"""Of a ledger, at a time; after each the loop and the pace have their turn."""
+SEGMENT_BYTES: Final = 512 << 20
+"""Bytes of entries in one object; also how much room one takes in the working folder, at most."""
+
+SchemasOf = Callable[[str], Awaitable[tuple[str, Sequence[TopicSchema]]]]
+"""Full name of the topic of a log, and all versions of its schema."""
+
+
+class Offloader:
+    """Copies one ledger after the other."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        pace: Pace,
+        worker: Callable[[], Worker],
+        work_dir: Path,
+        figures: Figures,
+        schemas_of: SchemasOf,
+        busy: Callable[[], bool] = lambda: False,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        """`work_dir` holds files that are not uploaded yet; `busy` says whether clients are at work."""
+        self.step: Callable[[Effect], None] = lambda effect: None
+        """Told of every effect before it begins."""
+        self._clock = clock
+        self._pace = pace
+        self._worker = worker
+        self._work_dir = work_dir
+        self._figures = figures
+        self._schemas_of = schemas_of
+        self._busy = busy
+        self._segment_bytes = segment_bytes
+        self._late_s = 0.0
+
+    async def copy(
+        self, log: OffloadedLog, ledger: SealedLedger, store: ObjectStore, attempt_id: UUID
+    ) -> OffloadAttempt:
+        """One attempt, to its end; see its `outcome` and `error`. Cancelled, it leaves what a crash does."""
+        attempt = OffloadAttempt(ledger, attempt=attempt_id, url=store.url, now_ms=self._clock.now_ms())
+        job = _Job(log, ledger, store, attempt.copy, self._work_dir / f"{attempt_id}.parquet")
+        effect: Effect | None = attempt.begin()
+        try:
+            while effect is not None:
+                self.step(effect)
+                made = None
+                try:
+                    made = await self._carry_out(effect, job)
+                except (MagnetarError, OSError) as error:
+                    if isinstance(error, StoreError):
+                        self._figures.write_errors += 1
+                    effect = attempt.failed(error, refused=isinstance(error, LedgerMovedError))
+                else:
+                    effect = attempt.succeeded(self._clock.now_ms(), made)
+        finally:
+            job.file.unlink(missing_ok=True)
+        if attempt.outcome is Outcome.COPIED:
+            self._figures.ledgers += 1
+            self._figures.copied_bytes += ledger.size_bytes
+            self._figures.object_bytes += sum(segment.file_bytes for segment in attempt.segments)
+        else:
+            self._figures.errors += 1
+        return attempt
+
+    async def _carry_out(self, effect: Effect, job: _Job) -> Segment | None:
+        if isinstance(effect, Remember):
+            await job.log.remember(effect.ledger_id, effect.known, effect.context)
+        elif isinstance(effect, Convert):
+            return await self._convert(effect.first_entry, job)
+        elif isinstance(effect, Upload):
+            job.check_open()
+            await job.store.put(job.name_of(effect.segment), job.file)
+            job.file.unlink(missing_ok=True)
+        elif isinstance(effect, Verify):
+            await self._verify(effect.segment, job)
+        else:
+            self._figures.deleted += await discard(job.log.name, effect.copy, job.store)
+        return None
+
+    async def _convert(self, first_entry: int, job: _Job) -> Segment:
+        topic, schemas = await self._schemas_of(job.log.name)
+        origin = SegmentOrigin(topic, job.ledger.ledger_id, schemas)
+        job.file.unlink(missing_ok=True)
+        runs = self._entries(job, first_entry, job.ledger.entries - 1)
+        summary = await self._worker().convert(runs, origin, str(job.file))
+        return Segment(summary.first_entry, summary.last_entry, summary.file_bytes)
+
+    async def _verify(self, segment: Segment, job: _Job) -> None:
+        name, store = job.name_of(segment), job.store
+        size = await store.size(name)
+        if size != segment.file_bytes:
+            raise DamagedSegmentError(f"{name} in {store.url} has {size} of {segment.file_bytes} bytes")
+        # Through the store, not the file: what is compared is what readers will get.
+        source = ObjectSource(store, name, size, by_file=False)
+        runs = self._entries(job, segment.first_entry, segment.last_entry)
+        count = await self._worker().verify(source, runs)
+        if count != segment.last_entry - segment.first_entry + 1:
+            raise DamagedSegmentError(f"only {count} entries of {name} in {store.url} could be compared")
+
+    async def _entries(self, job: _Job, first: int, last: int) -> AsyncIterator[Sequence[EntryRun]]:
+        """Entries of a ledger up to `last`, or to the size of a segment, at the pace that clients leave."""
+        size_bytes = 0
+        while first <= last and size_bytes < self._segment_bytes:
+            begun_s = monotonic()
+            job.check_open()
+            bytes_max = min(READ_BYTES, self._segment_bytes - size_bytes)
+            runs = _up_to(await job.log.read(job.ledger.ledger_id, first, bytes_max), last)
+            piece_bytes = sum(run.size_bytes for run in runs)
+            self._figures.ledger_latency.add(monotonic() - begun_s)
+            size_bytes += piece_bytes
+            first = runs[-1].last_entry + 1
+            yield runs
+            await self._rest(monotonic() - begun_s, piece_bytes)
+
+    async def _rest(self, worked_s: float, size_bytes: int) -> None:
+        pause_s = self._pace.pause_s(
+            worked_s=worked_s, size_bytes=size_bytes, late_s=self._late_s, busy=self._busy()
+        )
+        self._figures.share = self._pace.share
+        due_s = monotonic() + pause_s
+        await asyncio.sleep(pause_s)
+        self._late_s = monotonic() - due_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What one attempt works with."""
+
+    log: OffloadedLog
+    ledger: SealedLedger
+    store: ObjectStore
+    copy: OffloadedCopy
+    file: Path
+    """The segment that is not uploaded yet."""
+
+    def name_of(self, segment: Segment) -> str:
+        return segment_name(self.log.name, self.copy, segment)
+
+    def check_open(self) -> None:
+        if not self.log.open:
+            raise LedgerMovedError(f"log {self.log.name} was closed or deleted meanwhile")
+
+
+def _up_to(runs: list[EntryRun], last: int) -> list[EntryRun]:
+    kept = [run for run in runs if run.first_entry <= last]
+    if kept[-1].last_entry > last:
+        kept[-1] = kept[-1].slice(0, last + 1 - kept[-1].first_entry)
+    return kept
+
+
+async def discard(log_name: str, copy: OffloadedCopy, store: ObjectStore) -> int:
+    """Deletes every object of an attempt; how many. Raises StoreError: some may be left."""
+    names = [segment_name(log_name, copy, segment) for segment in copy.context.segments]
+    if not names:
+        # Not complete: how many there are only the store knows.
+        prefix = attempt_prefix(log_name, copy.ledger_id, copy.context.attempt)
+        names = [found.name async for found in store.list(log_name) if found.name.startswith(prefix)]
+    for name in names:
+        await store.delete(name)
+    return len(names)

@@ -1,0 +1,235 @@
+"""Which ledgers are offloaded when: thresholds, requests, lags, orphans. One ledger at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.tiered import policy as rules
+from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
+from magnetar.tiered.attempt import Outcome
+from magnetar.tiered.backoff import Backoff
+from magnetar.tiered.context import OffloadedCopy, segment_name
+from magnetar.tiered.errors import MissingObjectError, StoreError
+from magnetar.tiered.offloader import Offloader
+from magnetar.tiered.policy import OffloadPolicy
+from magnetar.tiered.storage import TieredStorage
+
+_log = logging.getLogger("magnetar.tiered")
+
+
+class Status(Enum):
+    """How a request went, in Pulsar's words (LongRunningProcessStatus)."""
+
+    NOT_RUN = "NOT_RUN"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+@dataclass(slots=True)
+class Request:
+    """The last request to offload a log."""
+
+    status: Status = Status.NOT_RUN
+    error: str = ""
+    first_not_offloaded: Position | None = None
+    """After success: where the first entry lies that only the bookies have."""
+
+
+class _Offloaded:
+    """What is known of one open log."""
+
+    __slots__ = ("backoff", "error", "log", "policy", "request")
+
+    def __init__(self, log: OffloadedLog, policy: OffloadPolicy) -> None:
+        self.log = log
+        self.policy = policy
+        self.request = Request()
+        self.backoff = Backoff()
+        self.error = ""
+
+
+class OffloadRunningError(MagnetarError):
+    """The log is being offloaded on request already."""
+
+
+class Offloading:
+    """Looks at all logs from time to time, and does what is asked for."""
+
+    def __init__(
+        self,
+        storage: TieredStorage,
+        offloader: Offloader,
+        *,
+        default: OffloadPolicy,
+        new_id: Callable[[], UUID],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`default` holds where policies say nothing; `new_id` gives ids that nobody had before."""
+        self.storage = storage
+        self._offloader = offloader
+        self._default = default
+        self._new_id = new_id
+        self._spawn = spawn
+        self._logs: dict[str, _Offloaded] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    # What the broker says
+
+    def apply(self, log: OffloadedLog, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
+        """The log is open, and these policies hold for its topic."""
+        policy = self._default.under(own, namespace)
+        known = self._logs.get(log.name)
+        if known is None or known.log is not log:
+            self._logs[log.name] = _Offloaded(log, policy)
+        else:
+            known.policy = policy
+
+    def offload(self, log: OffloadedLog, upto: Position) -> None:
+        """Copies, in the background, every sealed ledger that ends before `upto`.
+
+        Raises OffloadRunningError.
+        """
+        known = self._known(log)
+        if known.request.status is Status.RUNNING:
+            raise OffloadRunningError(f"log {log.name} is being offloaded")
+        known.request = Request(Status.RUNNING)
+        self._spawn(self._serve(known, upto))
+
+    def request_of(self, log: OffloadedLog) -> Request:
+        """The last request, since the log was opened."""
+        return self._known(log).request
+
+    def _known(self, log: OffloadedLog) -> _Offloaded:
+        known = self._logs.get(log.name)
+        if known is None or known.log is not log:
+            known = self._logs[log.name] = _Offloaded(log, self._default)
+        return known
+
+    # On request
+
+    async def _serve(self, known: _Offloaded, upto: Position) -> None:
+        request = known.request
+        try:
+            for ledger in rules.before(known.log.sealed(), upto):
+                await self._copy(known, ledger)
+        except MagnetarError as error:
+            request.status, request.error = Status.ERROR, str(error)
+            _log.warning("log %s could not be offloaded: %s", known.log.name, error)
+        except BaseException:
+            request.status, request.error = Status.ERROR, "the broker stopped"
+            raise
+        else:
+            left = [ledger for ledger in known.log.sealed() if not rules.is_copied(ledger)]
+            request.first_not_offloaded = Position(left[0].ledger_id, 0) if left else upto
+            request.status = Status.SUCCESS
+
+    async def _copy(self, known: _Offloaded, ledger: SealedLedger) -> None:
+        """Copies a ledger unless somebody has meanwhile. Raises MagnetarError: why not."""
+        async with self._one_at_a_time:
+            current = next((one for one in known.log.sealed() if one.ledger_id == ledger.ledger_id), None)
+            if current is None or rules.is_copied(current):
+                return
+            await self._attempt(known, current)
+
+    async def _attempt(self, known: _Offloaded, ledger: SealedLedger) -> None:
+        store = self.storage.store(self.storage.url)
+        attempt = await self._offloader.copy(known.log, ledger, store, self._new_id())
+        if attempt.outcome is Outcome.COPIED:
+            known.error = ""
+            known.backoff.succeeded()
+            _log.info(
+                "log %s: ledger %d is copied to %s, %d bytes as %d",
+                known.log.name,
+                ledger.ledger_id,
+                store.url,
+                ledger.size_bytes,
+                sum(segment.file_bytes for segment in attempt.segments),
+            )
+            return
+        error = attempt.error
+        assert error is not None
+        known.error = str(error)
+        if isinstance(error, MagnetarError):
+            raise error
+        raise StoreError(
+            f"ledger {ledger.ledger_id} of log {known.log.name}", str(error), "it is tried again"
+        )
+
+    # By themselves
+
+    async def round(self) -> None:
+        """One look at every log: what thresholds want is copied, what has a copy for long enough leaves the
+        bookies. Errors of one log are logged and tried again later, after pauses that grow."""
+        for known in list(self._logs.values()):
+            if not known.log.open:
+                if self._logs.get(known.log.name) is known:
+                    del self._logs[known.log.name]
+                continue
+            now_ms = self.storage.clock.now_ms()
+            if known.backoff.waits(now_ms):
+                continue
+            try:
+                await self._look(known, now_ms)
+            except LedgerMovedError as error:
+                _log.info("%s", error)
+            except MagnetarError as error:
+                known.error = str(error)
+                pause_ms = known.backoff.failed(now_ms)
+                _log.warning(
+                    "offloading of log %s failed, tried again in %d s: %s",
+                    known.log.name,
+                    pause_ms // 1000,
+                    error,
+                )
+
+    async def _look(self, known: _Offloaded, now_ms: int) -> None:
+        await known.log.delete_copies()
+        ledgers = known.log.sealed()
+        for ledger in rules.local_copies_that_may_go(ledgers, known.policy, now_ms):
+            await self._delete_local(known, ledger)
+        if known.policy.automatic:
+            for ledger in rules.due(ledgers, known.policy, now_ms):
+                await self._copy(known, ledger)
+
+    async def _delete_local(self, known: _Offloaded, ledger: SealedLedger) -> None:
+        """Takes a ledger from the bookies when its objects are still there; else it is copied anew."""
+        assert ledger.offload is not None
+        copy = OffloadedCopy(ledger.ledger_id, ledger.offload)
+        store = self.storage.store(ledger.offload.url)
+        damage = ""
+        for segment in ledger.offload.segments:
+            name = segment_name(known.log.name, copy, segment)
+            try:
+                size = await store.size(name)
+            except MissingObjectError as error:
+                damage = str(error)
+                break
+            if size != segment.file_bytes:
+                damage = f"{name} in {store.url} has {size} of {segment.file_bytes} bytes"
+                break
+        if damage:
+            _log.error(
+                "log %s: ledger %d stays with the bookies and is copied anew: %s",
+                known.log.name,
+                ledger.ledger_id,
+                damage,
+            )
+            async with self._one_at_a_time:
+                await self._attempt(known, ledger)
+            return
+        await known.log.delete_local(ledger.ledger_id)
+        self.storage.figures.local_deleted += 1
+        _log.info("log %s: ledger %d is now only in %s", known.log.name, ledger.ledger_id, store.url)
+
+
+ROUND_S: Final = 60.0
+"""Between two looks at all logs, where no setting says otherwise."""

@@ -1,0 +1,32 @@
+"""An object of a store as the worker that reads segments sees it."""
+
+from __future__ import annotations
+
+from magnetar.tiered.stores.api import ObjectStore
+
+
+class ObjectSource:
+    """See `AsyncByteSource`."""
+
+    def __init__(self, store: ObjectStore, name: str, size: int, *, by_file: bool = True) -> None:
+        """`by_file`: the worker may open the object's file by itself, where the store has files."""
+        self._store = store
+        self._name = name
+        self._size = size
+        file = store.file_of(name) if by_file else None
+        self._path = None if file is None else str(file)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def path(self) -> str | None:
+        return self._path
+
+    async def read_at(self, offset: int, length: int) -> bytes:
+        return await self._store.get(self._name, offset, length)

@@ -1,0 +1,97 @@
+"""Tiered storage of one process: the stores by URL, the workers, and what managed logs ask for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from magnetar.base.clock import Clock
+from magnetar.tiered.context import OffloadedCopy
+from magnetar.tiered.copy_reader import OffloadedReader
+from magnetar.tiered.figures import Figures
+from magnetar.tiered.offloader import discard
+from magnetar.tiered.parquet.api import Worker
+from magnetar.tiered.pieces import PieceCache
+from magnetar.tiered.stores.api import ObjectStore
+
+_log = logging.getLogger("magnetar.tiered")
+
+READ_CACHE_BYTES: Final = 64 << 20
+"""Pieces of copies kept in memory, over all topics."""
+
+
+class TieredStorage:
+    """See `Tiers`."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        work_dir: Path,
+        clock: Clock,
+        open_store: Callable[[str], ObjectStore],
+        new_worker: Callable[[], Worker],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        cache_bytes: int = READ_CACHE_BYTES,
+    ) -> None:
+        """`url` is where new copies go; `open_store` opens any URL that a stored list names; `work_dir` is
+        for files under way; `new_worker` makes a worker that has not started its process."""
+        self.url = url
+        self.work_dir = work_dir
+        self.clock = clock
+        self.figures = Figures()
+        self.cache = PieceCache(cache_bytes)
+        self._open_store = open_store
+        self._new_worker = new_worker
+        self._spawn = spawn
+        self._stores: dict[str, ObjectStore] = {}
+        self._readers: Worker | None = None
+        self._converter: Worker | None = None
+
+    def store(self, url: str) -> ObjectStore:
+        """The store at a URL; opened when it is first wanted. Raises StoreSetupError."""
+        store = self._stores.get(url)
+        if store is None:
+            store = self._stores[url] = self._open_store(url)
+        return store
+
+    def converter(self) -> Worker:
+        """Converts and compares; consumers never wait for it."""
+        if self._converter is None:
+            self._converter = self._new_worker()
+        return self._converter
+
+    def read_worker(self) -> Worker:
+        """Reads for consumers."""
+        if self._readers is None:
+            self._readers = self._new_worker()
+        return self._readers
+
+    def reader(self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int) -> OffloadedReader:
+        """See `Tiers.reader`."""
+        return OffloadedReader(
+            log_name,
+            copy,
+            entries=entries,
+            size_bytes=size_bytes,
+            store=self.store(copy.context.url),
+            worker=self.read_worker,
+            cache=self.cache,
+            figures=self.figures,
+            spawn=self._spawn,
+        )
+
+    async def delete(self, log_name: str, copy: OffloadedCopy) -> None:
+        """See `Tiers.delete`."""
+        self.cache.forget(copy.context.attempt)
+        self.figures.deleted += await discard(log_name, copy, self.store(copy.context.url))
+
+    async def close(self) -> None:
+        """Ends the workers and closes the stores."""
+        for worker in (self._readers, self._converter):
+            if worker is not None:
+                await worker.close()
+        for store in self._stores.values():
+            await store.close()

@@ -1,0 +1,409 @@
+"""Offloading of a log over fakes: copy, read back, delete; a crash and a fault at every step."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from fakes.managed_logs import read_all, until
+from fakes.tiered import TieredProcess, refusal, rows_of
+from magnetar.base.errors import MetadataError
+from magnetar.base.ids import LATEST, Position
+from magnetar.managedlog.config import Retention
+from magnetar.managedlog.log import ManagedLog
+from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
+from magnetar.tiered.errors import UnreadableCopyError
+from magnetar.tiered.policy import OffloadPolicy
+from magnetar.tiered.room import OffloadRunningError, Status
+
+KEEP = Retention(ms=-1, size_bytes=-1)
+EVERYTHING = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0)
+
+
+async def filled(process: TieredProcess, ledgers: int = 2, entries: int = 6) -> ManagedLog:
+    """A log with so many sealed ledgers, and a current one that is not empty."""
+    log, _ = await process.open()
+    log.retention = KEEP
+    process.offloading.apply(log.offloading, {}, {})
+    known = len(log.info().ledgers)
+    for number in range(ledgers):
+        for entry in range(entries // 2):
+            process.clock.advance(100)
+            text = b"%d/%d " % (number, entry)
+            log.append([text * 10, text * 20], [1, 3])
+        await until(process, lambda number=number: len(log.info().ledgers) > known + number)  # type: ignore[misc]
+    log.append([b"tail"], None)
+    await process.settle()
+    return log
+
+
+def new_process(folder: Path, **options: object) -> TieredProcess:
+    # Nothing is kept in memory: what is read comes from a ledger or its copy.
+    limits = {"entries_max_per_ledger": 6, "cache_bytes": 0}
+    return TieredProcess(folder, segment_bytes=150, **limits, **options)  # type: ignore[arg-type]
+
+
+async def offload(process: TieredProcess, log: ManagedLog) -> Status:
+    process.offloading.offload(log.offloading, log.last_position)
+    await finished(process)
+    return process.offloading.request_of(log.offloading).status
+
+
+async def finished(process: TieredProcess) -> None:
+    """Waits for everything under way; files are behind threads."""
+    while process.tasks:
+        tasks = list(process.tasks)
+        process.tasks.difference_update(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def rounds(process: TieredProcess, count: int = 2) -> None:
+    for _ in range(count):
+        await process.offloading.round()
+    await process.settle()
+
+
+def test_a_reader_cannot_tell(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        before = rows_of(await read_all(log))
+        local = set(process.ledgers.ledgers)
+        assert await offload(process, log) is Status.SUCCESS
+        info = log.info()
+        assert [ledger.offloaded for ledger in info.ledgers] == [True, True, False]
+        assert info.offloaded_bytes == sum(ledger.size_bytes for ledger in info.ledgers[:2])
+        assert set(process.ledgers.ledgers) == local, "nothing leaves the bookies before its lag"
+        assert process.offloading.request_of(log.offloading).first_not_offloaded == Position(
+            info.ledgers[2].ledger_id, 0
+        )
+        await rounds(process)
+        assert [ledger.offload.local_deleted for ledger in info.ledgers[:2] if ledger.offload] == [False] * 2
+        assert len(process.ledgers.ledgers) == len(local) - 2
+        assert rows_of(await read_all(log)) == before
+        assert rows_of(await read_all(log, entries_max=1)) == before
+        assert rows_of(await read_all(log, bytes_max=1)) == before
+        assert len(process.objects.store.objects) > 2, "a ledger is copied in several segments"
+        log.check()
+        process.storage.cache.check()
+
+        after = await process.restart()
+        again, _ = await after.open()
+        assert rows_of(await read_all(again)) == before
+
+    asyncio.run(story())
+
+
+def test_times_and_indexes_are_found_in_copies(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process)
+        runs = await read_all(log)
+        times = sorted({run.broker_time_ms for run in runs})
+        wanted = {time_ms: await log.position_of_time(time_ms - 1) for time_ms in times}
+        indexes = {index: await log.position_of_index(index) for index in range(log.next_index)}
+        await rounds(process)
+        assert not any(ledger.local for ledger in list(log._ledgers)[:2])
+        reads = process.worker.reads
+        assert {time_ms: await log.position_of_time(time_ms - 1) for time_ms in times} == wanted
+        assert process.worker.reads == reads, "times are looked up in the copy's own index"
+        assert {index: await log.position_of_index(index) for index in indexes} == indexes
+
+    asyncio.run(story())
+
+
+def test_thresholds_and_lags_are_kept(tmp_path: Path) -> None:
+    async def story() -> None:
+        policy = OffloadPolicy(threshold_s=3600, deletion_lag_ms=60_000)
+        process = new_process(tmp_path, policy=policy)
+        log = await filled(process)
+        await rounds(process)
+        assert process.effects == []
+        process.clock.advance(3_600_000)
+        await rounds(process)
+        assert [ledger.offloaded for ledger in log.info().ledgers] == [True, True, False]
+        assert process.storage.figures.local_deleted == 0
+        process.clock.advance(60_000)
+        await rounds(process)
+        assert process.storage.figures.local_deleted == 2
+        effects = len(process.effects)
+        await rounds(process)
+        assert len(process.effects) == effects, "what is done is done once"
+
+    asyncio.run(story())
+
+
+def effects_of_one_attempt(folder: Path) -> int:
+    async def story() -> int:
+        process = new_process(folder)
+        log = await filled(process, ledgers=1)
+        await offload(process, log)
+        return len(process.effects)
+
+    return asyncio.run(story())
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+def test_a_crash_at_every_step_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    steps = effects_of_one_attempt(tmp_path)
+    assert steps > 6
+
+    async def story(step: int) -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        before = rows_of(await read_all(log))
+
+        def die(effect: Effect) -> None:
+            if len(process.effects) == step:
+                raise KilledError
+
+        process.on_effect = die
+        process.offloading.offload(log.offloading, log.last_position)
+        await finished(process)
+        after = await process.crash()
+        again = await reopened(after)
+        assert rows_of(await read_all(again)) == before
+        assert await offload(after, again) is Status.SUCCESS
+        await rounds(after)
+        assert rows_of(await read_all(again)) == before
+        named = {ledger.offload.attempt for ledger in again.info().ledgers if ledger.offload is not None}
+        assert after.object_attempts() == named, "nothing is left of attempts that did not end"
+
+    for step in range(1, steps + 1):
+        asyncio.run(story(step))
+        assert list(tmp_path.iterdir()) == []
+
+
+async def reopened(process: TieredProcess) -> ManagedLog:
+    log, _ = await process.open()
+    log.retention = KEEP
+    process.offloading.apply(log.offloading, {}, {})
+    return log
+
+
+@pytest.mark.parametrize("call", ["put", "size", "get", "list"])
+def test_a_store_that_fails_changes_nothing(tmp_path: Path, call: str) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process)
+        before = rows_of(await read_all(log))
+        process.objects.fault = lambda asked, name: refusal(name) if asked == call else None
+        if call == "list":
+            # Lists are asked for only to clean up after another failure.
+            process.objects.fault = lambda asked, name: refusal(name) if asked in ("list", "get") else None
+        await rounds(process, 1)
+        assert process.storage.figures.errors == 1
+        assert rows_of(await read_all(log)) == before
+        assert len(process.ledgers.ledgers) >= 3
+        effects = len(process.effects)
+        await rounds(process)
+        assert len(process.effects) == effects, "it waits before it tries again"
+        process.objects.fault = lambda asked, name: None
+        process.clock.advance(60_000)
+        await rounds(process)
+        assert rows_of(await read_all(log)) == before
+        named = {ledger.offload.attempt for ledger in log.info().ledgers if ledger.offload is not None}
+        assert process.object_attempts() == named
+        assert [ledger.offloaded for ledger in log.info().ledgers] == [True, True, False]
+
+    asyncio.run(story())
+
+
+def damage_object(process: TieredProcess, *, truncate: bool) -> None:
+    objects = process.objects.store.objects
+    for name, data in objects.items():
+        objects[name] = data[: len(data) // 2] if truncate else data[:-20] + b"x" + data[-19:]
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_a_damaged_upload_is_found_before_it_counts(tmp_path: Path, truncate: bool) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process, ledgers=1)
+        process.objects.fault = lambda call, name: (
+            damage_object(process, truncate=truncate) if call == "size" else None
+        )
+        assert await offload(process, log) is Status.ERROR
+        assert process.offloading.request_of(log.offloading).error
+        assert not any(ledger.offloaded for ledger in log.info().ledgers)
+        assert process.objects.store.objects == {}
+
+    asyncio.run(story())
+
+
+def test_objects_that_vanish_before_the_lag_ends_keep_the_ledger(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process, ledgers=1)
+        before = rows_of(await read_all(log))
+        await offload(process, log)
+        process.objects.store.objects.clear()
+        await rounds(process, 1)
+        assert process.storage.figures.local_deleted == 0
+        assert log.info().ledgers[0].offloaded, "it was copied anew"
+        await rounds(process, 1)
+        assert process.storage.figures.local_deleted == 1
+        assert rows_of(await read_all(log)) == before
+
+    asyncio.run(story())
+
+
+def test_a_missing_object_is_named_with_its_log(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process, ledgers=1)
+        await rounds(process)
+        name = min(process.objects.store.objects)
+        data = process.objects.store.objects.pop(name)
+        with pytest.raises(UnreadableCopyError) as raised:
+            await log.read(log.first_position, 100, 100)
+        assert name in str(raised.value)
+        assert log.name in str(raised.value)
+        assert not raised.value.retriable
+        process.objects.store.objects[name] = data
+        assert await log.read(log.first_position, 100, 100), "it is read as soon as it is back"
+
+    asyncio.run(story())
+
+
+def test_another_owner_ends_an_attempt(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = new_process(tmp_path)
+        log = await filled(first)
+        second = new_process(
+            tmp_path,
+            objects=first.objects,
+            ids=first.new_id,
+            store=first.store,
+            ledgers=first.ledgers,
+            clock=first.clock,
+        )
+
+        async def take_over() -> None:
+            await reopened(second)
+
+        taken: list[asyncio.Task[None]] = []
+
+        def race(effect: Effect) -> None:
+            if isinstance(effect, Remember) and effect.context.complete and not taken:
+                taken.append(asyncio.get_running_loop().create_task(take_over()))
+
+        gate = asyncio.Event()
+        remember = log.offloading.remember
+
+        async def late(*arguments: object) -> None:
+            if taken:
+                await taken[0]
+                gate.set()
+            await remember(*arguments)  # type: ignore[arg-type]
+
+        log.offloading.remember = late  # type: ignore[assignment,method-assign]
+        first.on_effect = race
+        assert await offload(first, log) is Status.ERROR
+        assert gate.is_set()
+        assert log.state.value == "fenced"
+        again = second.logs.opened(log.name)
+        assert again is not None
+        assert await offload(second, again) is Status.SUCCESS
+        named = {ledger.offload.attempt for ledger in again.info().ledgers if ledger.offload is not None}
+        assert second.object_attempts() == named
+
+    asyncio.run(story())
+
+
+def test_a_stored_list_that_may_have_changed_keeps_the_objects(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process, ledgers=1)
+
+        def lose(effect: Effect) -> None:
+            if isinstance(effect, Remember) and effect.context.complete:
+                process.store.put_errors.append(MetadataError("the answer was lost"))
+
+        process.on_effect = lose
+        assert await offload(process, log) is Status.ERROR
+        assert process.objects.store.objects, "the list may name them as complete"
+        assert not any(isinstance(effect, DiscardObjects) for effect in process.effects)
+
+    asyncio.run(story())
+
+
+def test_retention_deletes_objects_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process)
+        await rounds(process)
+        assert process.objects.store.objects
+        process.objects.fault = lambda call, name: refusal(name) if call == "delete" else None
+        log.retention = Retention()
+        await until(process, lambda: len(log.info().ledgers) == 1)
+        await process.settle()
+        assert process.objects.store.objects, "the store could not delete them"
+        after = await process.crash()
+        after.objects.fault = lambda call, name: None
+        await after.open()
+        await after.settle()
+        assert after.objects.store.objects == {}, "they are noted until they are gone"
+
+    asyncio.run(story())
+
+
+def test_deleting_a_log_deletes_its_objects(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process)
+        await rounds(process)
+        await process.logs.delete(log.name)
+        assert process.objects.store.objects == {}
+        assert process.ledgers.ledgers == {}
+
+    asyncio.run(story())
+
+
+def test_deleting_a_log_ends_its_offload(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        deletion: list[asyncio.Task[None]] = []
+
+        def delete(effect: Effect) -> None:
+            if len(process.effects) == 3:
+                deletion.append(asyncio.get_running_loop().create_task(process.logs.delete(log.name)))
+
+        process.on_effect = delete
+        assert await offload(process, log) is Status.ERROR
+        await deletion[0]
+        await process.settle()
+        assert process.objects.store.objects == {}
+
+    asyncio.run(story())
+
+
+def test_one_request_at_a_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        process.offloading.offload(log.offloading, LATEST)
+        with pytest.raises(OffloadRunningError):
+            process.offloading.offload(log.offloading, LATEST)
+        await finished(process)
+        assert process.offloading.request_of(log.offloading).status is Status.SUCCESS
+
+    asyncio.run(story())
+
+
+def test_attempts_have_ids_of_their_own(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        await offload(process, log)
+        attempts = [ledger.offload.attempt for ledger in log.info().ledgers if ledger.offload is not None]
+        assert attempts == [UUID(int=1), UUID(int=2)]
+
+    asyncio.run(story())
