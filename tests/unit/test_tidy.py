@@ -54,6 +54,7 @@ DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 DRIVERS = {
     "auth/https_fetch.py",
     "bookie/appender.py",
+    "bookie/pacing.py",
     "bookie/prewriter.py",
     "bookie/reader.py",
     "bookie/rewriter.py",

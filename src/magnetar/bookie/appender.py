@@ -9,6 +9,7 @@ from typing import Protocol
 from magnetar.base.errors import StorageError
 from magnetar.bookie.blocks import Block, blocks_of
 from magnetar.bookie.index import LedgerIndex
+from magnetar.bookie.pacing import NEVER
 
 
 class AppendSink(Protocol):
@@ -31,19 +32,22 @@ class LedgerAppender:
         "durable_bytes",
         "error",
         "index",
+        "last_commit_s",
         "last_durable",
         "last_pushed",
         "ledger_id",
         "pending_bytes",
     )
 
-    def __init__(self, ledger_id: int, sink: AppendSink, enqueue: Callable[[Block], None]) -> None:
+    def __init__(self, ledger_id: int, sink: AppendSink, enqueue: Callable[[Block, float], None]) -> None:
         self._enqueue = enqueue
         self._sink = sink
         self._settled: list[asyncio.Future[None]] = []
         self.ledger_id = ledger_id
         self.index = LedgerIndex(ledger_id)
         """The durable blocks."""
+        self.last_commit_s = NEVER
+        """When the last of them became durable, in the loop's time. Kept by the store."""
         self.last_pushed = -1
         """Last entry handed in; -1 at first."""
         self.last_durable = -1
@@ -67,7 +71,7 @@ class LedgerAppender:
         first = self.last_pushed + 1
         for block in blocks_of(self.ledger_id, first, entries, counts, base_index, broker_time_ms):
             self.pending_bytes += block.data_bytes
-            self._enqueue(block)
+            self._enqueue(block, self.last_commit_s)
         self.last_pushed = first + len(entries) - 1
         return first
 

@@ -28,6 +28,14 @@ class StoreOptions:
     idle_mark_ms: int = 100
     """After so long without a commit the log's end is marked: damage there is told from a torn tail."""
 
+    rare_wait_ms: int = 2
+    """Entries of ledgers that are rarely written wait so long for each other while there are very many of
+    them; entries of others wait for nothing, and take them along. 0: they do not wait either."""
+    rare_after_ms: int = 10
+    """A ledger without a commit for so long is rarely written."""
+    rare_per_s: int = 2_000
+    """So many of them must be written a second: with fewer, a commit for each costs less than the wait."""
+
     spare_segments: int = 2
     """Files of dead segments that are kept for the next ones: they are faster to write. 0: none."""
     prewrite_bytes_per_s: int = 48 << 20
@@ -48,5 +56,6 @@ class StoreOptions:
     def __post_init__(self) -> None:
         assert 1 << 14 <= self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.segment_blocks_max > 1
+        assert self.rare_wait_ms >= 0
         assert self.spare_segments >= 0
         assert self.prewrite_bytes_per_s >= 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from magnetar.bookie.commit import CommitQueue, Tail
 from magnetar.bookie.files import Disk, VolatileDisk, storage_error
 from magnetar.bookie.folder import LOCK_FILE, StoreFolder
 from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.pacing import Pacer
 from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.rewriter import Rewriter
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
@@ -73,7 +75,7 @@ class SegmentStore:
         self._deletions: dict[int, list[asyncio.Future[None]]] = {}
         self._queue = CommitQueue()
         self._offsets: list[int] = []
-        self._flush_scheduled = False
+        self._pacer = Pacer(self._flush, options)
         self._idle: asyncio.Future[None] | None = None
         # -- marks: see _went_idle
         self._mark_timer: asyncio.TimerHandle | None = None
@@ -214,15 +216,13 @@ class SegmentStore:
     def _busy(self) -> bool:
         return bool(self._queue.in_flight) or len(self._queue) > 0
 
-    def _enqueue(self, block: Block) -> None:
-        self._queue.add(block)
-        if not self._flush_scheduled and not self._queue.in_flight:
-            # Not now: what the other connections of this tick bring shares the sync.
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+    def _enqueue(self, block: Block, last_commit_s: float = math.inf) -> None:
+        """`last_commit_s`: of the ledger whose entries these are; blocks of another kind do not wait."""
+        queue = self._queue
+        queue.add(block)
+        self._pacer.added(last_commit_s, busy=bool(queue.in_flight))
 
     def _flush(self) -> None:
-        self._flush_scheduled = False
         queue = self._queue
         if queue.in_flight or self._failure is not None or not len(queue):
             return
@@ -238,6 +238,7 @@ class SegmentStore:
                     return
             else:
                 group = queue.take(self._tail.room_bytes - self._reserve_bytes, self._blocks_room)
+        self._pacer.taken(all_of_it=not len(queue))
         tail = self._tail
         self._offsets, pieces = tail.place(group)
         if self._whole_pages and (end := tail.offset + queue.in_flight_bytes) < tail.limit:
@@ -280,7 +281,7 @@ class SegmentStore:
             return
         queue = self._queue
         group = queue.in_flight
-        touched = self._admit(group)
+        touched, rare = self._admit(group)
         tail, size = self._tail, queue.in_flight_bytes
         tail.advance(size, len(group))
         queue.done()
@@ -291,7 +292,8 @@ class SegmentStore:
         self._commits += 1
         self._marked = group[-1].kind == Kind.MARK
         # The disk goes on before anybody is told: the callbacks run while the next group is synced.
-        self._flush()
+        if self._pacer.freed(rare, waiting=len(queue) > 0):
+            self._flush()
         for appender in touched:
             try:
                 appender.announce()
@@ -302,12 +304,14 @@ class SegmentStore:
         if not self._busy:
             self._went_idle()
 
-    def _admit(self, group: list[Block]) -> list[LedgerAppender]:
-        """Makes a durable group readable; returns the appenders it concerns."""
+    def _admit(self, group: list[Block]) -> tuple[list[LedgerAppender], int]:
+        """Makes a durable group readable; the appenders it concerns, and how many of them are rarely used."""
         index = self._active.index
         assert index is not None
         index.block_count += len(group)
         touched: dict[int, LedgerAppender] = {}
+        now_s = self._loop.time()
+        rare = 0
         for block, offset in zip(group, self._offsets, strict=True):
             ledger_id = block.ledger_id
             if block.kind == Kind.ENTRIES:
@@ -319,10 +323,12 @@ class SegmentStore:
                 rows.append(block.first_entry, offset, block.size, block.entry_count, block.data_bytes)
                 appender.admit(block)
                 touched[ledger_id] = appender
+                rare += self._pacer.is_rare(appender.last_commit_s, now_s)
+                appender.last_commit_s = now_s
             elif block.kind == Kind.TOMBSTONE:
                 index.tombstones.append(ledger_id)
                 self._bury(ledger_id)
-        return list(touched.values())
+        return list(touched.values()), rare
 
     # -- idleness -----------------------------------------------------------------------------
 
