@@ -52,6 +52,7 @@ DRIVER_ROOMS = {"admin", "cli", "demo", "runtime", "server", "spark"}
 """Rooms that are drivers as a whole."""
 
 DRIVERS = {
+    "adminclient/http.py",
     "auth/https_fetch.py",
     "bookie/appender.py",
     "bookie/pacing.py",
