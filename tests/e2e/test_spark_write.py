@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections import Counter
 from pathlib import Path
 
+import fastavro
 import pulsar
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +25,9 @@ from support.spark_topics import (
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
+
+DEADLINE_S = 180
+"""For a query of a few batches, which takes seconds."""
 
 
 def failing_once(marker: Path) -> object:
@@ -50,7 +56,7 @@ def run_copy(
     chosen = rows.select(check(col("value")).alias("value"), col("key"), "key_is_string", "event_time")  # type: ignore[operator]  # udf
     writer = chosen.writeStream.format("magnetar").options(**connection(standalone, target), **options)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+    assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
 
 
 @pytest.mark.parametrize("inline_bytes_max", ["262144", "1"], ids=["inline", "staged"])
@@ -108,6 +114,76 @@ def test_a_named_batch_write_can_be_run_again(spark: SparkSession, standalone: S
     writer = frame_of(spark, 10, 40).write.format("magnetar").options(**connection(standalone, topic))
     writer.option("delivery", "at_least_once").mode("append").save()
     assert sorted(values_of(reading(spark, standalone, topic).load())) == numbered(50)
+
+
+@pytest.mark.parametrize("value_format", ["avro", "json"])
+def test_columns_become_values_of_the_topics_schema(
+    spark: SparkSession, standalone: StandaloneProcess, value_format: str
+) -> None:
+    topic = new_topic(standalone, partitions=2)
+    frame = spark.range(20).selectExpr("id", "concat('n', id) AS name", "id % 3 = 0 AS third", "'k' AS key")
+    for chosen in (frame, frame.selectExpr("struct(id, name, third) AS value", "key")):
+        options = {**connection(standalone, topic), "valueFormat": value_format}
+        chosen.write.format("magnetar").options(**options).mode("append").save()
+    with official_client(standalone) as client:
+        consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+        messages = [consumer.receive(10_000) for _ in range(40)]
+    stored = standalone.admin("GET", f"schemas/public/default/{topic}/schema")
+    assert stored["type"] == value_format.upper()
+    definition = json.loads(stored["data"])
+    rows = [
+        json.loads(message.data())
+        if value_format == "json"
+        else fastavro.schemaless_reader(io.BytesIO(message.data()), definition, definition)
+        for message in messages
+    ]
+    expected = [{"id": n, "name": f"n{n}", "third": n % 3 == 0} for n in range(20)] * 2
+    assert sorted(rows, key=lambda row: row["id"]) == sorted(expected, key=lambda row: int(row["id"]))
+    versions = {row.schema_version for row in reading(spark, standalone, topic).load().collect()}
+    assert len(versions) == 1
+    wrong = frame.selectExpr("id % 2 = 0 AS id").write.format("magnetar")
+    with pytest.raises(Exception, match="IncompatibleSchema"):
+        wrong.options(**connection(standalone, topic), valueFormat=value_format).mode("append").save()
+
+
+def test_rows_name_their_topic(spark: SparkSession, standalone: StandaloneProcess, tmp_path: Path) -> None:
+    """A stream to several topics, with a batch that is run again."""
+    source, first, second = (new_topic(standalone) for _ in range(3))
+    fill(standalone, source, numbered(60))
+    for _ in range(2):
+        rows = spark.readStream.format("magnetar").options(**connection(standalone, source))
+        named = rows.option("startingOffsets", "earliest").load()
+        chosen = named.selectExpr("value", f"if(ascii(key) % 2 = 0, '{first}', '{second}') AS topic")
+        given = {**connection(standalone, ""), "checkpointLocation": str(tmp_path)}
+        writer = chosen.writeStream.format("magnetar").options(**given)
+        assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+        newest = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        newest.unlink()
+        newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    even, odd = (values_of(reading(spark, standalone, topic).load()) for topic in (first, second))
+    assert sorted(even) == [value for value in numbered(60) if int(value[-1]) % 2 == 0]
+    assert sorted(odd) == [value for value in numbered(60) if int(value[-1]) % 2 == 1]
+
+
+def test_batches_of_a_function_are_numbered(spark: SparkSession, standalone: StandaloneProcess) -> None:
+    """`foreachBatch` may call again with the number of a batch that it has written."""
+    topic = new_topic(standalone)
+    for number in (0, 0, 1, 1):
+        writer = frame_of(spark, 20, 20 * number).write.format("magnetar")
+        options = {**connection(standalone, topic), "txnAppId": "copies", "txnVersion": str(number)}
+        writer.options(**options).mode("append").save()
+    assert sorted(values_of(reading(spark, standalone, topic).load())) == numbered(40)
+
+
+def test_what_an_unnamed_write_staged_goes_with_it(
+    spark: SparkSession, standalone: StandaloneProcess
+) -> None:
+    topic = new_topic(standalone)
+    options = {**connection(standalone, topic), "inlineBytesMax": "1"}
+    frame_of(spark, 50).write.format("magnetar").options(**options).mode("append").save()
+    assert sorted(values_of(reading(spark, standalone, topic).load())) == numbered(50)
+    stats = standalone.admin("GET", f"persistent/public/default/{topic}-magnetar-sink-batch-staging/stats")
+    assert stats["subscriptions"] == {}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from magnetar.arrow.columns import column_types
+from magnetar.arrow.columns import EXTRA_TYPES, column_types
 from magnetar.arrow.fields import Bools, Bytes, Ints, Spans, parse_fields
 
-_ARROW_TYPES: Final = {
+ARROW_TYPES: Final = {
     "binary": pa.binary(),
     "boolean": pa.bool_(),
     "string": pa.string(),
@@ -22,6 +22,22 @@ _ARROW_TYPES: Final = {
     "bigint": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
+    EXTRA_TYPES["headers"]: pa.list_(
+        pa.field("element", pa.struct([("key", pa.string()), ("value", pa.string())]))
+    ),
+    EXTRA_TYPES["encryption"]: pa.struct(
+        [
+            ("algorithm", pa.string()),
+            ("param", pa.binary()),
+            (
+                "keys",
+                pa.list_(pa.field("element", pa.struct([("name", pa.string()), ("value", pa.binary())]))),
+            ),
+            ("compression", pa.string()),
+            ("plain_bytes", pa.int64()),
+            ("messages", pa.int32()),
+        ]
+    ),
 }
 """What Spark expects for its types; checked against Spark's own function by a test."""
 
@@ -29,10 +45,12 @@ _BUFFER_BYTES_MAX: Final = (1 << 31) - 1
 """Offsets of Arrow's binary type are signed 32-bit numbers."""
 
 
-def arrow_schema(columns: Sequence[str], *, text: bool = False) -> pa.Schema:
-    """The Arrow schema of these columns, as Spark derives it; `text` makes the value a string."""
-    types = column_types(text=text)
-    return pa.schema([pa.field(name, _ARROW_TYPES[types[name]]) for name in columns])
+def arrow_schema(columns: Sequence[str], value_type: pa.DataType | None = None) -> pa.Schema:
+    """The Arrow schema of these columns, as Spark derives it; the value is binary unless said otherwise."""
+    types = {name: ARROW_TYPES[kind] for name, kind in column_types().items()}
+    if value_type is not None:
+        types["value"] = value_type
+    return pa.schema([pa.field(name, types[name]) for name in columns])
 
 
 def slices(buffer: bytes | Bytes, starts: Ints, ends: Ints) -> pa.Array:
@@ -62,7 +80,7 @@ def with_nulls(values: pa.Array, nulls: Bools) -> pa.Array:
 
 def timestamps(times_ms: Ints, nulls: Bools | None) -> pa.Array:
     """Unix milliseconds as timestamps."""
-    values = pa.array(times_ms * 1000).cast(_ARROW_TYPES["timestamp"])
+    values = pa.array(times_ms * 1000).cast(ARROW_TYPES["timestamp"])
     return values if nulls is None else with_nulls(values, nulls)
 
 
@@ -84,6 +102,18 @@ def decode_base64(keys: pa.Array, chosen: Bools) -> pa.Array:
 
 def string_maps(array: Bytes, spans: Spans, count: int) -> pa.Array:
     """Maps out of KeyValue messages (1 key, 2 value), of which row `spans.rows[i]` has the i-th."""
+    offsets, keys, values = _pairs(array, spans, count)
+    return pa.MapArray.from_arrays(offsets, keys, values)
+
+
+def string_pairs(array: Bytes, spans: Spans, count: int) -> pa.Array:
+    """The same as lists, which keep what occurs twice."""
+    offsets, keys, values = _pairs(array, spans, count)
+    pairs = pa.StructArray.from_arrays([keys, values], ["key", "value"])
+    return pa.ListArray.from_arrays(offsets, pairs, type=ARROW_TYPES[EXTRA_TYPES["headers"]])
+
+
+def _pairs(array: Bytes, spans: Spans, count: int) -> tuple[pa.Array, pa.Array, pa.Array]:
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.bincount(spans.rows, minlength=count), out=offsets[1:])
     pairs = parse_fields(array, spans.starts, spans.ends, (1, 2))
@@ -92,4 +122,4 @@ def string_maps(array: Bytes, spans: Spans, count: int) -> pa.Array:
         starts, ends, _ = pairs.last_spans(field)
         texts.append(slices(array, starts, ends).cast(pa.string()))
     keys, values = texts
-    return pa.MapArray.from_arrays(pa.array(offsets), keys, values)
+    return pa.array(offsets), keys, values

@@ -22,6 +22,8 @@ _UNIFORM_COUNT_MIN: Final = 4
 """Below this many messages walking is as fast."""
 
 _PAYLOAD_SIZE_TAG: Final = 0x18
+_SHORT_TAGS: Final = b"\x0a\x12"
+"""Properties and key."""
 
 
 class BatchSpans(NamedTuple):
@@ -71,13 +73,14 @@ def _walk(data: bytes, start: int, end: int, count: int) -> BatchSpans:
         payload_at = metadata_at + int.from_bytes(data[at:metadata_at], "big")
         if payload_at > end:
             raise PayloadError(f"a batch of {count} messages ends in the metadata of message {len(ends)}")
-        # The usual metadata starts with the payload's size, in one or two bytes.
-        if (
-            data[metadata_at] == _PAYLOAD_SIZE_TAG
-            and data[metadata_at + 1] < 0x80
-            and metadata_at < payload_at
-        ):
-            size = data[metadata_at + 1]
+        # The usual metadata has the payload's size in one or two bytes, behind properties and key.
+        place = metadata_at
+        while place < payload_at and data[place] in _SHORT_TAGS and data[place + 1] < 0x80:
+            place += 2 + data[place + 1]
+        if place + 1 < payload_at and data[place] == _PAYLOAD_SIZE_TAG and data[place + 1] < 0x80:
+            size = data[place + 1]
+        elif place + 2 < payload_at and data[place] == _PAYLOAD_SIZE_TAG and data[place + 2] < 0x80:
+            size = data[place + 1] - 0x80 + (data[place + 2] << 7)
         else:
             size, _ = _payload_size(data, metadata_at, payload_at)
         at = payload_at + size

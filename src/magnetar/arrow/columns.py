@@ -46,13 +46,22 @@ COLUMN_TYPES: Final = {
 }
 """Name to Spark SQL type."""
 
+EXTRA_TYPES: Final = {
+    "headers": "array<struct<key:string,value:string>>",
+    "encryption": (
+        "struct<algorithm:string,param:binary,keys:array<struct<name:string,value:binary>>,"
+        "compression:string,plain_bytes:bigint,messages:int>"
+    ),
+}
+"""Columns that a table has only when they are asked for.
 
-def column_types(*, text: bool = False) -> dict[str, str]:
-    """Name to Spark SQL type of every column; `text` makes the value a string."""
-    return {**COLUMN_TYPES, "value": "string"} if text else dict(COLUMN_TYPES)
+| Column | Meaning |
+|---|---|
+| headers | the properties in their order, names that occur twice included |
+| encryption | what decrypting needs, for entries that were encrypted; the value is then the entry's payload |
+"""
 
 
-def columns_ddl(names: tuple[str, ...], *, text: bool = False) -> str:
-    """The schema of these columns as Spark reads it."""
-    types = column_types(text=text)
-    return ", ".join(f"`{name}` {types[name]}" for name in names)
+def column_types() -> dict[str, str]:
+    """Name to Spark SQL type of every column; that of the value is what it is without a schema."""
+    return COLUMN_TYPES | EXTRA_TYPES

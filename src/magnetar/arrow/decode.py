@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,31 +17,63 @@ import pyarrow as pa
 from magnetar.arrow import arrays
 from magnetar.arrow import metadata_fields as number
 from magnetar.arrow.batches import BatchSpans, batch_spans
-from magnetar.arrow.chunks import ChunkAssembler
-from magnetar.arrow.fields import PADDING, Bools, Bytes, Fields, Ints, big_endian_u32, parse_fields
+from magnetar.arrow.chunks import ChunkAssembler, PiecesBefore
+from magnetar.arrow.fields import PADDING, Bytes, Fields, Ints, big_endian_u32, parse_fields
 from magnetar.arrow.message_columns import MessageColumns, MessageRows
+from magnetar.arrow.row_filter import RowFilter
+from magnetar.arrow.values import Values
 from magnetar.base.names import TopicName
 from magnetar.client.compression import decompress
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError
 
+_PLAIN: Final = 0
+_BATCH: Final = 1
+_SEALED: Final = 2
+"""Encrypted by its producer: cannot be opened."""
+_LEFT_OUT: Final = 3
+"""Markers of the broker, and what nobody wants."""
+
 
 class Decoder:
     """Decodes entries of one topic or partition to the columns asked for."""
 
-    def __init__(self, topic: TopicName, columns: Sequence[str], *, text: bool = False) -> None:
-        """`text` gives the value as a string, which the bytes have to be in UTF-8."""
+    def __init__(
+        self,
+        topic: TopicName,
+        columns: Sequence[str],
+        *,
+        values: Values | None = None,
+        encrypted: str = "fail",
+        rows: RowFilter | None = None,
+        pieces_before: PiecesBefore | None = None,
+    ) -> None:
+        """
+        Args:
+            values: what payloads become; None leaves them bytes.
+            encrypted: "fail", "skip", or "bytes", which gives the payload of such an entry as one row.
+            rows: leaves out rows that nobody wants, before they cost much.
+            pieces_before: finds the pieces of a large message that lie before the range that is read.
+        """
         self._topic = topic
         self._base = str(topic.base)
         self._columns = tuple(columns)
-        self.schema = arrays.arrow_schema(self._columns, text=text)
+        self._values = values
+        self._encrypted = encrypted
+        self._rows = rows
+        self.schema = arrays.arrow_schema(self._columns, None if values is None else values.type)
+        needed = set(self._columns)
+        if rows is not None:
+            needed |= rows.columns
+        if values is not None and "value" in needed:
+            needed |= values.columns
         self._entry_fields = number.ALWAYS | {
-            field for name in self._columns for field in number.COLUMN_FIELDS.get(name, ())
+            field for name in needed for field in number.COLUMN_FIELDS.get(name, ())
         }
         self._single_fields = number.S_ALWAYS | {
-            field for name in self._columns for field in number.S_COLUMN_FIELDS.get(name, ())
+            field for name in needed for field in number.S_COLUMN_FIELDS.get(name, ())
         }
-        self._chunks = ChunkAssembler(topic)
+        self._chunks = ChunkAssembler(topic, pieces_before)
 
     def decode(self, entries: EntryColumns) -> Iterator[pa.RecordBatch]:
         """The messages of these entries, in order. Markers of the broker are left out.
@@ -64,22 +97,35 @@ class Decoder:
             # Pieces are put together first; what comes out has none.
             yield from self.decode(self._chunks.assemble(entries))
             return
-        if fields.has(number.ENCRYPTION_KEYS):
-            first = int(fields.spans(number.ENCRYPTION_KEYS).rows[0])
-            raise PayloadError(
-                f"entry {entries.position(first)} of {self._topic} is encrypted by its producer;"
-                " the Spark source cannot decrypt: read the topic with a client that has the keys"
-            )
         is_batch = fields.present(number.BATCH_COUNT)
-        is_marker = fields.present(number.MARKER)
-        for first, stop in _runs(is_batch, is_marker):
+        kinds = np.where(is_batch, _BATCH, _PLAIN)
+        if fields.has(number.ENCRYPTION_KEYS):
+            kinds[self._encrypted_rows(entries, fields)] = (
+                _SEALED if self._encrypted == "bytes" else _LEFT_OUT
+            )
+        kinds[fields.present(number.MARKER)] = _LEFT_OUT
+        if self._rows is not None:
+            kinds[~self._rows.entries(fields)] = _LEFT_OUT
+        for first, stop in _runs(kinds):
             chosen = np.arange(first, stop)
-            if is_batch[first]:
+            if kinds[first] == _BATCH:
                 rows = self._open_batches(buffer, array, fields, payload, ends, chosen)
             else:
-                rows = self._plain_entries(buffer, array, fields, payload, ends, chosen)
+                sealed = bool(kinds[first] == _SEALED)
+                rows = self._plain_entries(buffer, array, fields, payload, ends, chosen, sealed=sealed)
             if len(rows.entry):
                 yield self._record_batch(entries, array, fields, rows)
+
+    def _encrypted_rows(self, entries: EntryColumns, fields: Fields) -> Ints:
+        """Entries that their producers encrypted. Raises PayloadError when they may not be there."""
+        found = np.unique(fields.spans(number.ENCRYPTION_KEYS).rows)
+        if self._encrypted == "fail":
+            raise PayloadError(
+                f"entry {entries.position(int(found[0]))} of {self._topic} is encrypted by its producer, and"
+                " only a client with the keys can decrypt it: set encrypted=skip to leave such entries out,"
+                " or encrypted=bytes for their payloads as they are"
+            )
+        return found
 
     def _open_batches(
         self, buffer: bytes, array: Bytes, fields: Fields, payload: Ints, ends: Ints, chosen: Ints
@@ -107,16 +153,25 @@ class Decoder:
         return rows
 
     def _plain_entries(
-        self, buffer: bytes, array: Bytes, fields: Fields, payload: Ints, ends: Ints, chosen: Ints
+        self,
+        buffer: bytes,
+        array: Bytes,
+        fields: Fields,
+        payload: Ints,
+        ends: Ints,
+        chosen: Ints,
+        *,
+        sealed: bool,
     ) -> MessageRows:
+        """One row each; sealed ones stay as they are, compressed or not."""
         kinds = fields.numbers(number.COMPRESSION)[chosen]
         starts, stops = payload[chosen], ends[chosen]
-        if kinds.any():
+        if kinds.any() and not sealed:
             buffer, array, starts, stops = self._plain(buffer, fields, kinds, starts, stops, chosen)
         rows = MessageRows()
         rows.buffer, rows.array, rows.is_batch, rows.singles = buffer, array, False, None
         rows.entry = chosen
-        rows.count_of_entry = np.ones(len(chosen), np.int64)
+        rows.count_of_entry = np.maximum(fields.numbers(number.BATCH_COUNT, 1)[chosen], 1)
         rows.batch_index = np.full(len(chosen), -1, np.int64)
         rows.payload_start, rows.payload_end = starts, stops
         return rows
@@ -144,17 +199,21 @@ class Decoder:
         self, entries: EntryColumns, entry_array: Bytes, fields: Fields, rows: MessageRows
     ) -> pa.RecordBatch:
         # Its fields are of entries, those of `rows.singles` of messages.
-        build = MessageColumns(self._topic, self._base, entries, entry_array, fields, rows)
-        columns = [getattr(build, name)() for name in self._columns]
-        if not columns:
+        build = MessageColumns(self._topic, self._base, entries, entry_array, fields, rows, self._values)
+        kept = None if self._rows is None else self._rows.messages(build)
+        if rows.singles is not None and rows.singles.has(number.S_COMPACTED):
+            there = rows.singles.numbers(number.S_COMPACTED) == 0
+            kept = there if kept is None else kept & there
+        if not self._columns:
             batch = pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows.entry), pa.struct([])))
         else:
-            typed = [column.cast(kind) for column, kind in zip(columns, self.schema.types, strict=True)]
+            columns = [getattr(build, name)() for name in self._columns]
+            typed = [
+                column if column.type == kind else column.cast(kind)
+                for column, kind in zip(columns, self.schema.types, strict=True)
+            ]
             batch = pa.RecordBatch.from_arrays(typed, schema=self.schema)
-        if rows.singles is not None and rows.singles.has(number.S_COMPACTED):
-            kept = rows.singles.numbers(number.S_COMPACTED) == 0
-            batch = batch.filter(pa.array(kept))
-        return batch
+        return batch if kept is None or kept.all() else batch.filter(pa.array(kept))
 
 
 def _count_up(counts: Ints) -> Ints:
@@ -165,11 +224,10 @@ def _count_up(counts: Ints) -> Ints:
     return numbers
 
 
-def _runs(is_batch: Bools, is_marker: Bools) -> Iterator[tuple[int, int]]:
-    """Stretches of entries of one kind, without the markers."""
-    kinds = np.where(is_marker, 2, is_batch.astype(np.int64))
+def _runs(kinds: Ints) -> Iterator[tuple[int, int]]:
+    """Stretches of entries of one kind, without those that are left out."""
     changes = np.flatnonzero(np.diff(kinds)) + 1
     edges = [0, *changes.tolist(), len(kinds)]
     for first, stop in pairwise(edges):
-        if kinds[first] != 2:
+        if kinds[first] != _LEFT_OUT:
             yield first, stop

@@ -6,14 +6,20 @@ is read from the batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from magnetar.arrow import arrays
 from magnetar.arrow import metadata_fields as number
+from magnetar.arrow.columns import EXTRA_TYPES
 from magnetar.arrow.fields import Bools, Bytes, Fields, Ints
+from magnetar.arrow.values import Values
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import entry_layout, parse_metadata
 
 
 class MessageRows:
@@ -57,7 +63,9 @@ class MessageColumns:
         entry_array: Bytes,
         fields: Fields,
         rows: MessageRows,
+        values: Values | None = None,
     ) -> None:
+        self._values = values
         self._topic = topic
         self._base = base
         self._entries = entries
@@ -77,8 +85,17 @@ class MessageColumns:
 
     def value(self) -> pa.Array:
         rows = self._rows
+        if self._values is not None:
+            return self._values.decode(
+                rows.array, rows.payload_start, rows.payload_end, ~self._nulls(), self._of_message
+            )
         values = arrays.slices(rows.buffer, rows.payload_start, rows.payload_end)
         return arrays.with_nulls(values, self._nulls())
+
+    def _of_message(self, name: str) -> pa.Array:
+        """Another column, for values that need one."""
+        column: pa.Array = getattr(self, name)()
+        return column
 
     def is_null_value(self) -> pa.Array:
         return pa.array(self._nulls())
@@ -167,6 +184,29 @@ class MessageColumns:
         )
         return maps.take(pa.array(rows.entry))
 
+    def headers(self) -> pa.Array:
+        rows = self._rows
+        if rows.singles is not None:
+            return arrays.string_pairs(rows.array, rows.singles.spans(number.S_PROPERTIES), self._count)
+        lists = arrays.string_pairs(
+            self._entry_array, self._fields.spans(number.PROPERTIES), len(self._entries)
+        )
+        return lists.take(pa.array(rows.entry))
+
+    def encryption(self) -> pa.Array:
+        kind = arrays.ARROW_TYPES[EXTRA_TYPES["encryption"]]
+        sealed = set(self._fields.spans(number.ENCRYPTION_KEYS).rows.tolist())
+        if not sealed:
+            return pa.nulls(self._count, kind)
+        # Rare, and one row each: by protobuf's own objects.
+        return pa.array(
+            [
+                _encryption(self._entries.entries[row]) if row in sealed else None
+                for row in self._rows.entry.tolist()
+            ],
+            kind,
+        )
+
     def _of_entry_text(self, field: int, kind: pa.DataType) -> pa.Array:
         starts, ends, present = self._fields.last_spans(field)
         texts = arrays.with_nulls(arrays.slices(self._entry_array, starts, ends), ~present)
@@ -190,3 +230,17 @@ class MessageColumns:
         # Without numbers of their own, messages of a batch number on from its first.
         numbered = of_entry + self._rows.batch_index
         return pa.array(np.where(own, singles.numbers(number.S_SEQUENCE_ID), numbered))
+
+
+def _encryption(entry: bytes) -> dict[str, Any]:
+    """What an entry says of how it was encrypted."""
+    _, metadata_at, payload_at = entry_layout(entry)
+    metadata = parse_metadata(entry[metadata_at:payload_at])
+    return {
+        "algorithm": metadata.encryption_algo or None,
+        "param": metadata.encryption_param or None,
+        "keys": [{"name": key.key, "value": key.value} for key in metadata.encryption_keys],
+        "compression": pb.CompressionType.Name(metadata.compression),
+        "plain_bytes": metadata.uncompressed_size,
+        "messages": metadata.num_messages_in_batch,
+    }

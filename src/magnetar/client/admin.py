@@ -125,6 +125,24 @@ class Admin:
             raise
         return _position(answer)
 
+    def removal_rule(self, topic: TopicName) -> str:
+        """What removes messages of the topic, in words; "" when the broker does not tell."""
+        try:
+            retention = self.call("GET", f"/admin/v2/{_path(topic.base)}/retention?applied=true")
+            expiry_s = self.call("GET", f"/admin/v2/{_path(topic.base)}/messageTTL?applied=true")
+        except ClientError:
+            return ""
+        minutes = (retention or {}).get("retentionTimeInMinutes", 0)
+        megabytes = (retention or {}).get("retentionSizeInMB", 0)
+        if minutes == 0 or megabytes == 0:
+            kept = "retention keeps nothing that all subscriptions are done with"
+        else:
+            time = "without limit" if minutes < 0 else f"{minutes} min"
+            size = "of any size" if megabytes < 0 else f"up to {megabytes} MB"
+            kept = f"retention keeps what all subscriptions are done with {time}, {size}"
+        expires = f"messages expire after {expiry_s} s" if expiry_s else "messages do not expire"
+        return f"In {topic.tenant}/{topic.namespace} {kept}, and {expires}; a truncate removes all."
+
     def enable_deduplication(self, topic: TopicName) -> None:
         """Duplicates of a producer are dropped from now on; for a partitioned topic, in all partitions."""
         self.call("POST", f"/admin/v2/{_path(topic.base)}/deduplicationEnabled", body=True)

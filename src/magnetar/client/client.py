@@ -6,9 +6,9 @@ have a connection each, to the broker that serves the topic: closing it ends the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName, TopicName
@@ -35,6 +35,7 @@ class TopicSchema(NamedTuple):
     data: bytes
     """Definition; for Avro and JSON an Avro schema in JSON."""
     version: bytes
+    properties: Mapping[str, str] = {}
 
 
 class Client:
@@ -114,12 +115,14 @@ class Client:
 
         return self._ask(ask)
 
-    def schema(self, topic: TopicName) -> TopicSchema | None:
-        """The newest schema of the topic; None when it has none."""
+    def schema(self, topic: TopicName, version: bytes | None = None) -> TopicSchema | None:
+        """A schema of the topic, the newest unless a version is given; None when there is none."""
 
         def ask(connection: Connection) -> TopicSchema | None:
             request_id = connection.session.next_request_id()
-            body = pb.CommandGetSchema(request_id=request_id, topic=str(topic.base))
+            body = pb.CommandGetSchema(
+                request_id=request_id, topic=str(topic.base), schema_version=version or None
+            )
             answer = connection.call(
                 pb.BaseCommand(type=_Type.GET_SCHEMA, getSchema=body), request_id, f"schema of {topic}"
             ).getSchemaResponse
@@ -127,7 +130,11 @@ class Client:
                 if answer.error_code == pb.ServerError.TopicNotFound:
                     return None
                 raise RefusedError(f"schema of {topic}", answer.error_code, answer.error_message)
-            return TopicSchema(answer.schema.type, answer.schema.schema_data, answer.schema_version)
+            # Untyped: in the generated stubs the enum value KeyValue hides the message of that name.
+            pairs: Any = answer.schema.properties
+            properties = {pair.key: pair.value for pair in pairs}
+            schema = answer.schema
+            return TopicSchema(schema.type, schema.schema_data, answer.schema_version, properties)
 
         return self._ask(ask)
 
@@ -188,6 +195,31 @@ class Client:
 
     # ------------------------------------------------------------ at a topic's owner
 
+    def register_schema(self, topic: TopicName, schema: pb.Schema) -> bytes:
+        """Has the topic know the schema, as its newest when it is new; returns its version.
+
+        Args:
+            topic: without partitions, or one of them: all have the same.
+
+        Raises RefusedError when it is not compatible with what the topic has.
+        """
+        retry = Retry(self.options.retry_timeout_s)
+        while True:
+            try:
+                with self.connect_to(topic) as connection:
+                    request_id = connection.session.next_request_id()
+                    body = pb.CommandGetOrCreateSchema(request_id=request_id, topic=str(topic), schema=schema)
+                    answer = connection.call(
+                        pb.BaseCommand(type=_Type.GET_OR_CREATE_SCHEMA, getOrCreateSchema=body),
+                        request_id,
+                        f"schema of {topic}",
+                    ).getOrCreateSchemaResponse
+                if answer.HasField("error_code"):
+                    raise RefusedError(f"schema of {topic}", answer.error_code, answer.error_message)
+                return answer.schema_version
+            except ClientError as error:
+                retry.pause_or_raise(error)
+
     def acknowledge_up_to(self, topic: TopicName, subscription: str, position: Position | None) -> None:
         """Moves a durable subscription's cursor behind `position`; None only creates the subscription.
 
@@ -195,28 +227,46 @@ class Client:
         Raises RefusedError, for example while another consumer has it exclusively.
         """
         with self.connect_to(topic) as connection:
-            session = connection.session
-            request_id = session.next_request_id()
-            subscribe = pb.CommandSubscribe(
-                topic=str(topic),
-                subscription=subscription,
-                # Failover, so that a second query or a user's consumer is no error.
-                subType=pb.CommandSubscribe.Failover,
-                consumer_id=1,
-                request_id=request_id,
-                durable=True,
-                initialPosition=pb.CommandSubscribe.Earliest,
-            )
-            connection.call(
-                pb.BaseCommand(type=_Type.SUBSCRIBE, subscribe=subscribe),
-                request_id,
-                f"subscription {subscription!r} of {topic}",
-            )
+            _subscribe(connection, topic, subscription)
             if position is not None:
-                request_id = session.next_request_id()
+                request_id = connection.session.next_request_id()
                 ack = encode_ack(1, [position], cumulative=True, request_id=request_id)
                 answer = connection.request(
                     request_id, ack, f"ack of {position} in {subscription!r}"
                 ).ackResponse
                 if answer.HasField("error"):
                     raise RefusedError(f"ack of {position} in {subscription!r}", answer.error, answer.message)
+
+    def unsubscribe(self, topic: TopicName, subscription: str) -> None:
+        """Ends a durable subscription; it is harmless when there is none.
+
+        Raises RefusedError while it has other consumers.
+        """
+        with self.connect_to(topic) as connection:
+            _subscribe(connection, topic, subscription)
+            request_id = connection.session.next_request_id()
+            body = pb.CommandUnsubscribe(consumer_id=1, request_id=request_id)
+            connection.call(
+                pb.BaseCommand(type=_Type.UNSUBSCRIBE, unsubscribe=body),
+                request_id,
+                f"end of subscription {subscription!r} of {topic}",
+            )
+
+
+def _subscribe(connection: Connection, topic: TopicName, subscription: str) -> None:
+    request_id = connection.session.next_request_id()
+    subscribe = pb.CommandSubscribe(
+        topic=str(topic),
+        subscription=subscription,
+        # Failover, so that a second query or a user's consumer is no error.
+        subType=pb.CommandSubscribe.Failover,
+        consumer_id=1,
+        request_id=request_id,
+        durable=True,
+        initialPosition=pb.CommandSubscribe.Earliest,
+    )
+    connection.call(
+        pb.BaseCommand(type=_Type.SUBSCRIBE, subscribe=subscribe),
+        request_id,
+        f"subscription {subscription!r} of {topic}",
+    )

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from magnetar.base.names import TopicName
 from magnetar.spark.bounds import Bounds
 from magnetar.spark.cluster import Cluster
+from magnetar.spark.filters import Pushed
 from magnetar.spark.offsets import Offset
-from magnetar.spark.options import ReadOptions
 from magnetar.spark.ranges import plan_ranges
-from magnetar.spark.reading import read_partition
+from magnetar.spark.read_options import ReadOptions
+from magnetar.spark.reading import LimitedPartition, read_partition
+from magnetar.spark.table_shape import TableShape
 
 
 class TopicBatchReader(DataSourceReader):
     """Reads topics between two points."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, shape: TableShape) -> None:
         self._options = options
-        self._columns = columns
+        self._shape = shape
+        self._pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:
         """Ranges of entries for the tasks. Raises OptionError, TopicDataLossError, ClientError."""
         options = self._options
         cluster = Cluster(options.connection)
         try:
-            topics = cluster.partitions(options.topics, options.pattern)
-            states = {str(topic): cluster.log_state(topic) for topic in topics}
+            topics = cluster.partitions(options.topics, options.pattern, options.namespace)
+            states = cluster.log_states(
+                [topic for topic in topics if self._pushed.wants(topic)], missing_ok=options.wait_for_topics
+            )
             bounds = Bounds(cluster, options, int(time.time() * 1000))
             starts = bounds.starts(states, default="earliest")
             ends = bounds.ends(states)
@@ -46,10 +52,30 @@ class TopicBatchReader(DataSourceReader):
                     # To split by rows they have to be counted.
                     counted = cluster.with_start_index(name, states[topic], start)
                     spans[topic] = counted, cluster.with_end_index(name, end)
-            return list(plan_ranges(options, states, spans))
+            ranges = plan_ranges(options, states, spans)
+            if options.limit is None:
+                return list(ranges)
+            # The rows of a range are an estimate: one task counts them as it reads.
+            return [LimitedPartition(tuple(ranges), options.limit)] if ranges else []
         finally:
             cluster.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one range."""
-        return read_partition(self._options, self._columns, partition)
+        return read_partition(self._options, self._shape, partition)
+
+
+class FilteringBatchReader(TopicBatchReader):
+    """The same for a query with filters.
+
+    A class of its own: Spark refuses every read of a reader that has `pushFilters` while pushing is switched
+    off, as it is by default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Notes what narrows the read. Spark applies all of them again: leaving one out costs time only."""
+        self._pushed = Pushed.of(filters)
+        # A limit counts rows of the topics, not those that a filter is going to leave.
+        rows = None if self._options.limit is not None else self._pushed.rows
+        self._shape = replace(self._shape, rows=rows)
+        return filters

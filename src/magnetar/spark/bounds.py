@@ -9,9 +9,16 @@ from magnetar.base.names import TopicName
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.errors import OptionError, TopicDataLossError
 from magnetar.spark.ledgers import LogState
-from magnetar.spark.offsets import FROM_EARLIEST, Offset, parse_offsets_option
-from magnetar.spark.options import ReadOptions
+from magnetar.spark.offsets import (
+    FROM_EARLIEST,
+    AtTime,
+    Offset,
+    Place,
+    parse_place,
+    parse_places_option,
+)
 from magnetar.spark.planning import lost_range
+from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.timestamps import parse_time
 
 
@@ -53,23 +60,37 @@ class Bounds:
         time_name, time_text = timestamp
         if text and time_text:
             raise OptionError(f"{name} and {time_name} are given; one of them is enough")
-        if time_text:
-            self._cluster.need_admin(time_name)
-            time_ms = parse_time(time_name, time_text, self._now_ms)
-            return {
-                topic: Offset(self._cluster.start_of_time(TopicName.parse(topic), state, time_ms), None)
-                for topic, state in states.items()
-            }
-        if (text or default).lower() in ("earliest", "latest"):
-            return {topic: _named((text or default).lower(), state) for topic, state in states.items()}
-        given = parse_offsets_option(name, text, map(TopicName.parse, states))
+        places: dict[str, Place]
         # Partitions that are not named: all of them.
-        rest = "latest" if name == "endingOffsets" else "earliest"
-        found = {}
-        for topic, state in states.items():
-            place = given.get(topic, rest)
-            found[topic] = _named(place, state) if isinstance(place, str) else place
-        return found
+        rest: Place = "latest" if name.startswith("ending") else "earliest"
+        given = time_text or text or default
+        if given.startswith("{"):
+            topics = map(TopicName.parse, states)
+            option = time_name if time_text else name
+            places = parse_places_option(option, given, topics, times=bool(time_text))
+        else:
+            places = {}
+            rest = AtTime(time_text) if time_text else parse_place(name, given)
+            if isinstance(rest, Offset):
+                raise OptionError(
+                    f'{name}={text!r}: positions are given by topic, as in {{"topic": {{"0": "12:3400"}}}}'
+                )
+        option = time_name if time_text else name
+        return {topic: self._at(option, places.get(topic, rest), topic, states[topic]) for topic in states}
+
+    def _at(self, option: str, place: Place, topic: str, state: LogState) -> Offset:
+        """Where a place lies in one partition."""
+        if isinstance(place, Offset):
+            return place
+        if isinstance(place, str):
+            return _named(place, state)
+        self._cluster.need_admin(option)
+        name = TopicName.parse(topic)
+        if isinstance(place, AtTime):
+            time_ms = parse_time(option, place.text, self._now_ms)
+            return Offset(self._cluster.start_of_time(name, state, time_ms), None)
+        found = self._cluster.client.admin.position_by_index(name, place.number)
+        return Offset(state.end, None) if found is None else Offset(found, None)
 
     def check_loss(self, topic: TopicName, state: LogState, start: Offset) -> None:
         """Raises TopicDataLossError when entries from `start` on are gone and that is not allowed."""
@@ -82,7 +103,9 @@ class Bounds:
             found = self._cluster.indexes_at(topic, state.first)
             first_index = None if found is None else found[1]
         if lost_range(state, start.message_index, first_index):
-            raise TopicDataLossError(str(topic), str(start), str(state.first))
+            raise TopicDataLossError(
+                str(topic), str(start), str(state.first), rule=self._cluster.client.admin.removal_rule(topic)
+            )
 
 
 def _named(place: str, state: LogState) -> Offset:

@@ -11,10 +11,10 @@ from magnetar.base.names import InvalidTopicNameError, NamespaceName, TopicName
 from magnetar.client.client import Client
 from magnetar.client.errors import AdminError, RefusedError, UnreachableError
 from magnetar.client.reader import last_position, peek
+from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.errors import OptionError
 from magnetar.spark.ledgers import LogState
 from magnetar.spark.offsets import Offset
-from magnetar.spark.options import ConnectionOptions
 from magnetar.spark.sink_topics import is_sink_topic
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import entry_layout, parse_metadata
@@ -36,10 +36,10 @@ class Cluster:
         """Closes the client."""
         self.client.close()
 
-    def partitions(self, topics: Iterable[str], pattern: str) -> list[TopicName]:
-        """Every partition of these topics, or of those that match; in order. Raises OptionError."""
-        if pattern:
-            return self._matching(pattern)
+    def partitions(self, topics: Iterable[str], pattern: str, namespace: str = "") -> list[TopicName]:
+        """Every partition of these topics, of those that match, or of all in a namespace; in order."""
+        if pattern or namespace:
+            return self._matching(f"{namespace}/.*" if namespace else pattern)
         found = []
         for text in topics:
             topic = TopicName.parse(text)
@@ -63,6 +63,17 @@ class Cluster:
             if local.fullmatch(topic.base.local) and not is_sink_topic(topic):
                 found.add(topic)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
+
+    def log_states(self, topics: Iterable[TopicName], *, missing_ok: bool = False) -> dict[str, LogState]:
+        """`log_state` of each; topics that do not exist are left out if that is allowed."""
+        states = {}
+        for topic in topics:
+            try:
+                states[str(topic)] = self.log_state(topic)
+            except RefusedError as error:
+                if not missing_ok or error.code != pb.ServerError.TopicNotFound:
+                    raise
+        return states
 
     def log_state(self, topic: TopicName) -> LogState:
         """Ledgers and end of one partition; the end alone when there is no admin interface.

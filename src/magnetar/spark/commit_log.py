@@ -2,13 +2,13 @@
 
 The log is a topic. Each batch has two records in it:
 
-    manifest   batch id, which staged rows belong to it, where the target ended before it
+    manifest   batch id, the parts that belong to it, where the target ended before it
     done       batch id: all rows are in the target
 
-A record is one message: its length as u32, JSON, and for manifests the rows that came inline (a block of
-`staged`). The producer's sequence numbers are 2 * batch for a manifest and 2 * batch + 1 for done, and the
-topic drops duplicates: of two drivers that commit the same batch the first one's manifest counts, and the
-other one reads it.
+A record is one message: its length as u32, JSON, and for manifests the rows that came inline (blocks of
+`staged`, one behind the other). The producer's sequence numbers are 2 * batch for a manifest, one more for
+done, and the topic drops duplicates: of two drivers that commit the same batch the first one's manifest
+counts, and the other one reads it. Byte by byte in docs/internals/spark-sink.md.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from typing import Final
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import RefusedError
 from magnetar.client.producer import Producer
 from magnetar.client.reader import EntryReader
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.staged import StagedEntry
-from magnetar.wire import pulsar_pb2 as pb
+from magnetar.spark.targets import end_of
 from magnetar.wire.payload import entry_layout
 
 _U32: Final = struct.Struct(">I")
 _READ_TIMEOUT_S: Final = 30.0
+RUNS_KEPT: Final = 16
+"""Earlier runs that a record names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +46,61 @@ class StagedTask:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """Which start of the query wrote a record."""
+
+    id: str = ""
+    """New with each start; empty when Spark did not tell."""
+    earlier: tuple[str, ...] = ()
+    """Those that committed before it, the newest first; at most RUNS_KEPT."""
+
+    def of(self, run_id: str) -> Run:
+        """What the run writes that comes to a log with this one in its newest record."""
+        if run_id == self.id or not run_id:
+            return self
+        return Run(run_id, (self.id, *self.earlier)[:RUNS_KEPT] if self.id else self.earlier)
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """Everything that a batch consists of."""
 
     batch_id: int
-    inline: bytes = b""
-    """A block of staged entries; these come first."""
-    staged: tuple[StagedTask, ...] = ()
+    parts: tuple[bytes | StagedTask, ...] = ()
+    """In the order of the tasks: rows that came inline, as a block of staged entries, or where they are."""
     ends: dict[str, Position | None] = field(default_factory=dict)
-    """Last message of each partition of the target before the batch; None when it was empty."""
+    """Last message of each partition that the batch touches before it; None when that was empty."""
+    rows: int = 0
+    run: Run = Run()
+
+    @property
+    def staged(self) -> tuple[StagedTask, ...]:
+        """The parts that are in the staging topic."""
+        return tuple(part for part in self.parts if isinstance(part, StagedTask))
 
     def encode(self) -> bytes:
         """The record."""
         head = {
             "kind": "manifest",
             "batch": self.batch_id,
-            "staged": [
-                {"producer": task.producer, "first": task.first, "last": task.last, "messages": task.messages}
-                for task in self.staged
+            "parts": [
+                len(part)
+                if isinstance(part, bytes)
+                else {
+                    "producer": part.producer,
+                    "first": part.first,
+                    "last": part.last,
+                    "messages": part.messages,
+                }
+                for part in self.parts
             ],
             "ends": self.ends,
+            "rows": self.rows,
+            "run": [self.run.id, *self.run.earlier],
         }
         text = json.dumps(head).encode()
-        return b"".join((_U32.pack(len(text)), text, self.inline))
+        inline = [part for part in self.parts if isinstance(part, bytes)]
+        return b"".join((_U32.pack(len(text)), text, *inline))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +108,18 @@ class Done:
     """A batch is in the target."""
 
     batch_id: int
+    rows: int = 0
+    run: Run = Run()
 
     def encode(self) -> bytes:
         """The record."""
-        text = json.dumps({"kind": "done", "batch": self.batch_id}).encode()
+        head = {
+            "kind": "done",
+            "batch": self.batch_id,
+            "rows": self.rows,
+            "run": [self.run.id, *self.run.earlier],
+        }
+        text = json.dumps(head).encode()
         return _U32.pack(len(text)) + text
 
 
@@ -87,16 +128,25 @@ def decode_record(record: bytes) -> Manifest | Done:
     try:
         size = _U32.unpack_from(record)[0]
         head = json.loads(record[4 : 4 + size])
+        first, *earlier = head.get("run") or [""]
+        run = Run(first, tuple(earlier))
         if head["kind"] == "done":
-            return Done(head["batch"])
-        staged = tuple(
-            StagedTask(task["producer"], Position(*task["first"]), Position(*task["last"]), task["messages"])
-            for task in head["staged"]
-        )
+            return Done(head["batch"], head.get("rows", 0), run)
+        parts: list[bytes | StagedTask] = []
+        at = 4 + size
+        for part in head["parts"]:
+            if isinstance(part, int):
+                parts.append(record[at : at + part])
+                at += part
+            else:
+                first, last = Position(*part["first"]), Position(*part["last"])
+                parts.append(StagedTask(part["producer"], first, last, part["messages"]))
+        if at != len(record):
+            raise ValueError(f"{len(record)} bytes instead of {at}")
         ends = {topic: None if end is None else Position(*end) for topic, end in head["ends"].items()}
-        return Manifest(head["batch"], record[4 + size :], staged, ends)
+        return Manifest(head["batch"], tuple(parts), ends, head["rows"], run)
     except (ValueError, KeyError, TypeError, struct.error) as error:
-        raise SparkSourceError(f"the sink's commit log has a record that is none: {error}") from error
+        raise SparkSourceError(f"the sink's commit log has a record that is none: {error!r}") from error
 
 
 class CommitLog:
@@ -110,13 +160,7 @@ class CommitLog:
 
     def last(self) -> tuple[Manifest | Done, Position] | None:
         """The newest record and where it is; None when there is none yet."""
-        try:
-            with EntryReader(self._client, self._topic, start=None) as reader:
-                position = reader.last_position()
-        except RefusedError as error:
-            if error.code == pb.ServerError.TopicNotFound:
-                return None
-            raise
+        position = end_of(self._client, self._topic)
         if position is None:
             return None
         with EntryReader(self._client, self._topic, position, permits=1) as reader:
@@ -127,10 +171,14 @@ class CommitLog:
         _, _, payload_at = entry_layout(entry)
         return decode_record(entry[payload_at:]), columns.position(0)
 
-    def open(self) -> None:
-        """Becomes the one writer; waits while another driver is."""
+    def open(self) -> int:
+        """Becomes the one writer; waits while another driver is.
+
+        Returns the highest number that the broker knows of; -1 when it knows none.
+        """
         if self._producer is None:
             self._producer = Producer(self._client, self._topic, name=self._name)
+        return self._producer.last_sequence_id
 
     def message_bytes_max(self) -> int:
         """Largest record that fits."""

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.spark.staged import StagedEntry
+from magnetar.spark.targets import Targets
+from magnetar.wire import pulsar_pb2 as pb
 
 
 def publish_directly(
-    client: Client, partitions: Mapping[int, TopicName], entries: Iterable[StagedEntry]
+    client: Client, targets: Targets, entries: Iterable[StagedEntry], schema: pb.Schema | None
 ) -> None:
     """Publishes under names that the broker chooses; returns when all is durable."""
-    producers: dict[int, Producer] = {}
-    next_ids: dict[int, int] = {}
+    producers: dict[tuple[str, int], Producer] = {}
+    next_ids: dict[tuple[str, int], int] = {}
     try:
         for staged in entries:
-            number = staged.partition
-            producer = producers.get(number)
+            place = (staged.topic, staged.partition)
+            producer = producers.get(place)
             if producer is None:
-                producer = producers[number] = Producer(client, partitions[number])
-                next_ids[number] = 0
-            entry = staged.entry(producer.name.encode(), next_ids[number], time.time_ns() // 1_000_000)
-            producer.send(next_ids[number], entry, staged.messages)
-            next_ids[number] += staged.messages
+                topic = targets.partition(*place)
+                producer = producers[place] = Producer(client, topic, schema=schema)
+                next_ids[place] = 0
+            entry = staged.entry(producer.name.encode(), next_ids[place], time.time_ns() // 1_000_000)
+            producer.send(next_ids[place], entry, staged.messages)
+            next_ids[place] += staged.messages
         for producer in producers.values():
             producer.flush()
     finally:

@@ -139,6 +139,19 @@ class LogState:
             entries -= taken
         return position
 
+    def retreat(self, position: Position, entries: int) -> Position:
+        """The place `entries` >= 0 entries before `position`, or the first entry there is."""
+        for ledger in reversed(self.ledgers):
+            if ledger.ledger_id > position.ledger_id:
+                continue
+            stop = ledger.entries
+            if ledger.ledger_id == position.ledger_id:
+                stop = min(max(position.entry_id, 0), stop)
+            if entries <= stop:
+                return Position(ledger.ledger_id, stop - entries)
+            entries -= stop
+        return self.first
+
     def as_end(self, position: Position) -> Position:
         """The end of what lies before the entry at `position`: one behind the entry before it.
 

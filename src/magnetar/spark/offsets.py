@@ -12,13 +12,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
 
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import InvalidTopicNameError, TopicName
 from magnetar.spark.errors import OptionError
+from magnetar.wire import pulsar_pb2 as pb
 
 _OFFSET = re.compile(r"(-?\d+):(-?\d+)(?:@(\d+))?")
+_MESSAGE_ID = re.compile(r"(\d+):(\d+):-?\d+(?::-?\d+)?")
 
 
 class Offset(NamedTuple):
@@ -61,12 +65,66 @@ def decode_offsets(encoded: Mapping[str, str]) -> dict[str, Offset]:
     return {topic: Offset.parse(text) for topic, text in encoded.items()}
 
 
-def parse_offsets_option(option: str, text: str, partitions: Iterable[TopicName]) -> dict[str, Offset | str]:
-    """Reads what users give: `{"topic": {"0": "ledger:entry"}}`; also "earliest" and "latest" as values.
+class AtTime(NamedTuple):
+    """The first message published at this time or later."""
 
-    Topics may have their short names; a topic without partitions has the one number "0" or "-1", or the
-    offset right behind its name. Offsets as a checkpoint holds them are read as well. Every partition that is
-    named has to be one of `partitions`. Raises OptionError.
+    text: str
+    """As `timestamps.parse_time` reads it."""
+
+
+class AtIndex(NamedTuple):
+    """The message with this number in its partition."""
+
+    number: int
+
+
+Place: TypeAlias = "Offset | AtTime | AtIndex | str"
+"""What an option may name; text is `earliest` or `latest`."""
+
+
+def parse_place(option: str, value: Any) -> Place:
+    """Reads one place of an option.
+
+    Args:
+        value: `earliest`, `latest`, `ledger:entry` (also with partition and batch index behind it, as in the
+            column message_id: the entry is meant), a point in time, Kafka's numbers (-2 earliest, -1 latest,
+            others count messages), or the bytes of a MessageIdData as a list, as pulsar-spark keeps it.
+
+    Raises OptionError.
+    """
+    if isinstance(value, bool) or value is None:
+        raise OptionError(f"{option}: {value!r} is no place in a topic")
+    if isinstance(value, int):
+        return {-2: "earliest", -1: "latest"}.get(value) or AtIndex(value)
+    if isinstance(value, list):
+        try:
+            message_id = pb.MessageIdData.FromString(bytes(value))
+        except (ValueError, TypeError, DecodeError):
+            raise OptionError(f"{option}: {value!r} are not the bytes of a message id") from None
+        return Offset(Position(_signed(message_id.ledgerId), _signed(message_id.entryId)), None)
+    text = str(value).strip()
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    found = _MESSAGE_ID.fullmatch(text)
+    if found is not None:
+        return Offset(Position(int(found[1]), int(found[2])), None)
+    return Offset.parse(text) if _OFFSET.fullmatch(text) else AtTime(text)
+
+
+def _signed(number: int) -> int:
+    """Earliest and latest have -1 where the protocol has unsigned numbers."""
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def parse_places_option(
+    option: str, text: str, partitions: Iterable[TopicName], *, times: bool = False
+) -> dict[str, Place]:
+    """Reads what users give by topic: `{"topic": {"0": "ledger:entry"}}`, with any place of `parse_place`.
+
+    Topics may have their short names; a topic without partitions has the one number "0" or "-1"; a place
+    right behind a topic's name counts for all its partitions. Offsets as a checkpoint holds them are read
+    as well. With `times` numbers are Unix milliseconds. Every partition that is named has to be one of
+    `partitions`. Raises OptionError.
     """
     try:
         decoded: Any = json.loads(text)
@@ -74,22 +132,23 @@ def parse_offsets_option(option: str, text: str, partitions: Iterable[TopicName]
         decoded = None
     if not isinstance(decoded, dict):
         raise OptionError(
-            f'{option}={text!r}: expected earliest, latest or JSON such as {{"topic": {{"0": "12:3400"}}}}'
+            f"{option}={text!r}: expected earliest, latest, a time or JSON such as"
+            ' {"topic": {"0": "12:3400"}}'
         )
     known = {str(name): name for name in partitions}
-    found: dict[str, Offset | str] = {}
+    found: dict[str, Place] = {}
     for topic, value in decoded.items():
         try:
             name = TopicName.parse(topic)
         except InvalidTopicNameError as error:
             raise OptionError(f"{option}: {error}") from error
-        places = value if isinstance(value, dict) else {str(name.partition): value}
-        for number, place in places.items():
-            full = _partition_name(option, name, number, known)
-            text_of_place = str(place)
-            found[full] = (
-                text_of_place if text_of_place in ("earliest", "latest") else Offset.parse(text_of_place)
-            )
+        if isinstance(value, dict):
+            names = {_partition_name(option, name, number, known): place for number, place in value.items()}
+        else:
+            own = [full for full, each in known.items() if name in (each, each.base)]
+            names = dict.fromkeys(own or [_partition_name(option, name, str(name.partition), known)], value)
+        for full, place in names.items():
+            found[full] = AtTime(str(place)) if times else parse_place(option, place)
     return found
 
 

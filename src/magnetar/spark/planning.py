@@ -68,3 +68,21 @@ def lost_range(state: LogState, start_index: int | None, first_index: int | None
         # Empty: nothing can follow, so nothing was lost if the log says how far it counted.
         return bool(state.ledgers)
     return first_index > start_index
+
+
+class TriggerDelay:
+    """Holds a trigger back until there is enough to read, or until it was held back for long enough."""
+
+    def __init__(self, rows_min: int, delay_ms: int, now_ms: int) -> None:
+        self._rows_min = rows_min
+        self._delay_ms = delay_ms
+        self._since_ms = now_ms
+        """When a trigger was let through last, or the query began."""
+
+    def holds(self, rows: int, now_ms: int) -> bool:
+        """Whether `rows` are to wait for more. Times are of a clock that only goes forward."""
+        if rows >= self._rows_min or now_ms - self._since_ms >= self._delay_ms:
+            if rows:
+                self._since_ms = now_ms
+            return False
+        return True

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from magnetar.spark.errors import OptionError
 from magnetar.spark.ledgers import EntryRange, LogState
 from magnetar.spark.offsets import Offset
-from magnetar.spark.options import ReadOptions
 from magnetar.spark.planning import pieces_per_topic
+from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import RangePartition
 
 

@@ -1,4 +1,4 @@
-"""What executors do: read one range of entries, give Arrow record batches."""
+"""What executors do: read ranges of entries, give Arrow record batches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from magnetar.arrow.decode import Decoder
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
+from magnetar.client.errors import DataLossError
 from magnetar.client.reader import peek, read_range
 from magnetar.spark.errors import TopicDataLossError
-from magnetar.spark.options import ReadOptions
+from magnetar.spark.large_messages import LookBack
+from magnetar.spark.read_options import ReadOptions
+from magnetar.spark.table_shape import TableShape
+from magnetar.spark.topic_schemas import definitions_of
 
 _BYTES_PER_BATCH = 2 << 20
 """Entries decoded at a time: large enough for array operations, small enough for the processor's cache and
@@ -39,26 +43,64 @@ class RangePartition(InputPartition):
         return f"RangePartition({self.topic} {self.start[0]}:{self.start[1]}..{self.end[0]}:{self.end[1]})"
 
 
+@dataclass(eq=False)
+class LimitedPartition(InputPartition):
+    """One task that reads ranges one after the other until it has enough."""
+
+    ranges: tuple[RangePartition, ...]
+    limit: int
+
+
 def read_partition(
-    options: ReadOptions, columns: tuple[str, ...], partition: InputPartition
+    options: ReadOptions, shape: TableShape, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of the range. Raises TopicDataLossError when its beginning is gone."""
-    # Spark makes a partition without a range when there is nothing to read.
-    if not isinstance(partition, RangePartition):
-        return
+    """The messages of the partition. Raises TopicDataLossError when a range's beginning is gone."""
+    if isinstance(partition, RangePartition):
+        yield from _read_range(options, shape, partition)
+    elif isinstance(partition, LimitedPartition):
+        left = partition.limit
+        for each in partition.ranges:
+            for batch in _read_range(options, shape, each):
+                yield batch.slice(0, left)
+                left -= min(batch.num_rows, left)
+                if not left:
+                    return
+    # Else Spark made a partition without a range, as there is nothing to read.
+
+
+def _read_range(
+    options: ReadOptions, shape: TableShape, partition: RangePartition
+) -> Iterator[pa.RecordBatch]:
     topic = TopicName.parse(partition.topic)
     start, end = Position(*partition.start), Position(*partition.end)
     connection = options.connection
-    decoder = Decoder(topic, columns, text=options.value_format == "string")
     with Client(connection.service_url, connection.client, admin_url=connection.admin_url) as client:
+        decoder = Decoder(
+            topic,
+            shape.columns,
+            values=shape.value.open(definitions_of(client, topic)) if "value" in shape.columns else None,
+            encrypted=options.encrypted,
+            rows=shape.rows,
+            pieces_before=LookBack(client, topic, start, strict=options.fail_on_data_loss),
+        )
+        strict = options.fail_on_data_loss and start > EARLIEST
         expected: Position | None = start
-        for entries in read_range(client, topic, start, end, bytes_target=_BYTES_PER_BATCH):
-            if expected is not None and options.fail_on_data_loss and start > EARLIEST:
-                _check_beginning(client, topic, expected, entries.position(0))
-            expected = None
-            yield from decoder.decode(entries)
-        if expected is not None and options.fail_on_data_loss and start > EARLIEST:
+        try:
+            for entries in read_range(client, topic, start, end, bytes_target=_BYTES_PER_BATCH):
+                if expected is not None and strict:
+                    _check_beginning(client, topic, expected, entries.position(0))
+                expected = None
+                yield from decoder.decode(entries)
+        except DataLossError as error:
+            if options.fail_on_data_loss:
+                raise _lost(client, topic, start, end) from error
+            return
+        if expected is not None and strict:
             _check_beginning(client, topic, expected, end)
+
+
+def _lost(client: Client, topic: TopicName, start: Position, first: Position) -> TopicDataLossError:
+    return TopicDataLossError(str(topic), str(start), str(first), rule=client.admin.removal_rule(topic))
 
 
 def _check_beginning(client: Client, topic: TopicName, start: Position, delivered: Position) -> None:
@@ -70,4 +112,4 @@ def _check_beginning(client: Client, topic: TopicName, start: Position, delivere
         return
     first = peek(client, topic, EARLIEST, _PEEK_TIMEOUT_S)
     if not len(first) or first.position(0) > start:
-        raise TopicDataLossError(str(topic), str(start), str(delivered))
+        raise _lost(client, topic, start, delivered)

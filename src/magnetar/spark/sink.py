@@ -1,120 +1,206 @@
-"""The driver's half of the sink: makes a batch part of the target exactly once.
+"""The driver's half of the sink: makes a batch part of its targets exactly once.
 
-    1  read the newest record of the commit log; done with this batch or a later one: nothing to do
+    1  read the newest record of the commit log; done with this batch: nothing to do
     2  write the manifest of the batch; if there is one already, that one counts
-    3  copy what the manifest says into the target, duplicates being dropped
+    3  copy what the manifest says into the targets, duplicates being dropped
     4  write that the batch is done
     5  let go of what was staged
 
 A driver may die after any step, and the batch be run again with other tasks in another order: up to step 2
 nothing was visible, from step 2 on what the batch consists of cannot change any more, and step 3 can be
-repeated. Two drivers at once: see `commit_log` and `publishing`.
+repeated. Two drivers at once: see `commit_log` and `publishing`. docs/internals/spark-sink.md tells of each
+way to fail.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
-from itertools import chain
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import AdminError, UnreachableError
-from magnetar.client.producer import Producer
-from magnetar.client.reader import last_position
-from magnetar.spark.commit_log import CommitLog, Done, Manifest, StagedTask
-from magnetar.spark.errors import OptionError, SparkSourceError
+from magnetar.client.errors import ClientError
+from magnetar.client.retry import Retry
+from magnetar.spark.commit_log import CommitLog, Done, Manifest, Run, StagedTask
+from magnetar.spark.deduplication import deduplicate
+from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.options import WriteOptions
 from magnetar.spark.publishing import Publisher
-from magnetar.spark.sink_topics import SUBSCRIPTION, commits_topic, staging_topic
-from magnetar.spark.staged import StagedEntry, decode_block
-from magnetar.spark.staging import BLOCK_BYTES, StagingWriter, read_staged
+from magnetar.spark.sink_topics import SUBSCRIPTION, commits_topic, home_of, staging_topic
+from magnetar.spark.staged import StagedEntry, blocks, decode_block
+from magnetar.spark.staging import StagedReader, StagingWriter
+from magnetar.spark.targets import Targets, end_of
+from magnetar.wire import pulsar_pb2 as pb
 
-_DEDUPLICATION_TIMEOUT_S: Final = 20.0
-_POLL_S: Final = 0.02
+_log = logging.getLogger("magnetar.spark.sink")
+
 _INLINE_BYTES_MAX: Final = 2 << 20
 """Rows that travel in a manifest; more are staged by the driver. A message holds 5 MiB by default."""
 _TRIM_EVERY: Final = 50
 """Batches between two acknowledgements in the commit log, which is small."""
 
 
-def target_partitions(client: Client, target: TopicName) -> dict[int, TopicName]:
-    """The partitions of a topic by number; {-1: topic} for one without."""
-    count = client.partitions(target) if target.partition < 0 else 0
-    return {number: target.with_partition(number) for number in range(count)} or {-1: target}
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the tasks of a batch made."""
+
+    batch_id: int
+    parts: Sequence[bytes | StagedTask]
+    """By task, in order."""
+    rows: int = 0
+    partitions: Sequence[str] = ()
+    """Full names of the partitions that the rows are for."""
+    run_id: str = ""
+    """Start of the query; empty when it is not known."""
 
 
 class Sink:
-    """One writer of one target; `sink_id` names it across restarts."""
+    """One writer of its targets; `sink_id` names it across restarts."""
 
-    def __init__(self, client: Client, options: WriteOptions, sink_id: str) -> None:
+    def __init__(
+        self, client: Client, options: WriteOptions, sink_id: str, schema: pb.Schema | None = None
+    ) -> None:
         self._client = client
         self._options = options
         self._sink_id = sink_id
-        self._target = TopicName.parse(options.topic)
-        self._staging = staging_topic(self._target, sink_id)
-        self._commits = commits_topic(self._target, sink_id)
+        self._schema = schema
+        home = home_of(options)
+        self._staging = staging_topic(home, sink_id)
+        self._commits = commits_topic(home, sink_id)
         self._log = CommitLog(client, self._commits, sink_id)
 
-    def commit(self, batch_id: int, inline: list[bytes], staged: list[StagedTask]) -> None:
-        """Makes the batch part of the target; harmless when it is.
+    def commit(self, batch: Batch) -> None:
+        """Makes the batch part of the targets; harmless when it is.
 
-        Args:
-            inline: blocks of the tasks that had few rows, in order.
-            staged: the other tasks.
+        A broker that goes away meanwhile is waited for, up to the client's retry limit.
+        Raises SparkSourceError when the sink has a later batch, or a later start of the query wrote to it.
         """
-        try:
+        retry = Retry(self._client.options.retry_timeout_s)
+        while True:
+            try:
+                self._commit(batch)
+                return
+            except ClientError as error:
+                retry.pause_or_raise(error)
+            finally:
+                self._log.close()
+
+    def _commit(self, batch: Batch) -> None:
+        last = self._log.last()
+        if last is None:
+            if not batch.parts:
+                return
+            self._open_log()
+            # Another driver may have come first; only the writer's own look counts.
             last = self._log.last()
-            if last is None:
-                self._prepare()
-                # Another driver may have come first; only the writer's own look counts.
-                self._log.open()
-                last = self._log.last()
-            record = None if last is None else last[0]
-            if isinstance(record, Manifest) and record.batch_id <= batch_id:
-                self._finish(record, resume=True)
-            if record is not None and record.batch_id >= batch_id:
+        run = Run().of(batch.run_id)
+        if last is not None:
+            record = last[0]
+            self._refuse(record, batch)
+            run = record.run.of(batch.run_id)
+            if isinstance(record, Manifest):
+                self._finish(record, run, resume=True)
+            if record.batch_id == batch.batch_id:
+                self._compare(record, batch)
                 return
-            manifest = self._manifest(batch_id, inline, staged)
-            if self._log.append(manifest):
-                self._finish(manifest, resume=False)
-                return
-            newest = self._log.last()
-            if newest is None:
-                raise SparkSourceError(f"{self._commits} has no record of batch {batch_id}, but a duplicate")
-            if isinstance(newest[0], Manifest):
-                self._finish(newest[0], resume=True)
-        finally:
-            self._log.close()
+        if not batch.parts:
+            return
+        self._open_log()
+        manifest = self._manifest(batch, run)
+        if self._log.append(manifest):
+            self._finish(manifest, run, resume=False)
+            return
+        newest = self._log.last()
+        if newest is None:
+            raise SparkSourceError(
+                f"{self._commits} has no record of batch {batch.batch_id}, but a duplicate of it"
+            )
+        self._refuse(newest[0], batch)
+        if isinstance(newest[0], Manifest):
+            self._finish(newest[0], run, resume=True)
+        self._compare(newest[0], batch)
 
-    def _manifest(self, batch_id: int, inline: list[bytes], staged: list[StagedTask]) -> Manifest:
+    def _refuse(self, record: Manifest | Done, batch: Batch) -> None:
+        """Raises SparkSourceError when this driver is not the one that goes on."""
+        if record.batch_id > batch.batch_id:
+            raise SparkSourceError(
+                f"{self._sink_id} is to write batch {batch.batch_id} and has written batch"
+                f" {record.batch_id}: the checkpoint was set back to an earlier state, or another driver of"
+                " the query is at work. Rows would be lost or repeated; go on with the newest checkpoint, or"
+                " begin with a new one"
+            )
+        if batch.run_id in record.run.earlier:
+            raise SparkSourceError(
+                f"{self._sink_id} was started again and has written batch {record.batch_id} since: this is"
+                " an earlier start of the query, or one over a copy of its checkpoint. Stop one of them; a"
+                " copy needs a checkpoint of its own"
+            )
+
+    def _compare(self, record: Manifest | Done, batch: Batch) -> None:
+        if record.rows != batch.rows:
+            _log.warning(
+                "batch %d of %s was run again and had %d rows instead of %d: the rows of the first time"
+                " count. That is right for a query that chooses rows by chance or by the clock; if this one"
+                " does not, its checkpoint or its source was changed",
+                batch.batch_id,
+                self._sink_id,
+                batch.rows,
+                record.rows,
+            )
+
+    def _open_log(self) -> None:
+        """Becomes the writer of a log that is kept and takes no duplicates."""
+        if self._log.open() < 0:
+            self._client.acknowledge_up_to(self._commits, SUBSCRIPTION, None)
+            if self._options.enable_deduplication:
+                deduplicate(self._client, self._commits)
+
+    def _manifest(self, batch: Batch, run: Run) -> Manifest:
         """What the batch consists of. Rows that do not fit into the record are staged first."""
-        partitions = target_partitions(self._client, self._target)
-        ends = {str(topic): last_position(self._client, topic) for topic in partitions.values()}
+        ends = {name: end_of(self._client, TopicName.parse(name)) for name in batch.partitions}
+        parts = list(batch.parts)
         room = min(_INLINE_BYTES_MAX, self._log.message_bytes_max() // 2)
-        if sum(map(len, inline)) <= room:
-            return Manifest(batch_id, b"".join(inline), tuple(staged), ends)
-        writer = StagingWriter(self._client, self._staging)
-        try:
-            for block in blocks(chain.from_iterable(map(decode_block, inline))):
-                writer.write(block)
-            return Manifest(batch_id, b"", (writer.finish(), *staged), ends)
-        finally:
-            writer.close()
+        if sum(len(part) for part in parts if isinstance(part, bytes)) > room:
+            parts = self._staged(parts)
+        return Manifest(batch.batch_id, tuple(parts), ends, batch.rows, run)
 
-    def _finish(self, manifest: Manifest, *, resume: bool) -> None:
-        partitions = target_partitions(self._client, self._target)
+    def _staged(self, parts: Sequence[bytes | StagedTask]) -> list[bytes | StagedTask]:
+        """The parts with what was inline on the broker."""
+        result: list[bytes | StagedTask] = []
+        for inline, run in groupby(parts, key=lambda part: isinstance(part, bytes)):
+            if not inline:
+                result += run
+                continue
+            writer = StagingWriter(self._client, self._staging)
+            try:
+                entries = (entry for part in run if isinstance(part, bytes) for entry in decode_block(part))
+                for block in blocks(entries):
+                    writer.write(block)
+                result.append(writer.finish())
+            finally:
+                writer.close()
+        return result
+
+    def _finish(self, manifest: Manifest, run: Run, *, resume: bool) -> None:
         publisher = Publisher(
-            self._client, partitions, self._sink_id, manifest.batch_id, manifest.ends if resume else None
+            self._client,
+            Targets(self._client, self._options.topic),
+            self._sink_id,
+            manifest.batch_id,
+            manifest.ends if resume else None,
+            prepare=self._deduplicate if self._options.enable_deduplication else None,
+            schema=self._schema,
         )
         try:
-            staged = read_staged(self._client, self._staging, manifest.staged)
-            publisher.publish(chain(decode_block(manifest.inline), staged))
+            publisher.publish(entries_of(self._client, self._staging, manifest.parts))
         finally:
             publisher.close()
-        self._log.append(Done(manifest.batch_id))
+        self._open_log()
+        self._log.append(Done(manifest.batch_id, manifest.rows, run))
         if manifest.staged:
             last = max(task.last for task in manifest.staged)
             self._client.acknowledge_up_to(self._staging, SUBSCRIPTION, last)
@@ -124,59 +210,17 @@ class Sink:
                 before = Position(newest[1].ledger_id, newest[1].entry_id - 1)
                 self._client.acknowledge_up_to(self._commits, SUBSCRIPTION, before)
 
-    def _prepare(self) -> None:
-        """Before the first batch: the log is kept, and neither it nor the target takes duplicates."""
-        self._client.acknowledge_up_to(self._commits, SUBSCRIPTION, None)
-        if not self._options.enable_deduplication:
-            return
-        deduplicate(self._client, self._commits)
-        deduplicate(self._client, self._target)
+    def _deduplicate(self, topic: TopicName) -> None:
+        deduplicate(self._client, topic)
 
 
-def deduplicate(client: Client, target: TopicName) -> None:
-    """Has the topic drop duplicates; returns when it does.
-
-    Raises OptionError when that cannot be done: exactly once would be an empty promise.
-    """
-    partitions = target_partitions(client, target).values()
-    for topic in partitions:
-        # A topic has to be there before it can have a policy.
-        Producer(client, topic).close()
-    deadline = time.monotonic() + _DEDUPLICATION_TIMEOUT_S
+def entries_of(
+    client: Client, staging: TopicName, parts: Sequence[bytes | StagedTask]
+) -> Iterator[StagedEntry]:
+    """The rows of a batch in the order of its tasks."""
+    reader = StagedReader(client, staging, [part for part in parts if isinstance(part, StagedTask)])
     try:
-        waiting = [topic for topic in partitions if not _drops_duplicates(client, topic)]
-        if waiting:
-            client.admin.enable_deduplication(target)
-        while waiting:
-            waiting = [topic for topic in waiting if not _drops_duplicates(client, topic)]
-            if waiting and time.monotonic() > deadline:
-                raise OptionError(
-                    f"deduplication of {waiting[0]} did not start; enable it for the namespace, or set"
-                    " delivery=at_least_once"
-                )
-            time.sleep(_POLL_S if waiting else 0.0)
-    except (AdminError, UnreachableError) as error:
-        raise OptionError(
-            f"writing exactly once needs deduplication on {target}, and the admin interface does not help:"
-            f" {error}. Give admin.url, or enable deduplication for the namespace and set"
-            " enableDeduplication=false, or set delivery=at_least_once"
-        ) from error
-
-
-def _drops_duplicates(client: Client, topic: TopicName) -> bool:
-    return client.admin.stats(topic).get("deduplicationStatus") == "Enabled"
-
-
-def blocks(entries: Iterable[StagedEntry]) -> Iterable[bytes]:
-    """Staged entries gathered into blocks of about BLOCK_BYTES."""
-    parts: list[bytes] = []
-    size = 0
-    for staged in entries:
-        part = staged.encode()
-        if parts and size + len(part) > BLOCK_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-        parts.append(part)
-        size += len(part)
-    if parts:
-        yield b"".join(parts)
+        for part in parts:
+            yield from decode_block(part) if isinstance(part, bytes) else reader.entries(part)
+    finally:
+        reader.close()

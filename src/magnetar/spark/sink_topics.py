@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.base.names import PERSISTENT, TopicName
+from magnetar.spark.options import WriteOptions
 
 _MARK: Final = "-magnetar-sink-"
 SUBSCRIPTION: Final = "magnetar-sink"
 """Keeps what the sink still needs and lets the broker remove the rest."""
+
+
+def home_of(options: WriteOptions) -> TopicName:
+    """The topic beside which the sink keeps its own: the target, or a name that stands for many."""
+    if options.topic:
+        return TopicName.parse(options.topic)
+    namespace = options.namespace
+    return TopicName.of(PERSISTENT, namespace.tenant, namespace.namespace, "topics")
 
 
 def commits_topic(target: TopicName, sink_id: str) -> TopicName:

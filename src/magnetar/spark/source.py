@@ -5,20 +5,24 @@ Loaded at the first look-up of a data source in every session, so the parts are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
-from magnetar.arrow.columns import COLUMN_TYPES, column_types, columns_ddl
-from magnetar.spark.errors import OptionError
-from magnetar.spark.options import ReadOptions, WriteOptions
+from magnetar.spark.options import WriteOptions
+from magnetar.spark.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from magnetar.spark.batch import TopicBatchReader
     from magnetar.spark.stream import TopicStreamReader
+    from magnetar.spark.table_shape import TableShape
     from magnetar.spark.writer import TopicBatchWriter, TopicStreamWriter
+
+
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class MagnetarSource(DataSource):
@@ -28,21 +32,23 @@ class MagnetarSource(DataSource):
     def name(cls) -> str:
         return "magnetar"
 
-    def schema(self) -> str:
-        options = ReadOptions.parse(self.options)
-        return columns_ddl(options.columns, text=options.value_format == "string")
+    def schema(self) -> StructType:
+        return _shape(ReadOptions.parse(self.options)).spark_schema()
 
     def reader(self, schema: StructType) -> TopicBatchReader:
-        from magnetar.spark.batch import TopicBatchReader
+        from magnetar.spark.batch import FilteringBatchReader, TopicBatchReader
 
         options = ReadOptions.parse(self.options)
-        return TopicBatchReader(options, _chosen_columns(schema, options))
+        shape = _shape(options).chosen(schema)
+        if options.push_filters and _is_pushing():
+            return FilteringBatchReader(options, shape)
+        return TopicBatchReader(options, shape)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802  # Spark's name
         from magnetar.spark.stream import TopicStreamReader
 
         options = ReadOptions.parse(self.options)
-        return TopicStreamReader(options, _chosen_columns(schema, options))
+        return TopicStreamReader(options, _shape(options).chosen(schema))
 
     # Spark takes `overwrite` by position in some versions and by name in others.
     def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
@@ -56,15 +62,36 @@ class MagnetarSource(DataSource):
         return TopicStreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
 
-def _chosen_columns(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
-    """The columns of a schema that a user may have given. Raises OptionError for what a topic has not."""
-    types = column_types(text=options.value_format == "string")
-    for field in schema.fields:
-        kind = field.dataType.simpleString()
-        if field.name not in types or kind != types[field.name]:
-            raise OptionError(
-                f"a topic has no column `{field.name} {kind}`; it has {columns_ddl(tuple(COLUMN_TYPES))}"
-            )
-        if not field.nullable:
-            raise OptionError(f"column {field.name} has to be nullable")
-    return tuple(schema.fieldNames())
+class PulsarSource(MagnetarSource):
+    """The same under the name that jobs for Apache Pulsar use."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pulsar"
+
+
+def _shape(options: ReadOptions) -> TableShape:
+    """The table that the options describe. Asks the cluster when the value is what a schema says."""
+    from magnetar.spark.cluster import Cluster
+    from magnetar.spark.table_shape import TableShape
+    from magnetar.spark.topic_schemas import value_format
+
+    if options.value.format in ("bytes", "string") or "value" not in options.columns:
+        from magnetar.spark.value_formats import BYTES, TEXT
+
+        return TableShape(options.columns, TEXT if options.value.format == "string" else BYTES)
+    cluster = Cluster(options.connection)
+    try:
+        topics = cluster.partitions(options.topics, options.pattern, options.namespace)
+        return TableShape(options.columns, value_format(cluster.client, topics, options.value))
+    finally:
+        cluster.close()
+
+
+def _is_pushing() -> bool:
+    """Whether this process asks a reader for filters. Others refuse a reader that takes some.
+
+    Spark has a program for each step of planning; the one that pushes filters runs only when that is on.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _PUSHING in sys.modules or (main is not None and main.name == _PUSHING)

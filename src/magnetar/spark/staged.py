@@ -6,15 +6,17 @@ the producer's name, the sequence number and the publish time, which stand first
     Staged entry    partition i32 | messages u32 | tailSize u32 | payloadSize u32 | tail | payload
 
     partition       of the target; -1 when it is not partitioned
-    tail            the other fields of the MessageMetadata
+    messages        >= 1; 0 marks a change of the target
+    tail            the other fields of the MessageMetadata; in a mark the name of the topic
 
-A block is a series of them.
+A block is a series of them. A sink with one target has no marks; in that of many each block begins with one,
+and what follows a mark goes to the topic that it names.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from magnetar.wire.checksum import crc32c
@@ -26,6 +28,9 @@ _U32: Final = struct.Struct(">I")
 
 HEAD_BYTES: Final = _HEAD.size
 
+BLOCK_BYTES: Final = 512 << 10
+"""Staged entries gathered into one message of the staging topic."""
+
 
 class StagedEntry(NamedTuple):
     """One entry without a producer."""
@@ -35,9 +40,11 @@ class StagedEntry(NamedTuple):
     """>= 1."""
     tail: bytes
     payload: bytes
+    topic: str = ""
+    """Full name of the target without its partition; empty in a sink with one target."""
 
     def encode(self) -> bytes:
-        """The bytes, see the module's text."""
+        """The bytes, see the module's text; the topic is told by the mark before it."""
         head = _HEAD.pack(self.partition, self.messages, len(self.tail), len(self.payload))
         return b"".join((head, self.tail, self.payload))
 
@@ -61,9 +68,34 @@ class StagedEntry(NamedTuple):
         return b"".join((_CHECKSUM.pack(MAGIC_CHECKSUM, crc32c(rest)), rest))
 
 
+def blocks(entries: Iterable[StagedEntry]) -> Iterator[bytes]:
+    """Staged entries gathered into blocks of about BLOCK_BYTES."""
+    parts: list[bytes] = []
+    size = 0
+    topic = ""
+    for staged in entries:
+        part = staged.encode()
+        if parts and size + len(part) > BLOCK_BYTES:
+            yield b"".join(parts)
+            parts, size, topic = [], 0, ""
+        if staged.topic != topic:
+            topic = staged.topic
+            part = _mark(topic) + part
+        parts.append(part)
+        size += len(part)
+    if parts:
+        yield b"".join(parts)
+
+
+def _mark(topic: str) -> bytes:
+    name = topic.encode()
+    return _HEAD.pack(-1, 0, len(name), 0) + name
+
+
 def decode_block(block: bytes) -> Iterator[StagedEntry]:
     """The entries of a block. Raises ValueError when it is cut off."""
     at = 0
+    topic = ""
     while at < len(block):
         if len(block) - at < HEAD_BYTES:
             raise ValueError("a staged block is cut off")
@@ -73,4 +105,7 @@ def decode_block(block: bytes) -> Iterator[StagedEntry]:
         at = payload_at + payload_bytes
         if at > len(block):
             raise ValueError("a staged block is cut off")
-        yield StagedEntry(partition, messages, block[tail_at:payload_at], block[payload_at:at])
+        if not messages:
+            topic = block[tail_at:payload_at].decode()
+            continue
+        yield StagedEntry(partition, messages, block[tail_at:payload_at], block[payload_at:at], topic)

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -20,25 +21,35 @@ from magnetar.base.names import TopicName
 from magnetar.spark.admission import Admission, Backlog
 from magnetar.spark.bounds import Bounds
 from magnetar.spark.cluster import Cluster
-from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.errors import OptionError, SparkSourceError
 from magnetar.spark.ledgers import LogState
 from magnetar.spark.offsets import FROM_EARLIEST, Offset, decode_offsets, encode_offsets
-from magnetar.spark.options import ReadOptions
+from magnetar.spark.planning import TriggerDelay
 from magnetar.spark.ranges import plan_ranges
+from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import read_partition
+from magnetar.spark.table_shape import TableShape
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics on and on. Offsets are those of `offsets`."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, shape: TableShape) -> None:
+        """Raises OptionError for options that only a batch can have."""
         self._options = options
-        self._columns = columns
+        self._shape = shape
         # Both stay on the driver; tasks get a copy of the reader before they exist.
         self._cluster: Cluster | None = None
         self._states: dict[str, LogState] = {}
         self._target: dict[str, Position] | None = None
         """Where a query that reads what is available now stops; None for others."""
+        self._kept: set[str] = set()
+        """Partitions that are known to have the subscription."""
+        self._delay: TriggerDelay | None = None
+        if options.limit is not None:
+            raise OptionError("limit is for batches; a stream has maxRowsPerTrigger")
+        if options.ending_offsets or options.ending_timestamp:
+            raise OptionError("a stream does not end: endingOffsets and endingTimestamp are for batches")
 
     # ------------------------------------------------------------ offsets
 
@@ -52,14 +63,23 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, start in starts.items():
             name = TopicName.parse(topic)
             found[topic] = cluster.with_start_index(name, states[topic], start)
-            if self._options.subscription:
-                cluster.client.acknowledge_up_to(name, self._options.subscription, None)
+            # What lies before the start is not the query's: it is no backlog, and nobody keeps it for it.
+            self._keep(topic, start.position)
         return encode_offsets(found)
+
+    def _keep(self, topic: str, start: Position | None = None) -> None:
+        """Sees to it that the subscription keeps the partition, from `start` on if that is given."""
+        subscription = self._options.subscription
+        if not subscription or topic in self._kept:
+            return
+        read = None if start is None or start.entry_id <= 0 else Position(start.ledger_id, start.entry_id - 1)
+        self._connected().client.acknowledge_up_to(TopicName.parse(topic), subscription, read)
+        self._kept.add(topic)
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802  # Spark's name
         """Where the next micro-batch ends. Raises TopicDataLossError."""
         starts = decode_offsets(start)
-        states = self._refresh()
+        states = self._refresh(missing_ok=bool(starts))
         self._check_topics(starts, states)
         cluster = self._connected()
         bounds = Bounds(cluster, self._options, int(time.time() * 1000))
@@ -70,6 +90,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None and topic not in self._target:
                 continue
             name = TopicName.parse(topic)
+            self._keep(topic)
             bounds.check_loss(name, state, begin)
             end = state.end if self._target is None else min(self._target[topic], state.end)
             ends[topic] = begin
@@ -77,21 +98,34 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 last = cluster.with_end_index(name, Offset(end, None))
                 begin = cluster.with_start_index(name, state, begin)
                 backlogs[topic] = Backlog(name, state, begin, last)
+        if self._holds_back(backlogs, limit):
+            return start
         self._admit(backlogs, limit)
         for topic, backlog in backlogs.items():
             if backlog.end.position > backlog.start.position:
                 ends[topic] = backlog.end
         return encode_offsets(ends)
 
+    def _holds_back(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> bool:
+        """Whether there is too little for a trigger. Never where a query ends at what is there now."""
+        rows_min = self._options.rows_per_trigger_min
+        if rows_min is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        now_ms = time.monotonic_ns() // 1_000_000
+        if self._delay is None:
+            self._delay = TriggerDelay(rows_min, self._options.trigger_delay_ms, now_ms)
+        return self._delay.holds(sum(backlog.rows for backlog in backlogs.values()), now_ms)
+
     def _admit(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> None:
+        # Spark carries one limit, and says by this one that none counts; the others are applied here.
         if isinstance(limit, ReadAllAvailable) or not backlogs:
             return
         options = self._options
         admission = Admission(self._connected())
-        if isinstance(limit, ReadMaxRows):
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else options.rows_per_trigger_max
+        if rows_max is not None:
             self._connected().need_admin("maxRowsPerTrigger")
-            admission.limit_rows(backlogs, limit.max_rows)
-        # Spark carries one limit; the other is applied here.
+            admission.limit_rows(backlogs, rows_max)
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.bytes_per_trigger_max
         if bytes_max is not None:
             self._connected().need_admin("maxBytesPerTrigger")
@@ -99,10 +133,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
         """The limit that the options ask for."""
-        if self._options.rows_per_trigger_max is not None:
-            return ReadMaxRows(self._options.rows_per_trigger_max)
-        if self._options.bytes_per_trigger_max is not None:
-            return ReadMaxBytes(self._options.bytes_per_trigger_max)
+        options = self._options
+        if options.rows_per_trigger_max is not None:
+            return ReadMaxRows(options.rows_per_trigger_max)
+        if options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(options.bytes_per_trigger_max)
+        if options.rows_per_trigger_min is not None:
+            return ReadMinRows(options.rows_per_trigger_min)
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
@@ -123,7 +160,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone = [topic for topic in starts if topic not in states]
         if gone and self._options.fail_on_data_loss:
             names = ", ".join(f"{topic} (read up to {starts[topic]})" for topic in gone)
-            raise SparkSourceError(f"gone: {names}; set failOnDataLoss=false to go on without")
+            raise SparkSourceError(
+                f"data loss: there is no {names} any more. It was deleted, by somebody or because nobody"
+                " used it (the rule brokerDeleteInactiveTopics), or the options do not name it any more; set"
+                " failOnDataLoss=false to go on without it"
+            )
         for topic in gone:
             del starts[topic]
 
@@ -142,14 +183,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known_ends = {topic: state.end for topic, state in self._states.items()}
         if any(known_ends.get(topic, EARLIEST) < end.position for topic, (_, end) in spans.items()):
             # A batch that was planned before a restart.
-            self._refresh()
+            self._refresh(missing_ok=True)
             self._check_topics(starts, self._states)
         known = {topic: span for topic, span in spans.items() if topic in self._states}
         return plan_ranges(self._options, self._states, known)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one range."""
-        return read_partition(self._options, self._columns, partition)
+        return read_partition(self._options, self._shape, partition)
 
     # ------------------------------------------------------------ the subscription, the end
 
@@ -177,9 +218,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = Cluster(self._options.connection)
         return self._cluster
 
-    def _refresh(self) -> dict[str, LogState]:
-        """The partitions there are now and their logs."""
+    def _refresh(self, *, missing_ok: bool = False) -> dict[str, LogState]:
+        """The partitions there are now and their logs. Topics may be missing where others look for them."""
         cluster = self._connected()
-        topics = cluster.partitions(self._options.topics, self._options.pattern)
-        self._states = {str(topic): cluster.log_state(topic) for topic in topics}
+        options = self._options
+        topics = cluster.partitions(options.topics, options.pattern, options.namespace)
+        patient = missing_ok or options.wait_for_topics or bool(self._states)
+        self._states = cluster.log_states(topics, missing_ok=patient)
         return self._states

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from magnetar.spark.errors import OptionError
 
 _RELATIVE = re.compile(r"-\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -35,3 +36,14 @@ def parse_time(option: str, text: str, now_ms: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def parse_duration(option: str, text: str) -> int:
+    """Milliseconds of `500ms`, `30s`, `15m`, `1h`, `1d`; a bare number is milliseconds.
+
+    Raises OptionError.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise OptionError(f"{option}={text!r} is no duration: give 30s, 15m or 1h")
+    return round(float(found[1]) * _UNIT_MS[found[2] or "ms"])

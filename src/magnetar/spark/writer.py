@@ -6,6 +6,7 @@ them in the staging topic. Nothing reaches the target before the driver knows wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,31 +19,26 @@ from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.spark.commit_log import StagedTask
 from magnetar.spark.direct import publish_directly
-from magnetar.spark.encode import EntryEncoder
 from magnetar.spark.errors import OptionError, SparkSourceError
 from magnetar.spark.options import WriteOptions
 from magnetar.spark.publishing import Publisher
-from magnetar.spark.sink import Sink, blocks, target_partitions
-from magnetar.spark.sink_topics import staging_topic
-from magnetar.spark.staged import StagedEntry, decode_block
-from magnetar.spark.staging import StagingWriter, read_staged
+from magnetar.spark.routing import Router
+from magnetar.spark.sink import Batch, Sink, entries_of
+from magnetar.spark.sink_topics import SUBSCRIPTION, home_of, staging_topic
+from magnetar.spark.staged import StagedEntry, blocks
+from magnetar.spark.staging import StagingWriter
+from magnetar.spark.targets import Targets
+from magnetar.spark.written_columns import WrittenColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-WRITE_COLUMNS: Final = {
-    "value": ("binary", "string"),
-    "key": ("binary", "string"),
-    "key_is_string": ("boolean",),
-    "event_time": ("timestamp",),
-    "properties": ("map<string,string>",),
-    "ordering_key": ("binary", "string"),
-}
-"""Columns that can be written, with their types. Only `value` has to be there."""
-
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
+_DESCRIPTION: Final = "spark.job.description"
+_RUN_ID: Final = re.compile(r"\brunId = ([0-9a-f-]{36})\b")
+"""Spark tells tasks the start of the query in the job's description alone."""
 
 
 @dataclass
@@ -51,30 +47,19 @@ class RowsWritten(WriterCommitMessage):
 
     sink_id: str
     batch_id: int
-    inline: bytes
-    """A block of staged entries; empty when the task staged them on the broker, or wrote them."""
-    staged: StagedTask | None
-
-
-def check_schema(schema: StructType) -> None:
-    """Raises OptionError for columns that a topic cannot take."""
-    for field in schema.fields:
-        kinds = WRITE_COLUMNS.get(field.name, ())
-        if field.dataType.simpleString() not in kinds:
-            offer = ", ".join(f"{name} {' or '.join(types)}" for name, types in WRITE_COLUMNS.items())
-            raise OptionError(
-                f"column `{field.name} {field.dataType.simpleString()}` cannot be written; select from"
-                f" {offer}, for example with selectExpr('to_json(struct(*)) AS value')"
-            )
-    if "value" not in schema.fieldNames():
-        raise OptionError(f"a column `value` is needed, there are {', '.join(schema.fieldNames())}")
+    part: bytes | StagedTask
+    """A block of staged entries, empty when the task had no rows or wrote them; or where they are staged."""
+    rows: int
+    partitions: list[str]
+    """Full names of the partitions that the rows are for."""
+    run_id: str = ""
 
 
 class _TopicWriter:
     """What batch and stream have in common."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        check_schema(schema)
+        self._columns = WrittenColumns(options, schema)
         if overwrite:
             raise OptionError("a topic cannot be overwritten: write in the mode append or update")
         self._options = options
@@ -83,29 +68,31 @@ class _TopicWriter:
         connection = self._options.connection
         return Client(connection.service_url, connection.client, admin_url=connection.admin_url)
 
-    def _write(self, sink_id: str, batch_id: int, rows: Iterator[pa.RecordBatch]) -> RowsWritten:
-        options = self._options
-        target = TopicName.parse(options.topic)
+    def _write(
+        self,
+        sink_id: str,
+        batch_id: int,
+        rows: Iterator[pa.RecordBatch],
+        *,
+        staging: TopicName,
+        subscription: str = SUBSCRIPTION,
+        run_id: str = "",
+    ) -> RowsWritten:
         context = TaskContext.get()
         with self._client() as client:
-            partitions = target_partitions(client, target)
-            encoder = EntryEncoder(
-                0 if -1 in partitions else len(partitions),
-                batching=options.batching,
-                rows_max=options.rows_per_entry_max,
-                bytes_max=options.bytes_per_entry_max,
-                compression=options.compression,
-                first_partition=0 if context is None else context.partitionId(),
-            )
-            entries = _entries(encoder, rows)
-            if options.delivery == "at_least_once":
-                publish_directly(client, partitions, entries)
-                return RowsWritten(sink_id, batch_id, b"", None)
-            return self._stage(client, staging_topic(target, sink_id), sink_id, batch_id, entries)
+            first_partition = 0 if context is None else context.partitionId()
+            router = Router(client, self._options, self._columns, first_partition)
+            entries = router.entries(rows)
+            part: bytes | StagedTask = b""
+            if self._options.delivery == "at_least_once":
+                publish_directly(client, router.targets, entries, self._columns.schema)
+            else:
+                part = self._stage(client, staging, subscription, entries)
+            return RowsWritten(sink_id, batch_id, part, router.rows, router.partitions, run_id)
 
     def _stage(
-        self, client: Client, topic: TopicName, sink_id: str, batch_id: int, entries: Iterator[StagedEntry]
-    ) -> RowsWritten:
+        self, client: Client, topic: TopicName, subscription: str, entries: Iterator[StagedEntry]
+    ) -> bytes | StagedTask:
         """Keeps the rows in the message, or from the limit on in the staging topic."""
         held: list[bytes] = []
         size = 0
@@ -117,30 +104,36 @@ class _TopicWriter:
                     size += len(block)
                     continue
                 if writer is None:
-                    writer = StagingWriter(client, topic)
+                    writer = StagingWriter(client, topic, subscription)
                     for earlier in held:
                         writer.write(earlier)
                     held.clear()
                 writer.write(block)
-            staged = None if writer is None else writer.finish()
-            return RowsWritten(sink_id, batch_id, b"".join(held), staged)
+            return b"".join(held) if writer is None else writer.finish()
         finally:
             if writer is not None:
                 writer.close()
 
 
-def _entries(encoder: EntryEncoder, rows: Iterator[pa.RecordBatch]) -> Iterator[StagedEntry]:
-    for batch in rows:
-        yield from encoder.encode(batch)
-    yield from encoder.finish()
-
-
-def _written(messages: Sequence[WriterCommitMessage | None]) -> list[RowsWritten]:
-    return [message for message in messages if isinstance(message, RowsWritten)]
+def _batch(batch_id: int, messages: Sequence[WriterCommitMessage | None]) -> Batch | None:
+    """What the tasks of a batch made together; None when there were no tasks."""
+    written = [message for message in messages if isinstance(message, RowsWritten)]
+    if not written:
+        return None
+    names = {(message.sink_id, message.batch_id) for message in written}
+    if names != {(written[0].sink_id, batch_id)}:
+        raise SparkSourceError(f"messages of other batches among those of batch {batch_id}: {names}")
+    return Batch(
+        batch_id,
+        [message.part for message in written if message.part],
+        sum(message.rows for message in written),
+        sorted({name for message in written for name in message.partitions}),
+        written[0].run_id,
+    )
 
 
 class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query to a topic.
+    """Writes the micro-batches of a query to topics.
 
     The query's id, which its checkpoint keeps, names the sink.
     """
@@ -156,33 +149,32 @@ class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         batch_id = None if context is None else context.getLocalProperty(_BATCH_ID)
-        if not query_id or batch_id is None:
+        if context is None or not query_id or batch_id is None:
             raise SparkSourceError(
                 "this Spark does not tell tasks the query and the batch; set delivery=at_least_once"
             )
-        return self._write(query_id, int(batch_id), iterator)
+        run = _RUN_ID.search(context.getLocalProperty(_DESCRIPTION) or "")
+        staging = staging_topic(home_of(self._options), query_id)
+        run_id = run[1] if run else ""
+        return self._write(query_id, int(batch_id), iterator, staging=staging, run_id=run_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Makes the batch visible, once however often it is called."""
-        written = _written(messages)
-        if not written or self._options.delivery == "at_least_once":
+        if self._options.delivery == "at_least_once":
             return
-        names = {(message.sink_id, message.batch_id) for message in written}
-        if names != {(written[0].sink_id, batchId)}:
-            raise SparkSourceError(f"messages of other batches among those of batch {batchId}: {names}")
+        batch = _batch(batchId, messages)
+        if batch is None:
+            return
+        sink_id = next(message.sink_id for message in messages if isinstance(message, RowsWritten))
         with self._client() as client:
-            Sink(client, self._options, written[0].sink_id).commit(
-                batchId,
-                [message.inline for message in written if message.inline],
-                [message.staged for message in written if message.staged is not None],
-            )
+            Sink(client, self._options, sink_id, self._columns.schema).commit(batch)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Nothing of the batch is visible; what was staged goes with the next commit."""
 
 
 class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
-    """Writes a DataFrame to a topic.
+    """Writes a DataFrame to topics.
 
     Retried tasks make no duplicates. A driver that dies while it copies leaves a part; with the option
     `writeId` the write can be run again and is completed.
@@ -191,38 +183,50 @@ class TopicBatchWriter(_TopicWriter, DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
         self._sink_id = options.write_id or f"batch-{uuid4().hex}"
+        # Writes without a name share a staging topic, and each holds its rows there by a subscription.
+        self._staging = staging_topic(home_of(options), options.write_id or "batch")
+        self._subscription = SUBSCRIPTION if options.write_id else self._sink_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
         """One task's rows. Raises OptionError, SparkSourceError, ClientError."""
-        return self._write(self._staging_id(), 0, iterator)
+        return self._write(
+            self._sink_id,
+            self._options.batch_id,
+            iterator,
+            staging=self._staging,
+            subscription=self._subscription,
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows visible."""
-        written = _written(messages)
-        if not written or self._options.delivery == "at_least_once":
+        if self._options.delivery == "at_least_once":
             return
-        inline = [message.inline for message in written if message.inline]
-        staged = [message.staged for message in written if message.staged is not None]
+        batch = _batch(self._options.batch_id, messages)
+        if batch is None:
+            return
         with self._client() as client:
             if self._options.write_id:
-                Sink(client, self._options, self._options.write_id).commit(0, inline, staged)
+                Sink(client, self._options, self._sink_id, self._columns.schema).commit(batch)
             else:
-                self._copy(client, inline, staged)
+                self._copy(client, batch.parts)
 
-    def _copy(self, client: Client, inline: list[bytes], staged: list[StagedTask]) -> None:
+    def _copy(self, client: Client, parts: Sequence[bytes | StagedTask]) -> None:
         """Without a name that survives this driver there is nobody to resume for, and no log to keep."""
-        target = TopicName.parse(self._options.topic)
-        publisher = Publisher(client, target_partitions(client, target), self._sink_id, 0, None)
+        targets = Targets(client, self._options.topic)
+        publisher = Publisher(client, targets, self._sink_id, 0, None, schema=self._columns.schema)
         try:
-            for block in inline:
-                publisher.publish(decode_block(block))
-            publisher.publish(read_staged(client, staging_topic(target, self._staging_id()), staged))
+            publisher.publish(entries_of(client, self._staging, parts))
         finally:
             publisher.close()
-
-    def _staging_id(self) -> str:
-        """Batch writes without a name share a staging topic."""
-        return self._options.write_id or "batch"
+        self._release(client, parts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is visible."""
+        """Nothing is visible, and nobody will ask for what was staged."""
+        if self._options.delivery == "exactly_once" and not self._options.write_id:
+            written = [message.part for message in messages if isinstance(message, RowsWritten)]
+            with self._client() as client:
+                self._release(client, written)
+
+    def _release(self, client: Client, parts: Sequence[bytes | StagedTask]) -> None:
+        if any(isinstance(part, StagedTask) for part in parts):
+            client.unsubscribe(self._staging, self._subscription)

@@ -19,14 +19,16 @@ from magnetar.client.connection import Connection
 from magnetar.client.options import ClientOptions
 from magnetar.client.reader import last_position, read_range
 from magnetar.spark.commit_log import CommitLog, Done, Manifest, StagedTask
+from magnetar.spark.deduplication import deduplicate
 from magnetar.spark.encode import EntryEncoder
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.options import WriteOptions
 from magnetar.spark.publishing import Publisher
-from magnetar.spark.sink import Sink, deduplicate, target_partitions
+from magnetar.spark.sink import Batch, Sink
 from magnetar.spark.sink_topics import commits_topic, staging_topic
-from magnetar.spark.staged import StagedEntry
-from magnetar.spark.staging import StagingWriter, read_staged
+from magnetar.spark.staged import StagedEntry, blocks
+from magnetar.spark.staging import StagedReader, StagingWriter
+from magnetar.spark.targets import Targets, target_partitions
 from support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.process
@@ -67,7 +69,7 @@ def entries_of(values: Sequence[str], partitions: int, *, rows_max: int = 3) -> 
 
 
 def block_of(entries: Sequence[StagedEntry]) -> bytes:
-    return b"".join(entry.encode() for entry in entries)
+    return b"".join(blocks(entries))
 
 
 def values_in(client: Client, topic: str) -> list[str]:
@@ -89,6 +91,27 @@ def stage(client: Client, topic: str, entries: Sequence[StagedEntry], *, per_mes
     for at in range(0, len(entries), per_message):
         writer.write(block_of(entries[at : at + per_message]))
     return writer.finish()
+
+
+def commit(
+    client: Client,
+    options: WriteOptions,
+    number: int,
+    *parts: Sequence[StagedEntry] | StagedTask,
+    run: str = "",
+    rows: int | None = None,
+) -> None:
+    """The driver's half, as the writer calls it; each of `parts` is what one task made."""
+    made = [part if isinstance(part, StagedTask) else block_of(part) for part in parts]
+    inline = [entry for part in parts if not isinstance(part, StagedTask) for entry in part]
+    topics = {entry.topic or options.topic for entry in inline} or {options.topic}
+    partitions = [
+        str(partition)
+        for topic in sorted(topics)
+        for partition in target_partitions(client, TopicName.parse(topic)).values()
+    ]
+    counted = sum(entry.messages for entry in inline) if rows is None else rows
+    Sink(client, options, SINK).commit(Batch(number, made, counted, partitions, run))
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, at: int, *, after: bool) -> Callable[[], int]:
@@ -124,22 +147,20 @@ def test_a_driver_that_dies_at_any_write(
         topic = new_topic(standalone, partitions)
         options = options_of(standalone, topic)
         with client_of(standalone) as client:
-            Sink(client, options, SINK).commit(0, [block_of(entries_of(["start"], partitions))], [])
+            commit(client, options, 0, entries_of(["start"], partitions))
             first = stage(client, topic, entries_of(values[20:], partitions))
             second = stage(client, topic, entries_of(values[:25], partitions))
         with monkeypatch.context() as patch, client_of(standalone) as client:
             dying(patch, at, after=after)
             try:
-                blocks = [block_of(entries_of(values[:20], partitions))]
-                Sink(client, options, SINK).commit(1, blocks, [first])
+                commit(client, options, 1, entries_of(values[:20], partitions), first)
                 survived = True
             except DriverDiedError:
                 survived = False
         # The batch is run again, by other tasks that cut it in another way and order.
         with client_of(standalone) as client:
-            again = [block_of(entries_of(values[:24:-1], partitions, rows_max=7))]
-            Sink(client, options, SINK).commit(1, again, [second])
-            Sink(client, options, SINK).commit(2, [block_of(entries_of(["end"], partitions))], [])
+            commit(client, options, 1, second, entries_of(values[:24:-1], partitions, rows_max=7))
+            commit(client, options, 2, entries_of(["end"], partitions))
             found = values_in(client, topic)
         assert Counter(found) == Counter(["start", *values, "end"]), f"died at write {at}"
         if survived:
@@ -152,11 +173,12 @@ def test_the_first_manifest_counts(standalone: StandaloneProcess) -> None:
     options = options_of(standalone, topic)
     with client_of(standalone) as client:
         for values in (["a", "b"], ["c"], ["d", "e"]):
-            Sink(client, options, SINK).commit(0, [block_of(entries_of(values, 0))], [])
+            commit(client, options, 0, entries_of(values, 0))
         assert values_in(client, topic) == ["a", "b"]
-        Sink(client, options, SINK).commit(1, [block_of(entries_of(["f"], 0))], [])
-        # A driver that was overtaken commits its old batch.
-        Sink(client, options, SINK).commit(0, [block_of(entries_of(["g"], 0))], [])
+        commit(client, options, 1, entries_of(["f"], 0))
+        # A driver that was overtaken, or one with an old copy of the checkpoint: its batch 0 is another one.
+        with pytest.raises(SparkSourceError, match="has written batch 1: the checkpoint was set back"):
+            commit(client, options, 0, entries_of(["g"], 0))
         assert values_in(client, topic) == ["a", "b", "f"]
 
 
@@ -167,12 +189,12 @@ def test_two_logs_race_for_a_manifest(standalone: StandaloneProcess) -> None:
         logs = [CommitLog(client, topic, SINK) for _ in range(2)]
         # Both looked before either wrote.
         assert [log.last() for log in logs] == [None, None]
-        assert logs[0].append(Manifest(5, b"mine"))
+        assert logs[0].append(Manifest(5, (b"mine",)))
         logs[0].close()
-        assert not logs[1].append(Manifest(5, b"yours"))
+        assert not logs[1].append(Manifest(5, (b"yours",)))
         newest = logs[1].last()
         assert newest is not None
-        assert newest[0] == Manifest(5, b"mine")
+        assert newest[0] == Manifest(5, (b"mine",))
         assert logs[1].append(Done(5))
         logs[1].close()
 
@@ -182,12 +204,11 @@ def test_a_broker_that_forgot_the_producer(standalone: StandaloneProcess) -> Non
     topic = new_topic(standalone)
     entries = entries_of([f"row-{number}" for number in range(30)], 0)
     with client_of(standalone) as client:
-        partitions = target_partitions(client, TopicName.parse(topic))
-        before = {str(partition): None for partition in partitions.values()}
-        half = Publisher(client, partitions, SINK, 4, None)
+        before = {topic: None}
+        half = Publisher(client, Targets(client, topic), SINK, 4, None)
         half.publish(entries[:6])
         half.close()
-        rest = Publisher(client, partitions, SINK, 4, before)
+        rest = Publisher(client, Targets(client, topic), SINK, 4, before)
         assert rest.publish(entries) == 12
         rest.close()
         assert values_in(client, topic) == [f"row-{number}" for number in range(30)]
@@ -205,19 +226,130 @@ def test_other_attempts_are_skipped_in_staging(standalone: StandaloneProcess) ->
             for writer, entries in zip(writers, made, strict=True):
                 writer.write(entries[number].encode())
         tasks = [writer.finish() for writer in writers]
-        found = list(read_staged(client, staging, [tasks[0], tasks[2]]))
-        assert [entry for entry in found if entry in made[0]] == made[0]
-        assert [entry for entry in found if entry in made[2]] == made[2]
-        assert len(found) == 6
+        reader = StagedReader(client, staging, [tasks[0], tasks[2]])
+        # In the order that is asked for, whatever lies first.
+        assert list(reader.entries(tasks[2])) == made[2]
+        assert list(reader.entries(tasks[0])) == made[0]
         lacking = StagedTask(tasks[0].producer, tasks[0].first, tasks[0].last, 4)
         with pytest.raises(SparkSourceError, match="lacks 1 messages"):
-            list(read_staged(client, staging, [lacking]))
+            list(StagedReader(client, staging, [lacking]).entries(lacking))
 
 
 def test_many_inline_rows_are_staged_by_the_driver(standalone: StandaloneProcess) -> None:
     topic = new_topic(standalone)
     big = [f"{number:04d}" + "x" * 100_000 for number in range(40)]
     with client_of(standalone) as client:
-        blocks = [block_of(entries_of([value], 0)) for value in big]
-        Sink(client, options_of(standalone, topic), SINK).commit(0, blocks, [])
-        assert values_in(client, topic) == big
+        middle = stage(client, topic, entries_of(["middle"], 0))
+        parts = [entries_of([value], 0) for value in big]
+        commit(client, options_of(standalone, topic), 0, *parts[:20], middle, *parts[20:])
+        assert values_in(client, topic) == [*big[:20], "middle", *big[20:]]
+
+
+def test_a_key_keeps_its_order_over_tasks_that_stage_at_the_same_time(standalone: StandaloneProcess) -> None:
+    """Tasks of a map-only query each hold a range of a partition: theirs is the order of their ranges."""
+    topic = new_topic(standalone)
+    values = [f"{number:03d}k" for number in range(60)]
+    with client_of(standalone) as client:
+        staging = staging_topic(TopicName.parse(topic), SINK)
+        writers = [StagingWriter(client, staging) for _ in range(3)]
+        made = [entries_of(values[at : at + 20], 0, rows_max=1) for at in (0, 20, 40)]
+        for number in range(20):
+            for writer, entries in reversed(list(zip(writers, made, strict=True))):
+                writer.write(entries[number].encode())
+        commit(client, options_of(standalone, topic), 0, *[writer.finish() for writer in writers])
+        assert values_in(client, topic) == values
+
+
+def test_a_batch_into_several_topics(standalone: StandaloneProcess) -> None:
+    topics = {new_topic(standalone): 0, new_topic(standalone, 2): 2, new_topic(standalone): 0}
+    options = options_of(standalone, "")
+    rows = {topic: [f"{topic}-{number}" for number in range(9)] for topic in topics}
+    made = [
+        [entry._replace(topic=topic) for entry in entries_of(rows[topic], partitions, rows_max=1)]
+        for topic, partitions in topics.items()
+    ]
+    with client_of(standalone) as client:
+        for _ in range(2):
+            # Entries of different topics lie mixed in a block.
+            commit(client, options, 0, [entry for each in zip(*made, strict=True) for entry in each])
+        for topic, expected in rows.items():
+            assert sorted(values_in(client, topic)) == expected
+
+
+def test_two_sinks_write_to_one_topic(standalone: StandaloneProcess) -> None:
+    topic = new_topic(standalone)
+    options = options_of(standalone, topic)
+    with client_of(standalone) as client:
+        for number in range(3):
+            for sink in ("query-1", "query-2"):
+                block = block_of(entries_of([f"{sink}-{number}"], 0))
+                Sink(client, options, sink).commit(Batch(number, [block], 1, [topic]))
+        assert values_in(client, topic) == [f"query-{n % 2 + 1}-{n // 2}" for n in range(6)]
+
+
+def test_an_earlier_start_of_the_query_is_turned_away(standalone: StandaloneProcess) -> None:
+    """A driver that was thought dead, or a second query over a copy of the checkpoint."""
+    topic = new_topic(standalone)
+    options = options_of(standalone, topic)
+    with client_of(standalone) as client:
+        commit(client, options, 0, entries_of(["a"], 0), run="first")
+        commit(client, options, 1, entries_of(["b"], 0), run="second")
+        with pytest.raises(SparkSourceError, match="an earlier start of the query"):
+            commit(client, options, 2, entries_of(["c"], 0), run="first")
+        commit(client, options, 2, entries_of(["d"], 0), run="third")
+        assert values_in(client, topic) == ["a", "b", "d"]
+
+
+def test_a_repeated_batch_of_another_size_is_told(
+    standalone: StandaloneProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic(standalone)
+    options = options_of(standalone, topic)
+    with client_of(standalone) as client:
+        commit(client, options, 0, entries_of(["a", "b"], 0))
+        commit(client, options, 0, entries_of(["b", "a"], 0))
+        assert not caplog.records
+        commit(client, options, 0, entries_of(["a"], 0))
+        assert "had 1 rows instead of 2" in caplog.text
+        assert values_in(client, topic) == ["a", "b"]
+
+
+def test_a_batch_without_rows_completes_what_was_begun(standalone: StandaloneProcess) -> None:
+    """The first try found rows and wrote its manifest; run again, the batch has none."""
+    topic = new_topic(standalone)
+    options = options_of(standalone, topic)
+    with client_of(standalone) as client:
+        commit(client, options, 0, entries_of(["a"], 0))
+        log = CommitLog(client, commits_topic(TopicName.parse(topic), SINK), SINK)
+        log.open()
+        assert log.append(Manifest(1, (block_of(entries_of(["b"], 0)),), {topic: None}))
+        log.close()
+        commit(client, options, 1)
+        commit(client, options, 2)
+        assert values_in(client, topic) == ["a", "b"]
+        newest = log.last()
+        assert newest is not None
+        assert newest[0] == Done(1)
+
+
+def test_a_lost_commit_log_is_an_error(standalone: StandaloneProcess) -> None:
+    """Rows cut in another way would be skipped by number: better to stop than to lose them."""
+    topic = new_topic(standalone)
+    options = options_of(standalone, topic)
+    with client_of(standalone) as client:
+        commit(client, options, 0, entries_of(["a", "b"], 0))
+        commits = commits_topic(TopicName.parse(topic), SINK)
+        standalone.admin("DELETE", f"{str(commits).replace('://', '/')}?force=true")
+        with pytest.raises(SparkSourceError, match="or the log was deleted"):
+            commit(client, options, 0, entries_of(["a", "b", "c"], 0))
+
+
+def test_a_target_created_anew_drops_duplicates_again(standalone: StandaloneProcess) -> None:
+    topic = new_topic(standalone)
+    options = options_of(standalone, topic)
+    with client_of(standalone) as client:
+        commit(client, options, 0, entries_of(["a"], 0))
+        standalone.admin("DELETE", f"{topic.replace('://', '/')}?force=true")
+        commit(client, options, 1, entries_of(["b"], 0))
+        assert client.admin.stats(TopicName.parse(topic))["deduplicationStatus"] == "Enabled"
+        assert values_in(client, topic) == ["b"]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.spark.errors import OptionError
-from magnetar.spark.options import ReadOptions, WriteOptions
+from magnetar.spark.options import WriteOptions
+from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.timestamps import parse_time
 
 URL = {"service.url": "pulsar://localhost:6650"}
@@ -45,15 +46,36 @@ def test_names_without_regard_to_case_and_synonyms() -> None:
         ({"topic": "a"}, "'service.url' is missing"),
         (URL, "one of the options topic, topics"),
         ({**URL, "topic": "a", "topicsPattern": "b"}, "topic and topicsPattern are given"),
-        ({**URL, "topic": "a", "maxRows": "1"}, "unknown option 'maxRows'; there are admin.url"),
+        (
+            {**URL, "topic": "a", "maxRows": "1"},
+            "unknown option 'maxRows'; there are admin.url",
+        ),
         ({**URL, "topic": "a/b"}, "invalid topic name"),
         ({**URL, "topicsPattern": "("}, "no regular expression"),
         ({**URL, "topic": "a", "maxRowsPerTrigger": "0"}, "whole number above 0"),
         ({**URL, "topic": "a", "maxRowsPerTrigger": "many"}, "whole number above 0"),
         ({**URL, "topic": "a", "failOnDataLoss": "no"}, "expected true or false"),
         ({**URL, "topic": "a", "columns": "value,offset"}, "no column offset"),
-        ({**URL, "topic": "a", "valueFormat": "xml"}, "expected one of bytes, string"),
+        ({**URL, "topic": "a", "valueFormat": "xml"}, "expected one of bytes, string, auto"),
         ({**URL, "topic": "a", "topics": "b", "subscribe": "c"}, "given twice"),
+        ({**URL, "topic": "a", "startingOffset": "x"}, "did you mean 'startingOffsets'"),
+        ({**URL, "topic": "a", "maxOffsetPerTrigger": "1"}, "did you mean 'maxRowsPerTrigger'"),
+        ({**URL, "topic": "a", "kafka.bootstrap.servers": "h:9092"}, "give service.url"),
+        ({**URL, "topic": "a", "minRowsPerTrigger": "9", "maxRowsPerTrigger": "3"}, "is more than"),
+        ({**URL, "topic": "a", "maxTriggerDelay": "soon"}, "is no duration"),
+        ({**URL, "assign": "orders"}, "expected JSON"),
+        ({**URL, "namespace": "a/b/c"}, "namespace"),
+        (
+            {**URL, "topic": "a", "valueFormat": "auto", "valueSchema": "{}"},
+            "is for the formats json and avro",
+        ),
+        ({**URL, "topic": "a", "schemaVersion": "new"}, "expected a number"),
+        ({**URL, "topic": "a", "protobufMessage": "M"}, "needed together"),
+        ({**URL, "topic": "a", "encrypted": "bytes", "valueFormat": "auto"}, "needs valueFormat=bytes"),
+        (
+            {**URL, "topic": "a", "auth.plugin": "x.AuthenticationSasl", "auth.params": "s3"},
+            "token, basic, tls",
+        ),
         ({**URL, "topic": "a", "auth.token": "x", "auth.token.file": "y"}, "only one may be given"),
         ({**URL, "topic": "a", "auth.password": "x"}, "needs auth.user"),
         ({"service.url": "localhost:6650", "topic": "a"}, "no service URL"),
@@ -141,3 +163,43 @@ def test_times(text: str, expected: int) -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(OptionError, match="is no time"):
         parse_time("startingTimestamp", text, 0)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "params", "method", "data"),
+    [
+        ("Token", "token:very-secret", "token", b"very-secret"),
+        ("Token", '{"token": "very-secret"}', "token", b"very-secret"),
+        ("Basic", '{"userId": "me", "password": "very-secret"}', "basic", b"me:very-secret"),
+        ("Tls", "tlsCertFile:/me.pem,tlsKeyFile:/me.key", "tls", b""),
+    ],
+)
+def test_credentials_by_the_names_of_the_java_client(
+    plugin: str, params: str, method: str, data: bytes
+) -> None:
+    given = {
+        **URL,
+        "topic": "a",
+        "pulsar.client.authPluginClassName": f"org.apache.pulsar.client.impl.auth.Authentication{plugin}",
+        "pulsar.client.authParams": params,
+    }
+    options = ReadOptions.parse(given)
+    assert options.connection.client.credentials() == (method, data)
+    assert "very-secret" not in f"{options!r} {options}"
+
+
+def test_what_other_sources_need_is_taken_and_left() -> None:
+    names = ("subscriptionPrefix", "groupIdPrefix", "pollTimeoutMs", "pulsar.reader.receiverQueueSize")
+    assert ReadOptions.parse({**URL, "topic": "a", **dict.fromkeys(names, "1")}).topics
+
+
+def test_partitions_as_kafka_assigns_them() -> None:
+    options = ReadOptions.parse({**URL, "assign": '{"orders": [0, 2]}'})
+    assert options.topics == tuple(
+        f"persistent://public/default/orders-partition-{number}" for number in (0, 2)
+    )
+
+
+def test_columns_that_options_bring_along() -> None:
+    options = ReadOptions.parse({**URL, "topic": "a", "includeHeaders": "true", "encrypted": "bytes"})
+    assert options.columns[-2:] == ("headers", "encryption")

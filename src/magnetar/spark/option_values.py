@@ -1,0 +1,130 @@
+"""Options as Spark hands them over: texts by name, without regard to case.
+
+Names of Spark's Kafka source and of pulsar-spark are taken where they mean the same, so that jobs move over
+with few changes. What nobody knows is an error that names the nearest option there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from magnetar.spark.errors import OptionError
+
+SYNONYMS: Final = {
+    "serviceurl": "service.url",
+    "adminurl": "admin.url",
+    "subscribe": "topics",
+    "path": "topics",
+    "subscribepattern": "topicspattern",
+    "topicpattern": "topicspattern",
+    "maxoffsetspertrigger": "maxrowspertrigger",
+    "minoffsetspertrigger": "minrowspertrigger",
+    "startingtime": "startingtimestamp",
+    "endingtime": "endingtimestamp",
+    "startingoffsetsbytimestamp": "startingtimestamp",
+    "endingoffsetsbytimestamp": "endingtimestamp",
+    "predefinedsubscription": "subscription",
+    "subscriptionname": "subscription",
+    "kafka.group.id": "subscription",
+    "maxrecordsperpartition": "maxrowsperpartition",
+    "token": "auth.token",
+    "txnappid": "writeid",
+    "txnversion": "batchid",
+    "pulsar.client.authparams": "auth.params",
+    "pulsar.client.authpluginclassname": "auth.plugin",
+    "pulsar.client.tlstrustcertsfilepath": "tls.trustcertsfile",
+    "pulsar.client.tlscertificatefilepath": "tls.certificatefile",
+    "pulsar.client.tlskeyfilepath": "tls.keyfile",
+    "pulsar.client.tlshostnameverificationenable": "tls.validatehostname",
+    "pulsar.client.operationtimeoutms": "requesttimeoutms",
+    "pulsar.client.connectiontimeoutms": "connecttimeoutms",
+    "pulsar.producer.compressiontype": "compression",
+}
+"""Lower-case synonym to lower-case name."""
+
+_SPARK_OWN: Final = frozenset(("checkpointlocation", "queryname", "outputmode"))
+"""What Spark puts among the options itself."""
+
+_WITHOUT_EFFECT: Final = frozenset(
+    (
+        "subscriptionprefix",
+        "groupidprefix",
+        "polltimeoutms",
+        "kafkaconsumer.polltimeoutms",
+        "fetchoffset.numretries",
+        "fetchoffset.retryintervalms",
+    )
+)
+"""What other sources need for their consumers, and this one, which has none, takes and leaves."""
+
+_PREFIXES_WITHOUT_EFFECT: Final = ("pulsar.reader.", "pulsar.admin.")
+
+_TOLD_APART: Final = {
+    "kafka.bootstrap.servers": "this source speaks Pulsar's protocol: give service.url=pulsar://host:6650",
+}
+"""Lower-case names that look right and cannot be."""
+
+
+class OptionValues:
+    """Takes values out of a mapping of options, remembering what is valid."""
+
+    def __init__(self, options: Mapping[str, str], valid: tuple[str, ...]) -> None:
+        """Raises OptionError for names that are unknown, or given twice by two of their names."""
+        names = {name.lower(): name for name in valid}
+        self._values: dict[str, str] = {}
+        for key, value in options.items():
+            lower = key.lower()
+            name = SYNONYMS.get(lower, lower)
+            if name in _SPARK_OWN or name in _WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT):
+                continue
+            if name == "topics" and name not in names:
+                name = "topic"  # The sink writes to one.
+            if name not in names:
+                raise OptionError(_unknown(key, valid))
+            if name in self._values and self._values[name] != value:
+                raise OptionError(f"option {names[name]!r} is given twice, by two of its names")
+            self._values[name] = value
+
+    def text(self, name: str, default: str = "") -> str:
+        """The value without the blanks around it."""
+        return self._values.get(name.lower(), default).strip()
+
+    def number(self, name: str) -> int | None:
+        """A positive whole number; None when the option is not given."""
+        text = self.text(name)
+        if not text:
+            return None
+        # Sizes and rows may be written with separators.
+        digits = text.replace("_", "").replace(",", "")
+        if not (digits.isascii() and digits.isdigit() and int(digits) > 0):
+            raise OptionError(f"{name}={text!r}: expected a whole number above 0")
+        return int(digits)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        text = self.text(name).lower()
+        if text not in ("", "true", "false"):
+            raise OptionError(f"{name}={text!r}: expected true or false")
+        return default if not text else text == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of `choices`, of which the first is the default."""
+        text = self.text(name, choices[0]).lower().replace("-", "_")
+        if text not in choices:
+            raise OptionError(f"{name}={text!r}: expected one of {', '.join(choices)}")
+        return text
+
+
+def _unknown(key: str, valid: tuple[str, ...]) -> str:
+    """What is wrong with a name, and which was meant."""
+    told = _TOLD_APART.get(key.lower())
+    if told:
+        return f"unknown option {key!r}: {told}"
+    shown = {name.lower(): name for name in valid}
+    # Synonyms of valid options count as near too; the option's own name is what is shown.
+    shown |= {alias: shown[name] for alias, name in SYNONYMS.items() if name in shown}
+    near = get_close_matches(key.lower(), shown, n=1, cutoff=0.6)
+    meant = f"did you mean {shown[near[0]]!r}? There are" if near else "there are"
+    return f"unknown option {key!r}; {meant} {', '.join(sorted(valid))}"
