@@ -91,7 +91,6 @@ def test_what_reading_refuses(options: dict[str, str], reason: str) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (URL, "'topic' is missing"),
         ({**URL, "topic": "a", "delivery": "maybe"}, "exactly_once, at_least_once"),
         ({**URL, "topic": "a", "compression": "rar"}, "no compression 'rar'"),
         ({**URL, "topic": "a", "writeId": "a b"}, "writeId"),
