@@ -1,0 +1,91 @@
+"""How far a query is behind each topic, from the offsets in its progress. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magnetar.base.names import InvalidTopicNameError, TopicName
+from magnetar.spark.errors import OptionError
+from magnetar.spark.offsets import Offset, decode_offsets
+
+OBSERVATIONS_MAX: Final = 1000
+"""Ends of a topic that are remembered; one comes with each batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """What lies between what a query has read and the end of a topic; None where nobody can tell."""
+
+    topic: str
+    """Full name, partitions taken together."""
+    rows: int | None = None
+    seconds: float | None = None
+    """Age of the oldest message that was not read; 0 when there is none."""
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far one partition was read, and how far it goes."""
+
+    read: Offset
+    end: Offset
+
+    @property
+    def rows(self) -> int | None:
+        """Messages between them; None when the broker keeps no index."""
+        if self.read.position >= self.end.position:
+            return 0
+        if self.read.message_index is None or self.end.message_index is None:
+            return None
+        return max(self.end.message_index - self.read.message_index, 0)
+
+
+def reaches(end: Any, latest: Any) -> dict[TopicName, Reach]:
+    """Each partition's reach, from a source's `endOffset` and `latestOffset`.
+
+    Empty for what is no source of ours: its offsets look different.
+    """
+    if not isinstance(end, Mapping) or not isinstance(latest, Mapping):
+        return {}
+    try:
+        read, there = decode_offsets(end), decode_offsets(latest)
+        return {
+            TopicName.parse(topic): Reach(offset, there.get(topic, offset)) for topic, offset in read.items()
+        }
+    except (OptionError, InvalidTopicNameError, TypeError, AttributeError):
+        return {}
+
+
+def rows_behind(found: Mapping[TopicName, Reach]) -> dict[str, int | None]:
+    """By topic, its partitions added up; None when one of them cannot be told."""
+    sums: dict[str, int | None] = {}
+    for topic, reach in found.items():
+        base = str(topic.base)
+        before, rows = sums.get(base, 0), reach.rows
+        sums[base] = None if before is None or rows is None else before + rows
+    return sums
+
+
+class SeenEnds:
+    """Seconds behind, from when each end was first seen: nobody has to be asked.
+
+    Right to the interval between two looks, and at least the time since the first look.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[TopicName, deque[tuple[float, Offset]]] = {}
+
+    def note(self, topic: TopicName, end: Offset, now_s: float) -> None:
+        """The partition ends here now."""
+        seen = self._ends.setdefault(topic, deque(maxlen=OBSERVATIONS_MAX))
+        if not seen or seen[-1][1].position < end.position:
+            seen.append((now_s, end))
+
+    def seconds(self, topic: TopicName, read: Offset, now_s: float) -> float:
+        """Since when there has been something behind `read`; 0 when there is nothing."""
+        seen = self._ends.get(topic, ())
+        return next((now_s - at_s for at_s, end in seen if end.position > read.position), 0.0)

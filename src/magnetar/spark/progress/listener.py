@@ -1,0 +1,161 @@
+"""A listener for streaming queries: lag by topic, a live line, metrics, totals.
+
+    spark.streams.addListener(LagListener())
+
+Works in Classic and in Connect sessions; in the latter it runs in the client, where Spark sends its events.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from magnetar.spark.connection_options import SHARED_OPTIONS, connection_options
+from magnetar.spark.option_values import OptionValues
+from magnetar.spark.progress.endpoints import MetricsServer, write_metrics
+from magnetar.spark.progress.exposition import exposition
+from magnetar.spark.progress.lag import SeenEnds, TopicLag, rows_behind
+from magnetar.spark.progress.probe import LagProbe
+from magnetar.spark.progress.report import Report, Totals
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+LINE_EVERY_S: Final = 10.0
+"""Between two lines of a query where lines cannot be written over."""
+_CLEAR: Final = "\r\x1b[K"
+
+
+class LagListener(StreamingQueryListener):
+    """Hears of all queries of a session; a session has one such listener as a rule."""
+
+    def __init__(
+        self,
+        *,
+        connection: Mapping[str, str] | None = None,
+        live: TextIO | None = None,
+        metrics_file: str | Path | None = None,
+        metrics_port: int | None = None,
+        on_report: Callable[[Report], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        Args:
+            connection: the source's options that lead to the cluster, `service.url` and so on. With it,
+                seconds are the age of the oldest unread message and bytes are known; without, seconds count
+                from when its place was first seen and bytes are unknown.
+            live: a terminal gets one line that is written over, anything else a line now and then.
+            metrics_file: Prometheus text, replaced after each batch.
+            metrics_port: GET /metrics on loopback; 0 chooses a port, see `port`.
+            on_report: called after each batch, on Spark's thread.
+
+        Raises OptionError for a wrong `connection`, OSError when the port is taken.
+        """
+        self._probe: LagProbe | None = None
+        if connection:
+            self._probe = LagProbe(connection_options(OptionValues(connection, SHARED_OPTIONS)))
+        self._live = live
+        self._metrics_file = Path(metrics_file) if metrics_file else None
+        self._on_report = on_report
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen = SeenEnds()
+        self._totals: dict[str, Totals] = {}
+        self._shown_s: dict[str, float] = {}
+        self._server = None if metrics_port is None else MetricsServer(metrics_port, self.metrics)
+        self.port = None if self._server is None else self._server.port
+        """Where the metrics are."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name
+        """A query begins."""
+        with self._lock:
+            self._totals.setdefault(str(event.id), Totals(event.name or str(event.id)[:8]))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
+        """A batch has ended."""
+        self.take(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark's name
+        """A query waits for rows: what it is behind is nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark's name
+        """A query has ended."""
+        with self._lock:
+            totals = self._totals.setdefault(str(event.id), Totals(str(event.id)[:8]))
+            if event.exception:
+                totals.error = event.exception.strip().splitlines()[0]
+        self._export()
+
+    def take(self, progress: Mapping[str, Any]) -> Report:
+        """One progress document, as Spark prints it."""
+        report = Report.from_progress(progress)
+        report = replace(report, lags=tuple(self._lags(report)))
+        with self._lock:
+            self._totals.setdefault(report.query_id, Totals(report.name)).add(report)
+        self._export()
+        self._show(report)
+        if self._on_report is not None:
+            self._on_report(report)
+        return report
+
+    def totals(self) -> list[Totals]:
+        """Of all queries, in the order in which they began."""
+        with self._lock:
+            return list(self._totals.values())
+
+    def metrics(self) -> str:
+        """Prometheus text of now."""
+        return exposition(self.totals())
+
+    def close(self) -> None:
+        """Ends the live line, the server and the connection. The listener can be removed before or after."""
+        if self._live is not None and self._shown_s and self._live.isatty():
+            self._live.write("\n")
+            self._live.flush()
+        if self._server is not None:
+            self._server.close()
+        if self._probe is not None:
+            self._probe.close()
+
+    def _lags(self, report: Report) -> list[TopicLag]:
+        if self._probe is not None:
+            return self._probe.lags(report.reaches)
+        now_s = self._clock()
+        seconds: dict[str, float] = {}
+        for topic, reach in report.reaches.items():
+            self._seen.note(topic, reach.end, now_s)
+            base = str(topic.base)
+            age = self._seen.seconds(topic, reach.read, now_s)
+            seconds[base] = max(seconds.get(base, 0.0), age)
+        return [TopicLag(topic, rows, seconds[topic]) for topic, rows in rows_behind(report.reaches).items()]
+
+    def _export(self) -> None:
+        if self._metrics_file is not None:
+            write_metrics(self._metrics_file, self.metrics())
+
+    def _show(self, report: Report) -> None:
+        live = self._live
+        if live is None:
+            return
+        now_s = self._clock()
+        if live.isatty():
+            live.write(_CLEAR + report.line()[: shutil.get_terminal_size().columns - 1])
+        elif now_s - self._shown_s.get(report.query_id, float("-inf")) < LINE_EVERY_S:
+            return
+        else:
+            live.write(report.line() + "\n")
+        self._shown_s[report.query_id] = now_s
+        live.flush()

@@ -1,0 +1,51 @@
+"""Asks brokers for what offsets do not tell: the age of the oldest unread message, and bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from magnetar.base.names import TopicName
+from magnetar.client.errors import ClientError
+from magnetar.spark.cluster import Cluster
+from magnetar.spark.connection_options import ConnectionOptions
+from magnetar.spark.progress.lag import Reach, TopicLag, rows_behind
+
+
+class LagProbe:
+    """One cluster; not to be shared by threads."""
+
+    def __init__(self, connection: ConnectionOptions) -> None:
+        self._cluster = Cluster(connection)
+
+    def lags(self, reaches: Mapping[TopicName, Reach]) -> list[TopicLag]:
+        """By topic. What the cluster does not answer is None."""
+        rows = rows_behind(reaches)
+        seconds: dict[str, float | None] = dict.fromkeys(rows, 0.0)
+        sizes: dict[str, int | None] = dict.fromkeys(rows, 0)
+        for topic, reach in reaches.items():
+            base = str(topic.base)
+            if reach.read.position >= reach.end.position:
+                continue
+            age, size = self._ask(topic, reach)
+            known, added = seconds[base], sizes[base]
+            seconds[base] = None if known is None or age is None else max(known, age)
+            sizes[base] = None if added is None or size is None else added + size
+        return [TopicLag(topic, rows[topic], seconds[topic], sizes[topic]) for topic in rows]
+
+    def _ask(self, topic: TopicName, reach: Reach) -> tuple[float | None, int | None]:
+        age = size = None
+        try:
+            first = self._cluster.indexes_at(topic, reach.read.position)
+            age = None if first is None else max(time.time() - first[2] / 1000, 0.0)
+            state = self._cluster.log_state(topic)
+            if state.is_complete:
+                size = state.measure(reach.read.position, reach.end.position).size_bytes
+        except ClientError:
+            # Of no consequence for the query, which would report what is wrong with its cluster itself.
+            pass
+        return age, size
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._cluster.close()
