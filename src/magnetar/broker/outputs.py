@@ -1,9 +1,9 @@
 """Bytes that wait to be sent, of all connections together, and those that are being read for them.
 
-A connection may have as much waiting as is still free: one slow client gets half of the budget at most,
-two a third each, and so on. Something stays free for those who keep up, however many do not (the dynamic
-threshold of switches with shared memory: Choudhury and Hahne, 1998). Who has nothing waiting is always
-served, then in small steps. So the bytes stay below
+A connection may have a share of what is still free waiting: the less is left, the less anybody gets, and
+something stays free for those who keep up (the dynamic threshold of switches with shared memory: Choudhury
+and Hahne, 1998). A hundred clients that never read leave a twentieth. Who has nothing waiting is always
+served, in small steps when nothing is left. So the bytes stay below
 
     output_bytes_max + connections x (READ_BYTES_MIN or one larger message)
 
@@ -23,6 +23,10 @@ READ_BYTES_MAX: Final = 1 << 20
 """Bytes read for consumers at a time."""
 READ_BYTES_MIN: Final = 16 << 10
 """The same when nothing is free; a single larger message is read all the same."""
+SHARES: Final = 32
+"""A connection may have this part of what is free waiting: 4 MiB, its own limit, when all is free."""
+_READ_SHARES: Final = 64
+"""A read brings this part of what is free: the usual size down to half of the default budget."""
 _COUNT_MS: Final = 5
 """Between two counts of all connections while somebody waits, for each thousand of them."""
 
@@ -56,12 +60,12 @@ class OutputBudget:
 
     def allows(self, waiting_bytes: int) -> bool:
         """Whether a connection that has so many bytes waiting may have more."""
-        return waiting_bytes < self.free or not waiting_bytes
+        return waiting_bytes * SHARES < self.free or not waiting_bytes
 
     @property
     def read_bytes(self) -> int:
         """What to read for consumers at a time."""
-        return max(READ_BYTES_MIN, min(READ_BYTES_MAX, self.free))
+        return max(READ_BYTES_MIN, min(READ_BYTES_MAX, self.free // _READ_SHARES))
 
     @property
     def waiting(self) -> int:

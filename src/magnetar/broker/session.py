@@ -27,6 +27,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers import handshake, producers, table, topics, unsupported
 from magnetar.broker.openings import Openings
+from magnetar.broker.outputs import SHARES
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
 from magnetar.broker.transport import Transport
@@ -216,9 +217,10 @@ class Session:
     def writable(self) -> bool:
         if self.out_bytes < self._output_bytes_max and self.transport_writable:
             waiting = self.out_bytes + self._unsent_bytes
-            if waiting < self._outputs.free or self._outputs.allows(waiting and self.count_output()):
+            outputs = self._outputs
+            if waiting * SHARES < outputs.free or outputs.allows(waiting and self.count_output()):
                 return not self.closed
-            self._outputs.wait(self)
+            outputs.wait(self)
         self.starved = True
         return False
 
@@ -231,7 +233,9 @@ class Session:
     def reply(self, frame: bytes) -> None:
         if not self.closed:
             self.out.append(frame)
-            self.queued(len(frame))
+            if not self.out_bytes:
+                self._transport.flush_soon()
+            self.out_bytes += len(frame)
 
     def receipts(
         self,
@@ -241,10 +245,9 @@ class Session:
         position: Position | None,
     ) -> None:
         if position is not None:
+            ledger_id, entry_id = position
             self.reply(
-                encode_receipts(
-                    producer.producer_id, sequence_ids, highest_ids, position.ledger_id, position.entry_id
-                )
+                encode_receipts(producer.producer_id, sequence_ids, highest_ids, ledger_id, entry_id)
             )
             return
         for i, sequence_id in enumerate(sequence_ids):
