@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from uuid import UUID
 from fakes.ledgers import FakeLedgers
 from fakes.managed_logs import Process
 from fakes.metadata import FakeMetadataStore
+from magnetar.base.clock import ManualClock
 from magnetar.base.entries import EntryRun, cut
 from magnetar.base.ids import Position
 from magnetar.managedlog.logs import ManagedLogs
@@ -26,6 +27,7 @@ from magnetar.tiered.parquet.api import (
     AsyncByteSource,
     DamagedSegmentError,
     FoundMessage,
+    HistoryPackagesError,
     SegmentOrigin,
     SegmentSummary,
     TopicSchema,
@@ -33,7 +35,6 @@ from magnetar.tiered.parquet.api import (
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.room import Offloading
 from magnetar.tiered.storage import TieredStorage
-from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
 
 Row = tuple[int, bytes, int, int, int]
@@ -56,12 +57,16 @@ class FakeWorker:
 
     def __init__(self) -> None:
         self.closed = False
+        self.refusal = ""
+        """Why nothing can be converted."""
         self.reads = 0
         """Calls of `entries`."""
 
     async def convert(
         self, runs: AsyncIterator[Sequence[EntryRun]], origin: SegmentOrigin, path: str
     ) -> SegmentSummary:
+        if self.refusal:
+            raise HistoryPackagesError(self.refusal)
         taken = [run async for vector in runs for run in vector]
         data = pickle.dumps((origin.ledger_id, [_state(run) for run in taken]))
         await in_thread(lambda: Path(path).write_bytes(data))
@@ -178,6 +183,54 @@ async def _no_schemas(log_name: str) -> tuple[str, Sequence[TopicSchema]]:
     return f"topic of {log_name}", ()
 
 
+class FakeTiering:
+    """Tiered storage whose store and worker belong to the test."""
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: ManualClock,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        *,
+        objects: FaultyStore | None = None,
+        policy: OffloadPolicy | None = None,
+        segment_bytes: int = 1 << 20,
+        ids: Callable[[], UUID] | None = None,
+    ) -> None:
+        self.objects = objects or FaultyStore(MemoryStore(clock))
+        self.worker = FakeWorker()
+        self.policy = policy or OffloadPolicy(deletion_lag_ms=0)
+        numbers = itertools.count(1)
+        self.new_id = ids or (lambda: UUID(int=next(numbers)))
+        self.effects: list[Effect] = []
+        self.on_effect: Callable[[Effect], None] = lambda effect: None
+        self.storage = TieredStorage(
+            url=MEMORY_URL,
+            work_dir=folder,
+            clock=clock,
+            open_store=lambda url: self.objects,
+            new_worker=lambda: self.worker,
+            spawn=spawn,
+        )
+        offloader = Offloader(
+            clock=clock,
+            pace=Pace(),
+            worker=self.storage.converter,
+            work_dir=folder,
+            figures=self.storage.figures,
+            schemas_of=_no_schemas,
+            segment_bytes=segment_bytes,
+        )
+        offloader.step = self._step
+        self.offloading = Offloading(
+            self.storage, offloader, default=self.policy, new_id=self.new_id, spawn=spawn
+        )
+
+    def _step(self, effect: Effect) -> None:
+        self.effects.append(effect)
+        self.on_effect(effect)
+
+
 class TieredProcess(Process):
     """A process whose logs may be offloaded; its store outlives it."""
 
@@ -193,35 +246,21 @@ class TieredProcess(Process):
     ) -> None:
         super().__init__(**options)
         self.folder = folder
-        self.policy = policy or OffloadPolicy(deletion_lag_ms=0)
         self.segment_bytes = segment_bytes
-        self.objects = objects or FaultyStore(MemoryStore(self.clock))
-        self.worker = FakeWorker()
-        numbers = itertools.count(1)
-        self.new_id = ids or (lambda: UUID(int=next(numbers)))
-        self.effects: list[Effect] = []
-        self.storage = TieredStorage(
-            url=MEMORY_URL,
-            work_dir=folder,
-            clock=self.clock,
-            open_store=self._open_store,
-            new_worker=lambda: self.worker,
-            spawn=self.spawn,
-        )
-        offloader = Offloader(
-            clock=self.clock,
-            pace=Pace(),
-            worker=self.storage.converter,
-            work_dir=folder,
-            figures=self.storage.figures,
-            schemas_of=_no_schemas,
+        self.tiering = FakeTiering(
+            folder,
+            self.clock,
+            self.spawn,
+            objects=objects,
+            policy=policy,
             segment_bytes=segment_bytes,
+            ids=ids,
         )
-        offloader.step = self.step
-        self.on_effect: Callable[[Effect], None] = lambda effect: None
-        self.offloading = Offloading(
-            self.storage, offloader, default=self.policy, new_id=self.new_id, spawn=self.spawn
-        )
+        self.objects = self.tiering.objects
+        self.worker = self.tiering.worker
+        self.effects = self.tiering.effects
+        self.storage = self.tiering.storage
+        self.offloading = self.tiering.offloading
         self.logs = ManagedLogs(
             store=self.store,
             ledgers=self.ledgers,
@@ -230,13 +269,6 @@ class TieredProcess(Process):
             spawn=self.spawn,
             tiers=self.storage,
         )
-
-    def _open_store(self, url: str) -> ObjectStore:
-        return self.objects
-
-    def step(self, effect: Effect) -> None:
-        self.effects.append(effect)
-        self.on_effect(effect)
 
     async def crash(self) -> TieredProcess:
         """kill -9; what is in the object store stays."""
@@ -254,9 +286,9 @@ class TieredProcess(Process):
         return TieredProcess(
             self.folder,
             objects=self.objects,
-            policy=self.policy,
+            policy=self.tiering.policy,
             segment_bytes=self.segment_bytes,
-            ids=self.new_id,
+            ids=self.tiering.new_id,
             config=self.config,
             store=store,
             ledgers=ledgers,

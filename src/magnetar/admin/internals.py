@@ -12,7 +12,7 @@ from magnetar.admin.compaction import compacted_ledger
 from magnetar.base.ids import Position
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
-from magnetar.managedlog.info import CursorInfo, LogInfo
+from magnetar.managedlog.info import CursorInfo, LedgerInfo, LogInfo
 
 Document = dict[str, Any]
 
@@ -62,7 +62,8 @@ def _ledgers(info: LogInfo) -> list[Document]:
             "ledgerId": ledger.ledger_id,
             "entries": ledger.entries,
             "size": ledger.size_bytes,
-            "offloaded": False,
+            "offloaded": ledger.offloaded,
+            **({"offloadedTo": offloaded_to(ledger)} if ledger.offloaded else {}),
             "underReplicated": False,
             "timestamp": ledger.timestamp_ms,
             "firstIndex": ledger.first_index,
@@ -70,6 +71,20 @@ def _ledgers(info: LogInfo) -> list[Document]:
         }
         for ledger, end in zip(info.ledgers, ends, strict=True)
     ]
+
+
+def offloaded_to(ledger: LedgerInfo) -> Document:
+    """Where a ledger's copy is."""
+    context = ledger.offload
+    assert context is not None, "only ledgers with a copy are asked for it"
+    return {
+        "attempt": str(context.attempt),
+        "url": context.url,
+        "objects": len(context.segments),
+        "size": context.size_bytes,
+        "timestamp": context.timestamp_ms,
+        "onlyCopy": context.local_deleted,
+    }
 
 
 def _cursor(cursor: CursorInfo, subscription: Subscription | None) -> Document:
@@ -108,7 +123,7 @@ def stored_info(info: LogInfo) -> dict[str, Any]:
                 "entries": ledger.entries,
                 "size": ledger.size_bytes,
                 "timestamp": ledger.timestamp_ms,
-                "isOffloaded": False,
+                "isOffloaded": ledger.offloaded,
             }
             for ledger in info.ledgers
         ],

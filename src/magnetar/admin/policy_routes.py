@@ -226,11 +226,7 @@ def _routes(path: str, handlers: tuple[Handler, Handler, Handler], set_method: s
 
 _NAMESPACE_ONLY: Final = (
     "antiAffinity",
-    "offloadThreshold",
-    "offloadThresholdInSeconds",
-    "offloadDeletionLagMs",
     "schemaAutoUpdateCompatibilityStrategy",
-    "removeOffloadPolicies",
     "resourcegroup",
     "migration",
     "allowedClusters",
@@ -238,7 +234,6 @@ _NAMESPACE_ONLY: Final = (
 _TOPIC_ONLY: Final = (
     "persistence",
     "replication",
-    "offload",
     "shadowTopics",
     "truncate",
 )
@@ -246,7 +241,6 @@ _BOTH: Final = (
     "entryFilters",
     "dispatcherPauseOnAckStatePersistent",
     "replicatorDispatchRate",
-    "offloadPolicies",
 )
 
 
@@ -254,7 +248,6 @@ _READ_AS_UNSET: Final = frozenset(
     (
         *_BOTH,
         "antiAffinity",
-        "offloadDeletionLagMs",
         "persistence",
         "replication",
         "resourcegroup",

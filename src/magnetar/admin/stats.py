@@ -66,7 +66,7 @@ def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
         "msgChunkPublished": False,
         "storageSize": topic.log.size_bytes,
         "backlogSize": max((document["backlogSize"] for document in durable), default=0),
-        "offloadedStorageSize": 0,
+        "offloadedStorageSize": topic.log.offloading.offloaded_bytes,
         "waitingPublishers": topic.access.waiting_count,
         "publishers": [producer_stats(producer, now_ms) for producer in topic.producers.values()],
         "subscriptions": subscriptions,

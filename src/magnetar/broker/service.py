@@ -45,6 +45,7 @@ from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
+from magnetar.tiered.room import Offloading
 
 if TYPE_CHECKING:
     from magnetar.broker.session import Session
@@ -71,14 +72,16 @@ class Broker:
         clock: Clock,
         authentication: Authentication | None = None,
         superuser_roles: frozenset[str] = frozenset(),
+        offloading: Offloading | None = None,
     ) -> None:
-        """Without `authentication` everybody may do everything."""
+        """Without `authentication` everybody may do everything; without `offloading` no ledger leaves."""
         self.config = self._told = config
         self.clock = clock
         self.store = store
         self.logs = logs
         self.policies = PolicyStore(store, config.cluster)
         self.schemas = SchemaRegistry(store)
+        self.offloading = offloading
         self.listeners = Listeners()
         self.guard: Guard | None = None
         if authentication is not None:
@@ -356,6 +359,8 @@ class Broker:
             size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
         )
         topic.compaction.apply(self.config, own, namespace)
+        if self.offloading is not None:
+            self.offloading.apply(topic.log.offloading, own, namespace)
         topic.limits.apply(self._limits.of(own, namespace), topic, self.alarms)
         wanted = self._deduplicates(own, namespace)
         limits = self.config.deduplication_limits.with_interval(own, namespace)

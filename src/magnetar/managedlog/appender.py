@@ -132,12 +132,13 @@ class Appender:
         run = EntryRun(feed.ledger.ledger_id, first, entries, counts, index, now_ms)
         if self._draining is not None:
             feed.held.append(run)
-        size_bytes = sum(map(len, entries))
+        count = len(entries)
+        size_bytes = len(entries[0]) if count == 1 else sum(map(len, entries))
         self._pending.append((run, size_bytes))
         self.pending_bytes += size_bytes
         self.last_broker_time_ms = now_ms
-        self.next_index = index + (len(entries) if counts is None else sum(counts))
-        feed.next_entry = first + len(entries)
+        self.next_index = index + (count if counts is None else sum(counts))
+        feed.next_entry = first + count
         return Position(run.ledger_id, first)
 
     def durable(self, feed: LedgerFeed, last_entry: int) -> None:
@@ -150,17 +151,18 @@ class Appender:
             run, size_bytes = pending[0]
             if run.ledger_id != ledger.ledger_id or run.first_entry > last_entry:
                 break
-            if run.last_entry > last_entry:
+            count = len(run.entries)
+            if run.first_entry + count > last_entry + 1:
                 rest = run.slice(last_entry + 1 - run.first_entry, len(run.entries))
                 run = run.slice(0, last_entry + 1 - run.first_entry)
                 pending[0] = (rest, size_bytes - run.size_bytes)
                 size_bytes = run.size_bytes
+                count = len(run.entries)
             else:
                 pending.popleft()
             self.pending_bytes -= size_bytes
-            count = len(run.entries)
             self.entries_added += count
-            self._ledgers.grow(ledger, entries=count, size_bytes=size_bytes, timestamp_ms=run.broker_time_ms)
+            self._ledgers.grow(ledger, count, size_bytes, run.broker_time_ms)
             self._cache.add(run, size_bytes + RUN_OVERHEAD_BYTES + ENTRY_OVERHEAD_BYTES * count)
             self._appended(run)
         if feed is self._draining and ledger.complete:

@@ -78,11 +78,6 @@ class LogInfo:
     cursors: Mapping[str, CursorInfo]
     properties: Mapping[str, str]
 
-    @property
-    def offloaded_bytes(self) -> int:
-        """Bytes of the ledgers that have a complete copy, as the ledgers count them."""
-        return sum(ledger.size_bytes for ledger in self.ledgers if ledger.offloaded)
-
 
 def describe_ledger(ledger: Ledger) -> LedgerInfo:
     """The countable of one ledger."""

@@ -148,7 +148,7 @@ class LedgerList:
         self.entry_count += ledger.entries
         self.size_bytes += ledger.size_bytes
 
-    def grow(self, ledger: Ledger, *, entries: int, size_bytes: int, timestamp_ms: int) -> None:
+    def grow(self, ledger: Ledger, entries: int, size_bytes: int, timestamp_ms: int) -> None:
         """`entries` more entries of `ledger` became durable."""
         ledger.entries += entries
         ledger.size_bytes += size_bytes

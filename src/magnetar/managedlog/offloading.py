@@ -54,6 +54,11 @@ class LogOffloading:
     def open(self) -> bool:
         return self._log.state in (LogState.OPEN, LogState.TERMINATED)
 
+    @property
+    def offloaded_bytes(self) -> int:
+        """Bytes of the ledgers that have a complete copy, as the ledgers count them."""
+        return sum(ledger.size_bytes for ledger in self._ledgers if ledger.offloaded)
+
     def sealed(self) -> list[SealedLedger]:
         return [
             SealedLedger(

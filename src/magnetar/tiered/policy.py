@@ -15,7 +15,7 @@ from magnetar.tiered.api import SealedLedger
 NEVER: Final = -1
 """A threshold that nothing reaches; a lag that never ends."""
 
-POLICIES_OF_TOPIC: Final = "offload_policies"
+POLICIES: Final = "offload_policies"
 """Key of the offload policies in a topic's document, and in its namespace's."""
 THRESHOLD_OF_NAMESPACE: Final = "offload_threshold"
 THRESHOLD_S_OF_NAMESPACE: Final = "offload_threshold_in_seconds"
@@ -41,7 +41,7 @@ class OffloadPolicy:
 
     def under(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> OffloadPolicy:
         """This one as default, below what a topic's and its namespace's documents say."""
-        levels = (own.get(POLICIES_OF_TOPIC) or {}, namespace.get(POLICIES_OF_TOPIC) or {})
+        levels = (own.get(POLICIES) or {}, namespace.get(POLICIES) or {})
         beside = {
             THRESHOLD: namespace.get(THRESHOLD_OF_NAMESPACE),
             THRESHOLD_S: namespace.get(THRESHOLD_S_OF_NAMESPACE),

@@ -86,12 +86,16 @@ class Offloading:
 
     def apply(self, log: OffloadedLog, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
         """The log is open, and these policies hold for its topic."""
-        policy = self._default.under(own, namespace)
+        policy = self.policy_of(own, namespace)
         known = self._logs.get(log.name)
         if known is None or known.log is not log:
             self._logs[log.name] = _Offloaded(log, policy)
         else:
             known.policy = policy
+
+    def policy_of(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> OffloadPolicy:
+        """What holds for a topic with these policies."""
+        return self._default.under(own, namespace)
 
     def offload(self, log: OffloadedLog, upto: Position) -> None:
         """Copies, in the background, every sealed ledger that ends before `upto`.

@@ -75,7 +75,7 @@ def test_a_reader_cannot_tell(tmp_path: Path) -> None:
         assert await offload(process, log) is Status.SUCCESS
         info = log.info()
         assert [ledger.offloaded for ledger in info.ledgers] == [True, True, False]
-        assert info.offloaded_bytes == sum(ledger.size_bytes for ledger in info.ledgers[:2])
+        assert log.offloading.offloaded_bytes == sum(ledger.size_bytes for ledger in info.ledgers[:2])
         assert set(process.ledgers.ledgers) == local, "nothing leaves the bookies before its lag"
         assert process.offloading.request_of(log.offloading).first_not_offloaded == Position(
             info.ledgers[2].ledger_id, 0
@@ -163,7 +163,7 @@ def test_a_crash_at_every_step_loses_nothing_and_leaves_nothing(tmp_path: Path) 
             if len(process.effects) == step:
                 raise KilledError
 
-        process.on_effect = die
+        process.tiering.on_effect = die
         process.offloading.offload(log.offloading, log.last_position)
         await finished(process)
         after = await process.crash()
@@ -279,7 +279,7 @@ def test_another_owner_ends_an_attempt(tmp_path: Path) -> None:
         second = new_process(
             tmp_path,
             objects=first.objects,
-            ids=first.new_id,
+            ids=first.tiering.new_id,
             store=first.store,
             ledgers=first.ledgers,
             clock=first.clock,
@@ -304,7 +304,7 @@ def test_another_owner_ends_an_attempt(tmp_path: Path) -> None:
             await remember(*arguments)  # type: ignore[arg-type]
 
         log.offloading.remember = late  # type: ignore[assignment,method-assign]
-        first.on_effect = race
+        first.tiering.on_effect = race
         assert await offload(first, log) is Status.ERROR
         assert gate.is_set()
         assert log.state.value == "fenced"
@@ -326,7 +326,7 @@ def test_a_stored_list_that_may_have_changed_keeps_the_objects(tmp_path: Path) -
             if isinstance(effect, Remember) and effect.context.complete:
                 process.store.put_errors.append(MetadataError("the answer was lost"))
 
-        process.on_effect = lose
+        process.tiering.on_effect = lose
         assert await offload(process, log) is Status.ERROR
         assert process.objects.store.objects, "the list may name them as complete"
         assert not any(isinstance(effect, DiscardObjects) for effect in process.effects)
@@ -376,7 +376,7 @@ def test_deleting_a_log_ends_its_offload(tmp_path: Path) -> None:
             if len(process.effects) == 3:
                 deletion.append(asyncio.get_running_loop().create_task(process.logs.delete(log.name)))
 
-        process.on_effect = delete
+        process.tiering.on_effect = delete
         assert await offload(process, log) is Status.ERROR
         await deletion[0]
         await process.settle()

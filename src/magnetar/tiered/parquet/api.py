@@ -49,11 +49,11 @@ class WorkerLostError(HistoryError):
 
 
 def check_packages() -> None:
-    """Raises HistoryPackagesError unless pyarrow and numpy are installed. Imports neither."""
-    missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
+    """Raises HistoryPackagesError unless pyarrow, numpy and cramjam are installed. Imports none."""
+    missing = [name for name in ("pyarrow", "numpy", "cramjam") if find_spec(name) is None]
     if missing:
         raise HistoryPackagesError(
-            f"history as Parquet needs the package {' and '.join(missing)}: pip install 'magnetar[lake]'"
+            f"history as Parquet needs {', '.join(missing)}: pip install 'magnetar[lake]'"
         )
 
 

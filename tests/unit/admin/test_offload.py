@@ -1,0 +1,141 @@
+"""Offloading through the admin API: Pulsar's paths, bodies and answers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from magnetar.base.ids import Position
+from magnetar.tiered.policy import OffloadPolicy
+from support.admin_api import AdminApi, T, with_api
+
+N = "/admin/v2/namespaces/public/default"
+
+
+async def filled(api: AdminApi) -> list[Position]:
+    """Ten entries of a topic that goes on in a new ledger after each four."""
+    await api.done("POST", f"{N}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+    positions = []
+    for number in range(10):
+        positions += await api.publish("persistent://public/default/t", b"%d" % number)
+        await asyncio.sleep(0)
+    return positions
+
+
+def test_on_request(tmp_path: Path) -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{N}/offloadThreshold", -1)
+        positions = await filled(api)
+        assert await api.get(f"{T}/t/offload") == {
+            "status": "NOT_RUN",
+            "lastError": "",
+            "firstUnoffloadedMessage": None,
+        }
+        last = {"ledgerId": positions[-1].ledger_id, "entryId": 0, "partitionIndex": -1}
+        await api.done("PUT", f"{T}/t/offload", last)
+        assert (await api.refused("PUT", f"{T}/t/offload", last))[0] == 409
+        assert (await api.get(f"{T}/t/offload"))["status"] == "RUNNING"
+        answer = await offloaded(api)
+        assert (answer["status"], answer["firstUnoffloadedMessage"]) == ("SUCCESS", last)
+        internal = await api.get(f"{T}/t/internalStats")
+        assert [ledger["offloaded"] for ledger in internal["ledgers"]] == [True, True, False]
+        assert internal["ledgers"][0]["offloadedTo"]["onlyCopy"] is False
+        assert internal["totalSize"] == sum(ledger["size"] for ledger in internal["ledgers"])
+        stats = await api.get(f"{T}/t/stats")
+        assert stats["offloadedStorageSize"] == sum(ledger["size"] for ledger in internal["ledgers"][:2])
+        assert stats["storageSize"] == internal["totalSize"]
+        info = await api.get(f"{T}/t/internal-info")
+        assert [ledger["isOffloaded"] for ledger in info["ledgers"]] == [True, True, False]
+
+    with_api(story, work_dir=tmp_path)
+
+
+async def offloaded(api: AdminApi) -> Any:
+    """The status once nothing is under way."""
+    await api.tasks.drain(10)
+    return await api.get(f"{T}/t/offload")
+
+
+def test_a_request_that_fails_says_why(tmp_path: Path) -> None:
+    async def story(api: AdminApi) -> None:
+        assert api.tiering is not None
+        positions = await filled(api)
+        api.tiering.worker.refusal = "pyarrow is not installed"
+        await api.done("PUT", f"{T}/t/offload", {"ledgerId": positions[-1].ledger_id, "entryId": 0})
+        answer = await offloaded(api)
+        assert answer["status"] == "ERROR"
+        assert "pyarrow is not installed" in answer["lastError"]
+        assert (await api.refused("PUT", f"{T}/t/offload", 5))[0] == 400
+        await api.done("PUT", f"{T}/p/partitions", 2)
+        assert (await api.refused("PUT", f"{T}/p/offload", {"ledgerId": 1, "entryId": 0}))[0] == 405
+        assert (await api.refused("GET", f"{T}/none/offload"))[0] == 404
+
+    with_api(story, work_dir=tmp_path)
+
+
+def test_thresholds_of_a_namespace(tmp_path: Path) -> None:
+    async def story(api: AdminApi) -> None:
+        assert await api.get(f"{N}/offloadThreshold") == -1
+        assert await api.get(f"{N}/offloadThresholdInSeconds") == -1
+        assert (await api.call("GET", f"{N}/offloadDeletionLagMs")).status == 204
+        await api.done("PUT", f"{N}/offloadThreshold", 1 << 40)
+        await api.done("PUT", f"{N}/offloadThresholdInSeconds", "3600")
+        await api.done("PUT", f"{N}/offloadDeletionLagMs", 5)
+        assert await policy(api) == OffloadPolicy(1 << 40, 3600, 5)
+        await api.done("POST", f"{N}/offloadPolicies", {"managedLedgerOffloadThresholdInBytes": 7})
+        assert await api.get(f"{N}/offloadThreshold") == 7
+        await api.done("PUT", f"{N}/offloadThreshold", 8)
+        assert (await api.get(f"{N}/offloadPolicies"))["managedLedgerOffloadThresholdInBytes"] == 8
+        await api.done("DELETE", f"{N}/offloadDeletionLagMs")
+        assert await policy(api) == OffloadPolicy(8, 3600, 0)
+        await api.done("DELETE", f"{N}/removeOffloadPolicies")
+        assert await policy(api) == OffloadPolicy(deletion_lag_ms=0)
+        for body in (-2, "x", None, 1.5, True):
+            assert (await api.refused("PUT", f"{N}/offloadThreshold", body))[0] == 400
+
+    with_api(story, work_dir=tmp_path)
+
+
+async def policy(api: AdminApi) -> OffloadPolicy:
+    applied = await api.get(f"{T}/t/offloadPolicies?applied=true")
+    return OffloadPolicy(deletion_lag_ms=0).under({"offload_policies": applied}, await document(api))
+
+
+async def document(api: AdminApi) -> Any:
+    return await api.get(N)
+
+
+def test_a_topics_policies_come_first(tmp_path: Path) -> None:
+    async def story(api: AdminApi) -> None:
+        await api.topic("persistent://public/default/t")
+        await api.done("PUT", f"{N}/offloadThreshold", 1000)
+        assert (await api.call("GET", f"{T}/t/offloadPolicies")).status == 204
+        applied = await api.get(f"{T}/t/offloadPolicies?applied=true")
+        assert applied["managedLedgerOffloadThresholdInBytes"] == 1000
+        given = {
+            "offloadersDirectory": "./offloaders",
+            "managedLedgerOffloadDriver": "magnetar-parquet",
+            "managedLedgerOffloadThresholdInBytes": 5,
+            "managedLedgerOffloadDeletionLagInMillis": None,
+        }
+        await api.done("POST", f"{T}/t/offloadPolicies", given)
+        assert (await api.get(f"{T}/t/offloadPolicies"))["managedLedgerOffloadThresholdInBytes"] == 5
+        await api.done("DELETE", f"{T}/t/offloadPolicies")
+        assert (await api.call("GET", f"{T}/t/offloadPolicies")).status == 204
+
+    with_api(story, work_dir=tmp_path)
+
+
+def test_other_stores_and_credentials_are_refused(tmp_path: Path) -> None:
+    async def story(api: AdminApi) -> None:
+        for body in (
+            {"managedLedgerOffloadDriver": "aws-s3", "s3ManagedLedgerOffloadBucket": "theirs"},
+            {"s3ManagedLedgerOffloadCredentialSecret": "very secret"},
+        ):
+            status, reason = await api.refused("POST", f"{N}/offloadPolicies", body)
+            assert status == 412
+            assert "very secret" not in reason
+        assert (await api.refused("POST", f"{N}/offloadPolicies", [1]))[0] == 400
+
+    with_api(story, work_dir=tmp_path)
