@@ -56,6 +56,8 @@ class StandaloneConfig(LimitSettings):
     clients share what they leave. At least 1 MiB."""
     segment_bytes: int = 256 * MIB
     """Size of a segment of the message store; so much disk is set aside at once. At least 1 MiB."""
+    ledger_rollover_min_seconds: int = 600
+    """How long a topic stays in a ledger that is full; disk is given back ledger by ledger."""
     spare_segments: int = 2
     """Files of segments without living messages that are kept to be written over; 0: none."""
     prewrite_bytes_per_s: int = 48 * MIB

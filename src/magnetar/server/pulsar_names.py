@@ -78,6 +78,7 @@ SCALED: Final = {
     "maxMessagePublishBufferSizeInMB": ("publish_pending_bytes_max", MIB),
     "maxProducersPerTopic": ("producers_max_per_topic", 1),
     "maxPublishRatePerTopicInBytes": ("publish_rate_bytes", 1),
+    "managedLedgerMinLedgerRolloverTimeMinutes": ("ledger_rollover_min_seconds", 60),
     "maxPublishRatePerTopicInMessages": ("publish_rate_messages", 1),
     "maxSubscriptionsPerTopic": ("subscriptions_max_per_topic", 1),
     "maxTopicsPerNamespace": ("topics_max_per_namespace", 1),

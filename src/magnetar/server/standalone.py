@@ -200,7 +200,9 @@ class Standalone:
             store=store,
             ledgers=ledgers,
             clock=self._clock,
-            config=ManagedLogConfig(cache_bytes=config.cache_bytes),
+            config=ManagedLogConfig(
+                cache_bytes=config.cache_bytes, rollover_ms_min=1_000 * config.ledger_rollover_min_seconds
+            ),
             spawn=self._tasks.spawn,
         )
         self._cleanup.push_async_callback(self._tasks.close)
