@@ -1,0 +1,110 @@
+"""The key index of a segment: which row groups have messages with a key. Pure.
+
+    "MGKI" | version u32 | bits u32 | records u32
+    2^bits + 1 numbers u32: where the records of each hash prefix start
+    records, by hash and row group: hash u64 | row group u32 | row u32
+
+The hash is the first half of MurmurHash3 x64 128 of the key, seed 0; its first `bits` bits are the prefix.
+The row is that of the last message with the key in the row group. All numbers are little-endian; `bits` also
+stands in the file's metadata. Two ranged reads, of 8 bytes and of one prefix's records, tell where a key is,
+or that it is nowhere. Keys of equal hash share records, so keys have to be compared.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from magnetar.arrow.fields import Ints
+from magnetar.tiered.parquet.api import DamagedSegmentError
+
+_HEAD: Final = struct.Struct("<4sIII")
+_MAGIC: Final = b"MGKI"
+_VERSION: Final = 1
+_RECORD: Final = np.dtype([("hash", "<u8"), ("group", "<u4"), ("row", "<u4")])
+_RECORDS_PER_PREFIX: Final = 64
+"""About a kilobyte: a read of that size costs what the smallest costs."""
+
+
+def hash_of(key: bytes) -> int:
+    """The key's hash, 64 bits."""
+    return int(mmh3.hash64(key, signed=False)[0])
+
+
+class Place(NamedTuple):
+    """Where a hash occurs."""
+
+    row_group: int
+    row: int
+    """Of the last message with it in the row group."""
+
+
+class KeyIndexBuilder:
+    """Collects keys row group by row group."""
+
+    def __init__(self) -> None:
+        self._parts: list[npt.NDArray[np.void]] = []
+        self._groups = 0
+        self.key_min: bytes | None = None
+        self.key_max: bytes | None = None
+
+    def add(self, keys: pa.Array) -> None:
+        """The keys of the next row group, null where a message has none."""
+        group, self._groups = self._groups, self._groups + 1
+        if keys.null_count == len(keys):
+            return
+        encoded = keys.dictionary_encode()
+        rows = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+        codes = encoded.indices.drop_null().to_numpy()
+        distinct: list[bytes] = encoded.dictionary.to_pylist()
+        last: Ints = np.zeros(len(distinct), np.int64)
+        last[codes] = rows
+        part = np.empty(len(distinct), _RECORD)
+        part["hash"] = [mmh3.hash64(key, signed=False)[0] for key in distinct]
+        part["group"] = group
+        part["row"] = last
+        self._parts.append(part)
+        smallest, largest = min(distinct), max(distinct)
+        self.key_min = smallest if self.key_min is None else min(self.key_min, smallest)
+        self.key_max = largest if self.key_max is None else max(self.key_max, largest)
+
+    def finish(self) -> tuple[bytes, int]:
+        """The section, and how many distinct keys there are (equal hashes count once). b"" without keys."""
+        if not self._parts:
+            return b"", 0
+        records = np.concatenate(self._parts)
+        records = records[np.argsort(records["hash"], kind="stable")]
+        hashes = records["hash"]
+        distinct = 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
+        bits = max(0, (len(records) // _RECORDS_PER_PREFIX).bit_length())
+        prefixes = np.arange((1 << bits) + 1, dtype=np.float64) * 2.0 ** (64 - bits)
+        # The last prefix ends where the records end; as a number of 64 bits it would not fit.
+        starts = np.searchsorted(hashes, prefixes[:-1].astype(np.uint64))
+        directory = np.append(starts, len(records)).astype("<u4")
+        head = _HEAD.pack(_MAGIC, _VERSION, bits, len(records))
+        return b"".join((head, directory.tobytes(), records.tobytes())), distinct
+
+
+def find(key: bytes, read_at: Callable[[int, int], bytes], bits: int) -> list[Place]:
+    """Where the key may be, last row group first. `read_at` reads inside of the section.
+
+    Raises DamagedSegmentError when the section makes no sense.
+    """
+    wanted = hash_of(key)
+    prefix = wanted >> (64 - bits) if bits else 0
+    start, stop = np.frombuffer(read_at(_HEAD.size + 4 * prefix, 8), "<u4").tolist()
+    if stop < start:
+        raise DamagedSegmentError("the key index has prefixes out of order")
+    if start == stop:
+        return []
+    records_at = _HEAD.size + 4 * ((1 << bits) + 1)
+    data = read_at(records_at + _RECORD.itemsize * start, _RECORD.itemsize * (stop - start))
+    records = np.frombuffer(data, _RECORD)
+    found = records[records["hash"] == np.uint64(wanted)]
+    return [Place(int(record["group"]), int(record["row"])) for record in found[::-1]]

@@ -1,0 +1,156 @@
+"""Entries become rows: which of them are opened, what their payloads are, where their messages lie.
+
+An entry is opened when its metadata can be read, it is not encrypted, its payload can be decompressed to
+the size it claims, and, for a batch, its messages fill the payload exactly and are as many as the log
+counted. Every other entry is one row with its bytes as they are. A piece of a large message is one row with
+the piece: it was compressed before it was cut, so it stays compressed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from magnetar.arrow import metadata_fields as number
+from magnetar.arrow.batches import batch_spans
+from magnetar.arrow.fields import PADDING, Bools, Bytes, Fields, Ints
+from magnetar.client.errors import PayloadError
+from magnetar.history.codecs import decompress
+from magnetar.history.vectors import EntryVector, read_fields
+
+_INT32_MAX = (1 << 31) - 1
+
+SINGLE_FIELDS = frozenset(
+    (
+        number.S_PROPERTIES,
+        number.S_KEY,
+        number.S_PAYLOAD_SIZE,
+        number.S_COMPACTED,
+        number.S_EVENT_TIME,
+        number.S_KEY_IS_BASE64,
+        number.S_ORDERING_KEY,
+        number.S_SEQUENCE_ID,
+        number.S_NULL_VALUE,
+        number.S_NULL_KEY,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBatches:
+    """Messages of batches, of all that could be opened."""
+
+    entry: Ints
+    """Row in the vector of each message's entry."""
+    batch_index: Ints
+    buffer: bytes
+    array: Bytes
+    metadata_start: Ints
+    payload_start: Ints
+    payload_end: Ints
+    singles: Fields
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEntries:
+    """What a vector's entries turned out to be."""
+
+    vector: EntryVector
+    is_raw: Bools
+    """Kept as they are."""
+    is_piece: Bools
+    """Pieces of large messages."""
+    buffer: bytes
+    array: Bytes
+    """Plain payloads, of compressed and uncompressed entries alike."""
+    plain_start: Ints
+    plain_end: Ints
+    batches: OpenedBatches | None
+
+    @property
+    def is_single(self) -> Bools:
+        """Entries of one row: all that are no opened batches."""
+        is_single = np.ones(len(self.vector), np.bool_)
+        if self.batches is not None:
+            is_single[self.batches.entry] = False
+        return is_single
+
+
+def open_entries(vector: EntryVector) -> OpenedEntries:
+    """Opens all entries that can be opened."""
+    fields = vector.fields
+    is_raw = ~vector.is_readable
+    is_raw[fields.spans(number.ENCRYPTION_KEYS).rows] = True
+    is_batch = fields.present(number.BATCH_COUNT)
+    counted = np.where(is_batch, fields.numbers(number.BATCH_COUNT), 1)
+    is_raw |= (counted != vector.counts) | (counted < 1)
+    pieces = fields.numbers(number.CHUNK_COUNT)
+    is_piece = pieces > 1
+    is_raw |= is_piece & (is_batch | (pieces > _INT32_MAX))
+    kinds = np.where(is_raw | is_piece, 0, fields.numbers(number.COMPRESSION))
+    if kinds.any():
+        buffer, starts, ends = _decompress(vector, kinds, is_raw)
+        array = np.frombuffer(buffer, np.uint8)
+    else:
+        buffer, array, starts, ends = vector.buffer, vector.array, vector.payload, vector.ends
+    # Each message has four bytes at least: a count beyond that is a lie that would cost time.
+    is_raw |= is_batch & (counted > (ends - starts) // 4)
+    chosen = np.flatnonzero(is_batch & ~is_raw)
+    batches = _open_batches(chosen, vector.counts, buffer, array, starts, ends, is_raw)
+    return OpenedEntries(vector, is_raw, is_piece & ~is_raw, buffer, array, starts, ends, batches)
+
+
+def _decompress(vector: EntryVector, kinds: Ints, is_raw: Bools) -> tuple[bytes, Ints, Ints]:
+    """Plain payloads of all entries in one buffer; marks those that cannot be decompressed as raw."""
+    sizes = vector.fields.numbers(number.PLAIN_SIZE).tolist()
+    buffer = vector.buffer
+    parts: list[bytes] = []
+    for row, (kind, start, end, size) in enumerate(
+        zip(kinds.tolist(), vector.payload.tolist(), vector.ends.tolist(), sizes, strict=True)
+    ):
+        part: bytes | None = b""
+        if not is_raw[row]:
+            part = buffer[start:end]
+            if kind:
+                part = decompress(kind, part, size)
+                if part is None:
+                    is_raw[row] = True
+        parts.append(part or b"")
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    ends = np.cumsum(lengths)
+    return b"".join((*parts, PADDING)), ends - lengths, ends
+
+
+def _open_batches(
+    chosen: Ints, counts: Ints, buffer: bytes, array: Bytes, starts: Ints, ends: Ints, is_raw: Bools
+) -> OpenedBatches | None:
+    """The messages of these batches; marks those that are malformed as raw."""
+    opened = []
+    spans = []
+    for row in chosen.tolist():
+        try:
+            found = batch_spans(buffer, array, int(starts[row]), int(ends[row]), int(counts[row]))
+        except PayloadError:
+            is_raw[row] = True
+            continue
+        if found.end[-1] == ends[row]:
+            opened.append(row)
+            spans.append(found)
+        else:
+            is_raw[row] = True
+    if not opened:
+        return None
+    rows = np.array(opened, np.int64)
+    sizes = counts[rows]
+    metadata = np.concatenate([each.metadata for each in spans])
+    payload = np.concatenate([each.payload for each in spans])
+    end = np.concatenate([each.end for each in spans])
+    entry = np.repeat(rows, sizes)
+    singles, is_sound = read_fields(array, metadata, payload, SINGLE_FIELDS)
+    if not is_sound.all():
+        is_raw[entry[~is_sound]] = True
+        return _open_batches(rows[~is_raw[rows]], counts, buffer, array, starts, ends, is_raw)
+    firsts = np.cumsum(sizes) - sizes
+    batch_index = np.arange(len(entry), dtype=np.int64) - np.repeat(firsts, sizes)
+    return OpenedBatches(entry, batch_index, buffer, array, metadata, payload, end, singles)

@@ -1,0 +1,270 @@
+"""A segment read in ranges: entries rebuilt, positions by time, messages by key.
+
+The first use reads the end of the file, which holds the footer as a rule. A row group is one read of the
+columns that are needed; the rebuilt entries of the last one are kept, so that reading on costs nothing more.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from magnetar.arrow.fields import Ints
+from magnetar.base.entries import EntryRun
+from magnetar.history import key_index, layout
+from magnetar.history.columns import REBUILD_COLUMNS
+from magnetar.history.files import Windows
+from magnetar.history.metadata import Rows
+from magnetar.history.pieces import byte_lengths
+from magnetar.history.rebuild import RebuiltEntries, rebuild
+from magnetar.tiered.parquet.api import (
+    FORMAT_VERSION,
+    ByteSource,
+    DamagedSegmentError,
+    FoundMessage,
+    SegmentSummary,
+    TopicSchema,
+)
+
+TAIL_BYTES: Final = 64 << 10
+"""Read at first: holds the footer of some dozens of row groups."""
+
+GAP_BYTES: Final = 64 << 10
+"""Columns with less than this between them are one read: that costs less than another one."""
+
+_FOUND_COLUMNS: Final = (
+    "entry_id",
+    "batch_index",
+    "entry_index",
+    "publish_time",
+    "event_time",
+    "key",
+    "properties",
+    "is_null_value",
+    "is_compacted_out",
+    "payload",
+)
+_END: Final = struct.Struct("<I4s")
+
+
+class SegmentReader:
+    """Reads one segment. Not thread-safe. Every call raises DamagedSegmentError for a file that is none, and
+    what its source raises."""
+
+    def __init__(self, source: ByteSource) -> None:
+        """Reads nothing yet."""
+        self._source = source
+        self._windows = Windows(source)
+        self._rebuilt: tuple[int, RebuiltEntries, Ints] | None = None
+
+    # ------------------------------------------------------------ what the file says of itself
+
+    @cached_property
+    def _metadata(self) -> pq.FileMetaData:
+        source = self._source
+        size = source.size
+        if size < 12:
+            raise DamagedSegmentError(f"{source.name} has {size} bytes: that is no segment")
+        tail = source.read_at(max(0, size - TAIL_BYTES), min(size, TAIL_BYTES))
+        footer_bytes, magic = _END.unpack_from(tail, len(tail) - _END.size)
+        if magic != b"PAR1" or footer_bytes + 12 > size:
+            raise DamagedSegmentError(f"{source.name} does not end as Parquet files do")
+        missing = footer_bytes + _END.size - len(tail)
+        if missing > 0:
+            tail = source.read_at(size - len(tail) - missing, missing) + tail
+        self._tail = tail
+        with self._sound():
+            metadata = pq.read_metadata(pa.BufferReader(tail))
+        version = (metadata.metadata or {}).get(layout.FORMAT_KEY.encode(), b"")
+        if not version.isdigit() or int(version) > FORMAT_VERSION:
+            raise DamagedSegmentError(f"{source.name} has the format {version!r}, not {FORMAT_VERSION}")
+        return metadata
+
+    @cached_property
+    def _kept(self) -> dict[bytes, bytes]:
+        return dict(self._metadata.metadata)
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        with self._sound():
+            return pq.ParquetFile(pa.PythonFile(self._windows, mode="r"), metadata=self._metadata)
+
+    @cached_property
+    def summary(self) -> SegmentSummary:
+        """As its writer returned it, but for the size and the checksum of the file, which are 0."""
+        return SegmentSummary.from_json(self._kept.get(layout.SUMMARY_KEY.encode(), b""))
+
+    @cached_property
+    def schemas(self) -> list[TopicSchema]:
+        """The topic's schemas when it was written."""
+        text = self._kept.get(layout.SCHEMAS_KEY.encode())
+        return layout.decode_schemas(text) if text is not None else []
+
+    @cached_property
+    def _first_entries(self) -> list[int]:
+        """First entry of each row group."""
+        return [self._statistics(group, "entry_id").min for group in range(self._metadata.num_row_groups)]
+
+    @cached_property
+    def _leaves(self) -> dict[str, list[int]]:
+        """Numbers of the Parquet columns of each column."""
+        leaves: dict[str, list[int]] = {}
+        schema = self._metadata.schema
+        for at in range(len(schema)):
+            leaves.setdefault(schema.column(at).path.split(".")[0], []).append(at)
+        return leaves
+
+    def _statistics(self, group: int, name: str) -> Any:
+        statistics = self._metadata.row_group(group).column(self._leaves[name][0]).statistics
+        if statistics is None or not statistics.has_min_max:
+            raise DamagedSegmentError(f"{self._source.name} has no statistics of {name}")
+        return statistics
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """What pyarrow cannot read is damaged."""
+        try:
+            yield
+        except (pa.ArrowException, KeyError, IndexError, ValueError, OSError) as error:
+            # OSError: pyarrow reports broken files so. Those of the source come from `load`, outside of this.
+            raise DamagedSegmentError(f"{self._source.name}: {error}") from error
+
+    # ------------------------------------------------------------ rows
+
+    def row_group(self, group: int, columns: Sequence[str]) -> pa.Table:
+        """These columns of a row group: one ranged read, or a few where far apart columns are wanted."""
+        self._windows.load(self._ranges(group, columns))
+        try:
+            with self._sound():
+                return self._file.read_row_group(group, columns=list(columns), use_threads=False)
+        finally:
+            self._windows.forget()
+
+    def _ranges(self, group: int, columns: Iterable[str]) -> list[tuple[int, int]]:
+        row_group = self._metadata.row_group(group)
+        chunks = []
+        for leaf in sorted(chain.from_iterable(self._leaves.get(name, ()) for name in columns)):
+            column = row_group.column(leaf)
+            offset = column.data_page_offset
+            if column.has_dictionary_page and column.dictionary_page_offset is not None:
+                offset = min(offset, column.dictionary_page_offset)
+            chunks.append((offset, column.total_compressed_size))
+        ranges: list[tuple[int, int]] = []
+        for offset, length in sorted(chunks):
+            if length < 0 or offset < 0 or offset + length > self._source.size:
+                raise DamagedSegmentError(f"{self._source.name} has a column outside of the file")
+            if ranges and offset - sum(ranges[-1]) <= GAP_BYTES:
+                first = ranges[-1][0]
+                ranges[-1] = (first, max(sum(ranges[-1]), offset + length) - first)
+            else:
+                ranges.append((offset, length))
+        return ranges
+
+    # ------------------------------------------------------------ entries
+
+    def entries(self, first_entry: int, bytes_max: int) -> list[EntryRun]:
+        """Entries from `first_entry` on, which the segment holds: as many as fit, at least one, and no more
+        than to the end of a row group."""
+        rebuilt, ends = self._group_with(first_entry)
+        start = first_entry - rebuilt.first_entry
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
+        return rebuilt.runs(self.summary.ledger_id, start, stop)
+
+    def _group_with(self, entry: int) -> tuple[RebuiltEntries, Ints]:
+        summary = self.summary
+        if not summary.first_entry <= entry <= summary.last_entry:
+            raise DamagedSegmentError(
+                f"{self._source.name} has the entries {summary.first_entry} to {summary.last_entry},"
+                f" not {entry}"
+            )
+        group = bisect_right(self._first_entries, entry) - 1
+        if self._rebuilt is None or self._rebuilt[0] != group:
+            self._rebuilt = None
+            table = self.row_group(group, REBUILD_COLUMNS)
+            with self._sound():
+                rebuilt = rebuild(Rows.of_table(table))
+                self._rebuilt = group, rebuilt, np.cumsum(byte_lengths(rebuilt.data))
+        return self._rebuilt[1], self._rebuilt[2]
+
+    # ------------------------------------------------------------ look-ups
+
+    def position_at(self, time_ms: int) -> int | None:
+        """The first entry with broker time >= `time_ms`; None when there is none."""
+        for group in range(self._metadata.num_row_groups):
+            latest = self._statistics(group, "broker_time").max
+            if _milliseconds(latest) >= time_ms:
+                break
+        else:
+            return None
+        table = self.row_group(group, ("entry_id", "broker_time"))
+        rows = Rows.of_table(table)
+        times = rows.column("broker_time").cast(pa.int64()).to_numpy()
+        row = int(np.argmax(times >= time_ms * 1000))
+        return int(rows.column("entry_id")[row].as_py())
+
+    def lookup(self, key: bytes, count_max: int) -> list[FoundMessage]:
+        """The last `count_max` messages with this key, newest first. Raw entries are not looked into."""
+        found: list[FoundMessage] = []
+        for place in self._places(key):
+            table = self.row_group(place.row_group, _FOUND_COLUMNS)
+            chosen = pc.and_(
+                pc.fill_null(pc.equal(table.column("key"), pa.scalar(key, pa.binary())), False),
+                pc.and_(pc.is_valid(table.column("payload")), pc.invert(table.column("is_compacted_out"))),
+            )
+            messages = table.filter(chosen).to_pylist()
+            found += [self._message(row) for row in messages[::-1][: count_max - len(found)]]
+            if len(found) >= count_max:
+                break
+        return found
+
+    def _places(self, key: bytes) -> list[key_index.Place]:
+        """Row groups that may have the key, last one first."""
+        text = self._kept.get(layout.KEY_INDEX_KEY.encode())
+        if text is None:
+            return []
+        place = layout.KeyIndexPlace.decode(text.decode())
+
+        def read_at(offset: int, length: int) -> bytes:
+            at = place.offset + offset
+            if offset + length > place.length or at + length > self._source.size:
+                raise DamagedSegmentError(f"{self._source.name} has a key index that is cut off")
+            in_tail = at - (self._source.size - len(self._tail))
+            if in_tail >= 0:
+                # The end of the file was read with its footer.
+                return self._tail[in_tail : in_tail + length]
+            return self._source.read_at(at, length)
+
+        places = key_index.find(key, read_at, place.bits)
+        if any(place.row_group >= self._metadata.num_row_groups for place in places):
+            raise DamagedSegmentError(f"{self._source.name} has a key index of other row groups")
+        return places
+
+    def _message(self, row: dict[str, Any]) -> FoundMessage:
+        return FoundMessage(
+            ledger_id=self.summary.ledger_id,
+            entry_id=row["entry_id"],
+            batch_index=row["batch_index"],
+            index=row["entry_index"],
+            publish_time_ms=0 if row["publish_time"] is None else _milliseconds(row["publish_time"]),
+            event_time_ms=None if row["event_time"] is None else _milliseconds(row["event_time"]),
+            key=row["key"],
+            properties=tuple(row["properties"]),
+            is_null_value=row["is_null_value"],
+            payload=row["payload"],
+        )
+
+
+def _milliseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1000)

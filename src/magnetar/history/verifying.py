@@ -1,0 +1,72 @@
+"""Whether a segment, as it was read back, gives the entries that the ledger holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from magnetar.base.entries import EntryRun
+from magnetar.history.codecs import decompress
+from magnetar.history.reader import SegmentReader
+from magnetar.tiered.parquet.api import DamagedSegmentError
+from magnetar.wire.payload import EntryError, checksum_matches, parse_metadata, split_entry
+
+_BYTES: Final = 1 << 20
+
+
+def verify_segment(reader: SegmentReader, runs: Iterable[EntryRun]) -> int:
+    """Compares all entries of a segment with `runs`. Returns how many there are.
+
+    Raises DamagedSegmentError for the first that differs, or when there are more or fewer of them.
+    """
+    summary = reader.summary
+    entry = summary.first_entry
+    for run in runs:
+        at = 0
+        while at < len(run.entries):
+            if entry > summary.last_entry or (run.ledger_id, run.first_entry + at) != (
+                summary.ledger_id,
+                entry,
+            ):
+                raise DamagedSegmentError(f"the segment of {summary.topic} does not hold {run!r}")
+            for part in reader.entries(entry, _BYTES):
+                count = min(len(part.entries), len(run.entries) - at)
+                if count:
+                    _compare(run.slice(at, at + count), part.slice(0, count), summary.topic)
+                at += count
+                entry += count
+    if entry != summary.last_entry + 1:
+        raise DamagedSegmentError(f"the segment of {summary.topic} goes on after entry {entry - 1}")
+    return entry - summary.first_entry
+
+
+def _compare(stored: EntryRun, rebuilt: EntryRun, topic: str) -> None:
+    counts = stored.counts or [1] * len(stored.entries)
+    if (
+        stored.base_index != rebuilt.base_index
+        or stored.broker_time_ms != rebuilt.broker_time_ms
+        or counts != (rebuilt.counts or [1] * len(stored.entries))
+    ):
+        raise DamagedSegmentError(f"the segment of {topic} has {rebuilt!r} instead of {stored!r}")
+    for at, (before, after) in enumerate(zip(stored.entries, rebuilt.entries, strict=True)):
+        if before != after and not is_same_message(before, after):
+            raise DamagedSegmentError(
+                f"the segment of {topic} has other bytes for entry"
+                f" {stored.ledger_id}:{stored.first_entry + at}"
+            )
+
+
+def is_same_message(stored: bytes, rebuilt: bytes) -> bool:
+    """Whether two entries, not equal, are the same but for how their payload is compressed."""
+    try:
+        before, after = split_entry(stored), split_entry(rebuilt)
+        if before.metadata != after.metadata or (before.checksum is None) != (after.checksum is None):
+            return False
+        metadata = parse_metadata(before.metadata)
+        if not metadata.compression or not checksum_matches(rebuilt):
+            return False
+    except EntryError:
+        return False
+    kind, size = metadata.compression, metadata.uncompressed_size
+    plain = decompress(kind, bytes(before.payload), size)
+    return plain is not None and plain == decompress(kind, bytes(after.payload), size)

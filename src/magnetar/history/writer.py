@@ -1,0 +1,315 @@
+"""Entries of a ledger become a segment.
+
+Row groups end between entries; each is built, compared and written as a whole, so that memory is bounded by
+one row group, whatever the ledger holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from magnetar.arrow import metadata_fields as number
+from magnetar.base.entries import EntryRun
+from magnetar.history import layout
+from magnetar.history.building import build_rows
+from magnetar.history.codecs import PLAIN_BYTES_MAX
+from magnetar.history.columns import SCHEMA
+from magnetar.history.files import SummedFile
+from magnetar.history.key_index import KeyIndexBuilder
+from magnetar.history.vectors import EntryVector, read_vector
+from magnetar.tiered.parquet.api import FORMAT_VERSION, HistoryError, SegmentOrigin, SegmentSummary
+
+ROW_GROUP_BYTES: Final = 16 << 20
+"""Payload bytes of a row group. What a look-up reads at most, and what a consumer's read decodes at a time;
+scans lose nothing from a few MiB on."""
+ROW_GROUP_ROWS: Final = 1 << 17
+
+VECTOR_BYTES: Final = 2 << 20
+"""Entries that are built together: enough for array operations, little enough for the processor's cache."""
+
+_PLAIN_BYTES_MAX: Final = 64 << 20
+"""Of entries that are built together, as their metadata claims: compressed ones may become large."""
+
+_KEY_STORED_BYTES: Final = 64
+
+_DICTIONARY: Final = [
+    "key",
+    "producer_name",
+    "properties.key_value.key",
+    "properties.key_value.value",
+    "schema_version",
+    "replicated_from",
+    "batch_size",
+    "compression",
+    "entry_fields",
+    "message_fields",
+    "marker_type",
+    "chunk_uuid",
+]
+"""Columns with few distinct values, as a rule; where there are many, the writer falls back by itself."""
+
+_ENCODINGS: Final = dict.fromkeys(
+    (
+        "ledger_id",
+        "entry_id",
+        "batch_index",
+        "entry_index",
+        "broker_time",
+        "publish_time",
+        "event_time",
+        "sequence_id",
+        "deliver_at",
+    ),
+    "DELTA_BINARY_PACKED",
+)
+"""Numbers that go up by about the same each time."""
+
+_WITHOUT_STATISTICS: Final = {
+    "payload",
+    "entry_metadata",
+    "message_metadata",
+    "raw_entry",
+    "entry_checksum",
+    "entry_fields",
+    "message_fields",
+}
+
+
+class SegmentWriter:
+    """Writes one segment to a local file. Not thread-safe."""
+
+    def __init__(self, path: str, origin: SegmentOrigin) -> None:
+        """`path` must not exist. Raises OSError."""
+        self._path = path
+        self._origin = origin
+        self._file = SummedFile(path)
+        self._sink = pa.PythonFile(self._file, mode="w")
+        self._writer = pq.ParquetWriter(self._sink, SCHEMA, **_writer_options())
+        self._keys = KeyIndexBuilder()
+        self._batches: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._pending_rows = 0
+        self._waiting: list[EntryRun] = []
+        self._waiting_bytes = 0
+        self._first: EntryRun | None = None
+        self._next_entry = 0
+        self._counts: dict[str, int] = dict.fromkeys(
+            ("rows", "messages", "raw_bytes", "raw_entries", "groups"), 0
+        )
+        self._broker_times: list[int] = []
+        self._publish_times: list[int] = []
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of the entries taken so far."""
+        return self._counts["raw_bytes"]
+
+    def add(self, runs: Iterable[EntryRun]) -> None:
+        """Takes the next entries. Raises OSError; HistoryError when they are not the next ones."""
+        runs = list(runs)
+        for run in runs:
+            self._check_next(run)
+            self._counts["messages"] += run.message_count
+            self._counts["raw_bytes"] += run.size_bytes
+            self._broker_times.append(run.broker_time_ms)
+        self._waiting += runs
+        self._waiting_bytes += sum(run.size_bytes for run in runs)
+        if self._waiting_bytes >= VECTOR_BYTES:
+            self._add_waiting()
+
+    def _add_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        for part in _parts(waiting):
+            self._add_rows(part)
+
+    def _check_next(self, run: EntryRun) -> None:
+        if self._first is None:
+            self._first = run
+        elif run.first_entry != self._next_entry:
+            raise HistoryError(f"{run!r} follows entry {self._next_entry - 1} of {self._origin.topic}")
+        if run.ledger_id != self._origin.ledger_id:
+            raise HistoryError(f"{run!r} is not of ledger {self._origin.ledger_id}")
+        self._next_entry = run.last_entry + 1
+
+    def _add_rows(self, runs: Sequence[EntryRun]) -> None:
+        vector = read_vector(runs)
+        if len(vector) > 1 and _plain_bytes(vector) > _PLAIN_BYTES_MAX:
+            for half in _halves(runs):
+                self._add_rows(half)
+            return
+        batch = build_rows(vector)
+        self._batches.append(batch)
+        self._pending_rows += batch.num_rows
+        self._pending_bytes += batch.column("payload").nbytes + batch.column("raw_entry").nbytes
+        self._counts["raw_entries"] += batch.num_rows - batch.column("raw_entry").null_count
+        if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
+            self._end_row_group()
+
+    def _end_row_group(self) -> None:
+        table = pa.Table.from_batches(self._batches, SCHEMA)
+        self._batches, self._pending_bytes, self._pending_rows = [], 0, 0
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._keys.add(_contiguous(table.column("key")))
+        times = pc.min_max(table.column("publish_time"))
+        if times["min"].is_valid:
+            self._publish_times += [times["min"].value // 1000, times["max"].value // 1000]
+        self._counts["rows"] += table.num_rows
+        self._counts["groups"] += 1
+
+    def finish(self) -> SegmentSummary:
+        """Completes and syncs the file. Raises OSError; HistoryError without any entry."""
+        if self._first is None:
+            raise HistoryError(f"a segment of {self._origin.topic} without entries")
+        self._add_waiting()
+        if self._batches:
+            self._end_row_group()
+        section, keys = self._keys.finish()
+        kept: dict[str, str] = {}
+        if section:
+            # Buffered by nobody: what was written to the sink lies in the file.
+            place = layout.KeyIndexPlace(self._file.size, len(section), _bits(section))
+            self._sink.write(section)
+            kept[layout.KEY_INDEX_KEY] = place.encode()
+        summary = self._summary(keys)
+        kept |= {
+            layout.FORMAT_KEY: str(FORMAT_VERSION),
+            layout.TOPIC_KEY: self._origin.topic,
+            layout.RANGE_KEY: f"{summary.ledger_id}:{summary.first_entry}:{summary.last_entry}",
+            layout.SUMMARY_KEY: summary.to_json(),
+        }
+        if self._origin.schemas:
+            kept[layout.SCHEMAS_KEY] = layout.encode_schemas(self._origin.schemas)
+        self._writer.add_key_value_metadata(kept)
+        self._writer.close()
+        self._sink.flush()
+        self._file.sync()
+        self._file.close()
+        return self._summary(keys)
+
+    def _summary(self, keys: int) -> SegmentSummary:
+        assert self._first is not None
+        counts = self._counts
+        is_open = not self._file.closed
+        return SegmentSummary(
+            topic=self._origin.topic,
+            ledger_id=self._origin.ledger_id,
+            first_entry=self._first.first_entry,
+            last_entry=self._next_entry - 1,
+            rows=counts["rows"],
+            messages=counts["messages"],
+            base_index=self._first.base_index,
+            raw_bytes=counts["raw_bytes"],
+            file_bytes=0 if is_open else self._file.size,
+            crc32c=0 if is_open else self._file.crc32c,
+            publish_time_min_ms=min(self._publish_times, default=None),
+            publish_time_max_ms=max(self._publish_times, default=None),
+            broker_time_min_ms=min(self._broker_times),
+            broker_time_max_ms=max(self._broker_times),
+            raw_entries=counts["raw_entries"],
+            keys=keys,
+            key_min=(self._keys.key_min or b"")[:_KEY_STORED_BYTES],
+            key_max=(self._keys.key_max or b"")[:_KEY_STORED_BYTES],
+            row_groups=counts["groups"],
+        )
+
+    def abort(self) -> None:
+        """Removes the file, whatever state it is in."""
+        with contextlib.suppress(OSError, pa.ArrowException):
+            # Writes a footer, which may fail as what came before has; the file goes in any case.
+            self._writer.close()
+        self._file.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+
+def write_segment(runs: Iterable[EntryRun], origin: SegmentOrigin, path: str) -> SegmentSummary:
+    """Writes these consecutive entries to the new file `path`. On any error there is no file.
+
+    Raises HistoryError, OSError.
+    """
+    writer = SegmentWriter(path, origin)
+    try:
+        for run in runs:
+            writer.add((run,))
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _writer_options() -> dict[str, Any]:
+    statistics = [path for path in _leaf_paths() if path not in _WITHOUT_STATISTICS]
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": _DICTIONARY,
+        "column_encoding": _ENCODINGS,
+        "write_statistics": statistics,
+        "write_page_index": True,
+        "write_page_checksum": True,
+        "sorting_columns": pq.SortingColumn.from_ordering(
+            SCHEMA, [(name, "ascending") for name in ("ledger_id", "entry_id", "batch_index")]
+        ),
+        # Readers get plain Arrow types; the ids of columns are Parquet's own.
+        "store_schema": False,
+    }
+
+
+def _leaf_paths() -> Iterator[str]:
+    for field in SCHEMA:
+        if pa.types.is_map(field.type):
+            yield from (f"{field.name}.key_value.key", f"{field.name}.key_value.value")
+        else:
+            yield field.name
+
+
+def _bits(section: bytes) -> int:
+    return int.from_bytes(section[8:12], "little")
+
+
+def _contiguous(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks)
+
+
+def _plain_bytes(vector: EntryVector) -> int:
+    """What the payloads will have when they are decompressed, as far as that is believed."""
+    sizes = vector.fields.numbers(number.PLAIN_SIZE)
+    claimed = sizes[
+        (vector.fields.numbers(number.COMPRESSION) != 0) & (sizes <= PLAIN_BYTES_MAX) & (sizes > 0)
+    ]
+    return int(claimed.sum())
+
+
+def _parts(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
+    """The entries in parts of about VECTOR_BYTES."""
+    part: list[EntryRun] = []
+    size_bytes = 0
+    for run in runs:
+        start = 0
+        for at, entry in enumerate(run.entries):
+            size_bytes += len(entry)
+            if size_bytes >= VECTOR_BYTES:
+                yield [*part, run.slice(start, at + 1)]
+                part, size_bytes, start = [], 0, at + 1
+        if start < len(run.entries):
+            part.append(run.slice(start, len(run.entries)))
+    if part:
+        yield part
+
+
+def _halves(runs: Sequence[EntryRun]) -> Iterator[Sequence[EntryRun]]:
+    """Two parts with at least one entry each."""
+    if len(runs) > 1:
+        middle = len(runs) // 2
+        yield from (runs[:middle], runs[middle:])
+    else:
+        (run,) = runs
+        middle = len(run.entries) // 2
+        yield from ([run.slice(0, middle)], [run.slice(middle, len(run.entries))])

@@ -1,0 +1,218 @@
+"""Segments: what lies in the file, how few reads answer a question, what is said of damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from magnetar.base.entries import EntryRun
+from magnetar.history import writer as writing
+from magnetar.history.columns import COLUMNS
+from magnetar.history.files import LocalFile
+from magnetar.history.reader import SegmentReader
+from magnetar.history.verifying import verify_segment
+from magnetar.history.writer import SegmentWriter, write_segment
+from magnetar.tiered.parquet.api import (
+    DamagedSegmentError,
+    HistoryError,
+    SegmentOrigin,
+    SegmentSummary,
+    TopicSchema,
+)
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import build_batch, build_entry
+
+TOPIC = "persistent://public/default/orders"
+ORIGIN = SegmentOrigin(TOPIC, 5)
+TIME_MS = 1_700_000_000_000
+
+
+class CountedFile:
+    """A local file that counts ranged reads."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = LocalFile(str(path))
+        self.name = self._file.name
+        self.size = self._file.size
+        self.reads: list[tuple[int, int]] = []
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self.reads.append((offset, length))
+        return self._file.read_at(offset, length)
+
+    def taken(self) -> int:
+        """Reads since the last call."""
+        count, self.reads = len(self.reads), []
+        return count
+
+
+def message(number: int, payload: bytes, **fields: object) -> bytes:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=TIME_MS + number)
+    for name, value in fields.items():
+        setattr(metadata, name, value)
+    return build_entry(metadata, payload)
+
+
+def batch(number: int, payloads: list[bytes]) -> bytes:
+    metadata = pb.MessageMetadata(
+        producer_name="p",
+        sequence_id=number,
+        publish_time=TIME_MS + number,
+        num_messages_in_batch=len(payloads),
+        highest_sequence_id=number + len(payloads) - 1,
+    )
+    singles = [
+        (pb.SingleMessageMetadata(sequence_id=number + at, partition_key=f"k{at}"), payload)
+        for at, payload in enumerate(payloads)
+    ]
+    return build_entry(metadata, build_batch(singles))
+
+
+def run_of(entries: list[bytes], first: int = 0, counts: list[int] | None = None) -> EntryRun:
+    return EntryRun(5, first, entries, counts, first, TIME_MS + first)
+
+
+@pytest.fixture
+def many_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedFile]:
+    """10,000 messages in ten row groups, keys 0 to 99 each a hundred times, key `once` in entry 4321."""
+    monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 1000)
+    monkeypatch.setattr(writing, "VECTOR_BYTES", 1)
+    path = tmp_path / "segment"
+    writer = SegmentWriter(str(path), ORIGIN)
+    for first in range(0, 10_000, 500):
+        entries = [
+            message(at, b"payload %d" % at, partition_key="once" if at == 4321 else str(at % 100))
+            for at in range(first, first + 500)
+        ]
+        runs = [run_of(entries[at : at + 100], first + at) for at in range(0, 500, 100)]
+        monkeypatch.setattr(writing, "VECTOR_BYTES", sum(map(len, entries)))
+        writer.add(runs)
+    summary = writer.finish()
+    assert summary.row_groups == 10
+    assert summary.keys == 101
+    return CountedFile(path)
+
+
+def test_the_file_has_the_promised_columns(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    write_segment([run_of([message(1, b"x")])], ORIGIN, str(path))
+    schema = pq.read_schema(path)
+    ids = [int(schema.field(column.name).metadata[b"PARQUET:field_id"]) for column in COLUMNS]
+    assert ids == [column.id for column in COLUMNS] == list(range(1, 35))
+    assert schema.names == [column.name for column in COLUMNS]
+
+
+def test_what_clients_write_is_rebuilt_from_columns(tmp_path: Path) -> None:
+    """Nothing is stored twice of what the usual producers send."""
+    path = tmp_path / "segment"
+    java = message(3, b"c", partition_key="k", partition_key_b64_encoded=False, event_time=TIME_MS)
+    runs = [
+        run_of(
+            [message(1, b"a"), batch(2, [b"b", b"bb", b"b" * 300]), java, message(4, b"", null_value=True)],
+            counts=[1, 3, 1, 1],
+        )
+    ]
+    write_segment(runs, ORIGIN, str(path))
+    table = pq.read_table(path)
+    for name in ("entry_metadata", "message_metadata", "raw_entry"):
+        assert table[name].null_count == table.num_rows
+    assert table["payload"].to_pylist() == [b"a", b"b", b"bb", b"b" * 300, b"c", b""]
+    assert table["key"].to_pylist() == [None, b"k0", b"k1", b"k2", b"k", None]
+    assert table["batch_index"].to_pylist() == [-1, 0, 1, 2, -1, -1]
+    assert table["entry_index"].to_pylist() == [0, 1, 2, 3, 4, 5]
+    assert table["sequence_id"].to_pylist() == [1, 2, 3, 4, 3, 4]
+    assert table["is_null_value"].to_pylist() == [False] * 5 + [True]
+    source = LocalFile(str(path))
+    assert verify_segment(SegmentReader(source), runs) == 4
+
+
+def test_summary_says_what_is_inside(tmp_path: Path) -> None:
+    runs = [run_of([message(1, b"a", partition_key="b")], 7), run_of([message(9, b"", partition_key="a")], 8)]
+    path = tmp_path / "segment"
+    schemas = (TopicSchema(bytes(8), pb.Schema.Type.Json, b"{}", {"a": "b"}),)
+    summary = write_segment(runs, SegmentOrigin(TOPIC, 5, schemas), str(path))
+    assert (summary.first_entry, summary.last_entry, summary.rows, summary.base_index) == (7, 8, 2, 7)
+    assert (summary.publish_time_min_ms, summary.publish_time_max_ms) == (TIME_MS + 1, TIME_MS + 9)
+    assert (summary.broker_time_min_ms, summary.broker_time_max_ms) == (TIME_MS + 7, TIME_MS + 8)
+    assert (summary.keys, summary.key_min, summary.key_max) == (2, b"a", b"b")
+    assert summary.raw_bytes == sum(run.size_bytes for run in runs)
+    assert SegmentSummary.from_json(summary.to_json()) == summary
+    reader = SegmentReader(LocalFile(str(path)))
+    assert reader.summary.last_entry == 8
+    assert reader.schemas == list(schemas)
+
+
+def test_a_row_group_is_one_read(many_groups: CountedFile) -> None:
+    reader = SegmentReader(many_groups)
+    assert reader.summary.last_entry == 9999
+    assert many_groups.taken() == 1
+    entry = 0
+    groups = 0
+    while entry < 10_000:
+        (*_, last) = reader.entries(entry, 20_000)
+        entry = last.last_entry + 1
+        groups += many_groups.taken()
+    assert groups == 10
+
+
+def test_a_time_is_one_read(many_groups: CountedFile) -> None:
+    reader = SegmentReader(many_groups)
+    assert reader.position_at(TIME_MS + 4250) == 4300
+    assert many_groups.taken() == 2
+    assert reader.position_at(TIME_MS + 4300) == 4300
+    assert reader.position_at(0) == 0
+    assert reader.position_at(TIME_MS + 9901) is None
+
+
+def test_a_key_is_a_few_reads(many_groups: CountedFile) -> None:
+    reader = SegmentReader(many_groups)
+    assert reader.lookup(b"nowhere", 1) == []
+    assert many_groups.taken() <= 3
+    (found,) = reader.lookup(b"once", 5)
+    assert (found.entry_id, found.payload, found.index) == (4321, b"payload 4321", 4321)
+    assert many_groups.taken() <= 3
+    newest = reader.lookup(b"42", 3)
+    assert [each.entry_id for each in newest] == [9942, 9842, 9742]
+    assert many_groups.taken() <= 3
+    assert len(reader.lookup(b"42", 1000)) == 100
+
+
+def test_entries_must_follow_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    with pytest.raises(HistoryError, match="follows entry 0"):
+        write_segment([run_of([message(1, b"")]), run_of([message(1, b"")], 2)], ORIGIN, str(path))
+    assert not path.exists()
+    with pytest.raises(HistoryError, match="without entries"):
+        write_segment([], ORIGIN, str(path))
+    assert not path.exists()
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    runs = [run_of([message(at, b"payload" * 50) for at in range(100)])]
+    write_segment(runs, ORIGIN, str(path))
+    data = path.read_bytes()
+    for broken in (b"", b"short", data[: len(data) // 2], data[:-1], b"x" * len(data)):
+        path.write_bytes(broken)
+        with pytest.raises(DamagedSegmentError, match="segment"):
+            SegmentReader(LocalFile(str(path))).entries(0, 1000)
+    path.write_bytes(data[:2000].replace(b"\x00", b"\x01") + data[2000:])
+    with pytest.raises(DamagedSegmentError, match="segment"):
+        SegmentReader(LocalFile(str(path))).entries(0, 1000)
+
+
+def test_what_differs_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    write_segment([run_of([message(1, b"a"), message(2, b"b")])], ORIGIN, str(path))
+    reader = SegmentReader(LocalFile(str(path)))
+    for runs in (
+        [run_of([message(1, b"a"), message(2, b"c")])],
+        [run_of([message(1, b"a")])],
+        [run_of([message(1, b"a"), message(2, b"b"), message(3, b"c")])],
+        [run_of([message(1, b"a"), message(2, b"b")], counts=[1, 2])],
+    ):
+        with pytest.raises(DamagedSegmentError):
+            verify_segment(reader, runs)
