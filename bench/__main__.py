@@ -112,7 +112,12 @@ def show_list(scenarios: list[Scenario]) -> None:
             print(f"    - {case.name}")
 
 
-OTHERS: Final = {"peers": "bench.peers.__main__", "compare": "bench.compare", "guard": "bench.guard"}
+OTHERS: Final = {
+    "peers": "bench.peers.__main__",
+    "compare": "bench.compare",
+    "guard": "bench.guard",
+    "soak": "bench.soak",
+}
 """Words that stand for a program of their own."""
 
 

@@ -47,8 +47,8 @@ class Broker:
 
 
 NO_BYTECODE_VARIABLE: Final = "PYTHONDONTWRITEBYTECODE"
-"""With it every start compiles every source anew, which an installed broker never does: it takes as long again as
-the rest of the start. A broker under measurement does not inherit it."""
+"""With it every start compiles every source anew, which an installed broker never does: it takes as long
+again as the rest of the start. A broker under measurement does not inherit it."""
 
 SOURCE_VARIABLE: Final = "MAGNETAR_BENCH_SOURCE"
 """Names a folder `src` whose sources are measured instead of the installed ones."""

@@ -6,16 +6,19 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Final
 
 from bench.broker import Broker
+from bench.flame_svg import render
 
 SAMPLES_PER_S: Final = 200
 STOP_S: Final = 30.0
+START_S: Final = 2
+"""How long a start is looked at."""
 
 
 def slug(*names: str) -> str:
@@ -32,17 +35,12 @@ def profiled(broker: Broker, graph: Path | None, *, after_s: float, seconds: flo
     if graph is None or broker.pid is None:
         yield
         return
-    graph.parent.mkdir(parents=True, exist_ok=True)
-    sampler = Path(sys.executable).with_name("py-spy")
-    command = [str(sampler), "record", "--pid", str(broker.pid), "--subprocesses", "--native"]
-    command += ["--rate", str(SAMPLES_PER_S), "--duration", str(max(1, int(seconds)))]
-    command += ["--format", "flamegraph", "--output", str(graph)]
+    command = ["--pid", str(broker.pid), "--subprocesses", "--native", "--rate", str(SAMPLES_PER_S)]
+    command += ["--duration", str(max(1, int(seconds)))]
 
     def sample() -> None:
         time.sleep(after_s)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"  no flame graph: {done.stderr.strip()}", file=sys.stderr, flush=True)
+        _record(command, graph)
 
     thread = Thread(target=sample, name="flame graph")
     thread.start()
@@ -50,3 +48,21 @@ def profiled(broker: Broker, graph: Path | None, *, after_s: float, seconds: flo
         yield
     finally:
         thread.join(after_s + seconds + STOP_S)
+
+
+def profile_start(command: Sequence[str], graph: Path) -> None:
+    """The same of a process from its first moment on; it is killed afterwards."""
+    _record(["--rate", str(SAMPLES_PER_S), "--duration", str(START_S), "--", *command], graph)
+
+
+def _record(arguments: Sequence[str], graph: Path) -> None:
+    """Runs the sampler; writes `graph` and, as .folded, its stacks. Says why when it does not."""
+    graph.parent.mkdir(parents=True, exist_ok=True)
+    folded = graph.with_suffix(".folded")
+    sampler = str(Path(sys.executable).with_name("py-spy"))
+    command = [sampler, "record", "--format", "raw", "--output", str(folded), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"  no flame graph: {done.stderr.strip()}", file=sys.stderr, flush=True)
+        return
+    graph.write_text(render(graph.stem, folded.read_text().splitlines()))

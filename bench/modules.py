@@ -2,7 +2,7 @@
 
 Such a module is called as
 
-    python -m MODULE --seconds S [--service-url URL --http-url URL --broker-pid PID] --json FILE
+    python -m MODULE [ARGUMENT] --seconds S [--service-url URL --http-url URL --broker-pid PID] --json FILE
 
 and writes one JSON object to FILE; its numbers become metrics (an object inside becomes metrics with its name
 as prefix). What it prints is shown when it fails. One that does not exist is left out with a note.
@@ -43,10 +43,21 @@ def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, float]
     return out
 
 
-def run(module: str, broker: Broker | None, *, seconds: float, folder: Path) -> dict[str, float]:
+def run(
+    module: str, broker: Broker | None, *, argument: str = "", seconds: float, folder: Path
+) -> dict[str, float]:
     """Run one program and read its numbers; raises ModuleFailedError."""
     result = folder / "result.json"
-    command = [sys.executable, "-m", module, "--seconds", str(seconds), "--json", str(result)]
+    command = [
+        sys.executable,
+        "-m",
+        module,
+        *filter(None, [argument]),
+        "--seconds",
+        str(seconds),
+        "--json",
+        str(result),
+    ]
     if broker:
         command += ["--service-url", broker.service_url, "--http-url", broker.http_url]
         if broker.pid:

@@ -15,7 +15,7 @@ from typing import Final
 from bench import catchup, latency, modules, start, topics
 from bench.broker import Broker, BrokerFailedError, Cpus, discard_command, magnetar_command, started
 from bench.driver import Driver
-from bench.flame import profiled, slug
+from bench.flame import profile_start, profiled, slug
 from bench.histogram import median_metrics
 from bench.memory import PageCache
 from bench.meter import Meter
@@ -167,9 +167,11 @@ def _run_case(load: Load, options: Options, graph: Path | None) -> CaseRun:
         if isinstance(load, StartLoad):
             if options.external:
                 return CaseRun(skipped="left out: the broker was not started here")
+            if graph is not None:
+                profile_start([*magnetar_command(), "--data", str(folder / "profiled")], graph)
             return CaseRun(start.run(magnetar_command(), folder, options.cpus, load))
         if isinstance(load, ModuleLoad):
-            return _module(load, options, folder)
+            return _module(load, options, folder, graph)
         discard = isinstance(load, PublishLoad | CatchupLoad) and load.discard
         with (
             _broker(options, folder, discard=discard) as broker,
@@ -178,13 +180,17 @@ def _run_case(load: Load, options: Options, graph: Path | None) -> CaseRun:
             return with_broker(load, options, broker, PulsarDriver(broker.service_url))
 
 
-def _module(load: ModuleLoad, options: Options, folder: Path) -> CaseRun:
+def _module(load: ModuleLoad, options: Options, folder: Path, graph: Path | None) -> CaseRun:
     if not modules.exists(load.module):
         return CaseRun(skipped=f"left out: there is no {load.module}")
     if not load.needs_broker:
         return CaseRun(modules.run(load.module, None, seconds=options.seconds, folder=folder))
-    with _broker(options, folder, discard=False) as broker:
-        return CaseRun(modules.run(load.module, broker, seconds=options.seconds, folder=folder))
+    with (
+        _broker(options, folder, discard=False) as broker,
+        profiled(broker, graph, after_s=options.warm_up_s, seconds=options.seconds),
+    ):
+        argument, seconds = load.argument, options.seconds
+        return CaseRun(modules.run(load.module, broker, argument=argument, seconds=seconds, folder=folder))
 
 
 def with_broker(

@@ -98,6 +98,8 @@ class ModuleLoad:
 
     module: str
     needs_broker: bool = True
+    argument: str = ""
+    """Of the program, before all options."""
 
 
 Load = PublishLoad | LatencyLoad | CatchupLoad | TopicsLoad | StartLoad | OfficialLoad | ModuleLoad

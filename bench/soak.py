@@ -1,11 +1,15 @@
 """Does memory stay where it is? Full load for minutes or hours, the broker's resident memory every while.
 
-    python -m bench.soak --minutes 30                full load: 4 topics published and read as fast as it goes
-    python -m bench.soak --minutes 10 --slow         a second reader of each topic that takes a tenth of it
-    python -m bench.soak --minutes 10 --connections 5000   beside idle consumers on connections of their own
+    python -m bench soak --minutes 30                full load: 4 topics published and read as fast as it goes
+    python -m bench soak --minutes 2 --slow          a second reader of each topic that takes a tenth of it
+    python -m bench soak --minutes 10 --connections 5000   beside idle consumers on connections of their own
 
 Flat means: the mean of the last third of the samples is above that of the middle third by less than 3 % or
-8 MB, whichever is more. The first third is for caches to fill. Ends with 1 when memory was not flat.
+8 MB, whichever is more. The first third is for caches to fill. Ends with 1 when memory was not flat. The
+slope that is printed is that of the straight line nearest to the last two thirds.
+
+What was read leaves the disk within a minute or two, what slow readers have not taken stays: a minute of full
+load may be 20 GB. With less than 5 GB left it ends early.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import argparse
 import os
 import resource
 import select
+import shutil
 import socket
 import sys
 import tempfile
@@ -40,6 +45,10 @@ IDLE_TOPICS: Final = 100
 WAIT_S: Final = 0.01
 SHARE_FLAT: Final = 0.03
 MB_FLAT: Final = 8.0
+ROLLOVER: Final = ("MAGNETAR_LEDGER_ROLLOVER_MIN_SECONDS", "10")
+"""Disk is given back ledger by ledger: ten minutes of full load, the default, would not fit on many."""
+DISK_FREE_MIN: Final = 5e9
+"""Bytes; the run ends when less is left for others."""
 STALL_LINES: Final = ("magnetar_loop_stall_seconds", "magnetar_gc_")
 
 
@@ -50,6 +59,16 @@ def growth(samples: list[float]) -> float:
         return 0.0
     middle, last = samples[third : 2 * third], samples[-third:]
     return sum(last) / third - sum(middle) / third
+
+
+def slope_mb_per_hour(samples: list[float], interval_s: float) -> float:
+    """Of the straight line nearest to the last two thirds of the samples (least squares)."""
+    tail = samples[len(samples) // 3 :]
+    middle_x, middle_y = (len(tail) - 1) / 2, sum(tail) / max(1, len(tail))
+    spread = sum((x - middle_x) ** 2 for x in range(len(tail)))
+    if not spread:
+        return 0.0
+    return sum((x - middle_x) * (y - middle_y) for x, y in enumerate(tail)) / spread * 3_600 / interval_s
 
 
 def is_flat(samples: list[float]) -> bool:
@@ -147,15 +166,15 @@ class Load:
             one.close()
 
 
-def soak(broker: Broker, options: argparse.Namespace) -> bool:
-    """Run the load and print a line for each sample; whether memory was flat."""
+def soak(broker: Broker, folder: Path, options: argparse.Namespace) -> bool:
+    """Run the load and print a line for each sample; whether memory was flat. `folder` holds the data."""
     meter = Meter(broker.pid)
     idle_mb = meter.rss_bytes() / MEGA
     load = Load(broker.service_url, options.topics, slow=options.slow, connections=options.connections)
     samples: list[float] = []
     interval_s = options.interval
     print(f"RSS {idle_mb:.0f} MB before, {meter.rss_bytes() / MEGA:.0f} MB with everything open")
-    print("    s  RSS MB   in msg/s  out msg/s  slow msg/s  CPU share")
+    print("    s  RSS MB   in msg/s  out msg/s  slow msg/s  CPU share  load  disk free GB")
     try:
         with no_garbage_collection():
             start = before = meter.now()
@@ -168,12 +187,16 @@ def soak(broker: Broker, options: argparse.Namespace) -> bool:
                 seconds = now.wall_s - before.wall_s
                 rates = [(b - a) / seconds for a, b in zip(counts, seen, strict=True)]
                 share = (now.broker_cpu_s - before.broker_cpu_s) / seconds
+                free = shutil.disk_usage(folder).free
                 print(
                     f"{now.wall_s - start.wall_s:5.0f} {samples[-1]:7.1f} {rates[0]:10,.0f} {rates[1]:10,.0f}"
-                    f" {rates[2]:11,.0f} {share:10.2f}",
+                    f" {rates[2]:11,.0f} {share:10.2f} {os.getloadavg()[0]:5.1f} {free / 1e9:13.1f}",
                     flush=True,
                 )
                 counts, before = seen, now
+                if free < DISK_FREE_MIN:
+                    print("ended early: the disk is nearly full")
+                    break
     finally:
         load.close()
     with urllib.request.urlopen(f"{broker.http_url}/metrics") as answer:
@@ -181,13 +204,16 @@ def soak(broker: Broker, options: argparse.Namespace) -> bool:
             if line.startswith(STALL_LINES):
                 print(line)
     flat = is_flat(samples)
-    print(f"{'flat' if flat else 'NOT flat'}: {growth(samples):+.1f} MB from the middle third to the last")
+    print(
+        f"{'flat' if flat else 'NOT flat'}: {growth(samples):+.1f} MB from the middle third to the last,"
+        f" slope {slope_mb_per_hour(samples, interval_s):+.1f} MB an hour, peak {max(samples):.0f} MB"
+    )
     return flat
 
 
 def main() -> int:
     """0 when memory was flat, 1 when it was not."""
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Does memory stay flat?")
+    parser = argparse.ArgumentParser(prog="python -m bench soak", description="Does memory stay flat?")
     parser.add_argument("--minutes", type=float, default=30.0, help="how long (30)")
     parser.add_argument("--interval", type=float, default=60.0, help="seconds between samples (60)")
     parser.add_argument("--topics", type=int, default=4, help="topics published to and read (4)")
@@ -198,13 +224,14 @@ def main() -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     folder = options.data_dir or Path(tempfile.gettempdir())
+    os.environ.setdefault(*ROLLOVER)
     cores = sorted(os.sched_getaffinity(0))
     with (
         tempfile.TemporaryDirectory(prefix="soak-", dir=folder) as scratch,
         started(magnetar_command(), Path(scratch), Cpus(cores[0], cores[-1])) as broker,
     ):
         os.sched_setaffinity(0, {cores[-1]})
-        return 0 if soak(broker, options) else 1
+        return 0 if soak(broker, Path(scratch), options) else 1
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ TOPICS_BEFORE: Final = 4
 
 def run(command: Sequence[str], folder: Path, cpus: Cpus, load: StartLoad) -> dict[str, float]:
     """Start the broker, on an empty store or one that was filled before, and publish one message."""
-    # The first start after a change of the sources writes bytecode, which an installation has from the beginning.
+    # The first start after a change of the sources writes bytecode, which an installation has from the start.
     before_all = folder / "bytecode"
     before_all.mkdir()
     with started(command, before_all, cpus):

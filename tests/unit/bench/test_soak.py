@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.soak import growth, is_flat
+from bench.soak import growth, is_flat, slope_mb_per_hour
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,10 @@ def test_filling_caches_count_as_flat_and_leaks_do_not() -> None:
     assert not is_flat([60.0, 150.0, 220.0, 230.0, 240.0, 250.0])
     assert is_flat([1000.0, 1020.0, 1040.0])
     assert not is_flat([1000.0, 1000.0, 1040.0])
+
+
+def test_the_slope_is_that_of_the_last_two_thirds() -> None:
+    assert slope_mb_per_hour([], 60.0) == 0.0
+    assert slope_mb_per_hour([100.0], 60.0) == 0.0
+    assert slope_mb_per_hour([10.0, 90.0, 100.0, 101.0, 102.0, 103.0], 60.0) == pytest.approx(60.0)
+    assert slope_mb_per_hour([10.0, 90.0, 100.0, 100.0, 100.0, 100.0], 30.0) == 0.0
