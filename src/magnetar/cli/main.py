@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -17,7 +18,7 @@ from magnetar.cli.table import COMMANDS
     cls=LazyGroup,
     table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Settings may also come from the environment (MAGNETAR_*) and from a file (--config).",
+    epilog="Every command has --help with an example; docs/cli.md has them all, and what exit codes mean.",
 )
 @click.version_option(f"{__version__} ({twin.description()})", prog_name="magnetar")
 def magnetar() -> None:
@@ -34,6 +35,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except MagnetarError as error:
+        from magnetar.cli.exit_codes import code_of
+
         print(f"magnetar: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(code_of(error))
+    except BrokenPipeError:
+        # Who read what is printed has seen enough. What is left in the buffer goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

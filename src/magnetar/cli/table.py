@@ -22,6 +22,24 @@ COMMANDS: Final[dict[str, Command]] = {
     "standalone": Command(
         "magnetar.cli.standalone:standalone", "Run everything in one process, until Ctrl-C."
     ),
+    "context": Command(
+        "magnetar.cli.context_command:context",
+        "Clusters by name: where they are, and as whom to call them.",
+    ),
+    "clusters": Command("magnetar.cli.clusters:clusters", "Clusters that know each other."),
+    "brokers": Command("magnetar.cli.brokers:brokers", "Brokers: health, version, settings while they run."),
+    "tenants": Command(
+        "magnetar.cli.tenants:tenants",
+        "Teams on the cluster: who administers them, where they may be.",
+    ),
+    "namespaces": Command(
+        "magnetar.cli.namespaces:namespaces", "Namespaces: topics that share policies and permissions."
+    ),
+    "topics": Command(
+        "magnetar.cli.topics:topics",
+        "Topics: create, delete, look at, and why they do or do not deliver.",
+    ),
+    "subscriptions": Command("magnetar.cli.subscriptions:subscriptions", "Subscriptions of topics."),
+    "schemas": Command("magnetar.cli.schemas:schemas", "Schemas of topics, by version."),
     "tokens": Command("magnetar.cli.tokens:tokens", "Keys and tokens for authentication (docs/security.md)."),
-    "topics": Command("magnetar.cli.topics:topics", "Questions about topics."),
 }

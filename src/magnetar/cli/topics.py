@@ -1,58 +1,187 @@
-"""`magnetar topics`: questions about topics, asked over the admin API."""
+"""`magnetar topics`."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 
+from magnetar.adminclient import paths
 from magnetar.base.names import TopicName
-
-_TIMEOUT_S = 30.0
-
-
-@click.group()
-def topics() -> None:
-    """Questions about topics."""
+from magnetar.cli.caller import Caller, calls
+from magnetar.cli.policies import TOPIC_POLICIES
+from magnetar.cli.verbs import Verb, group
 
 
-@topics.command()
+def _looked_up(document: Mapping[str, Any]) -> object:
+    return {key: value for key, value in document.items() if value}
+
+
+VERBS: Final = (
+    Verb(
+        name="list",
+        help="Show the topics of NAMESPACE, partitions by their own names.",
+        path="{namespace}/topics",
+        options=(
+            click.Option(
+                ["--mode"],
+                type=click.Choice(["ALL", "PERSISTENT", "NON_PERSISTENT"]),
+                default="ALL",
+                help="[ALL]",
+            ),
+        ),
+        query={"mode": "mode"},
+        example="topics list public/default",
+    ),
+    Verb(
+        name="delete",
+        help="Delete TOPIC, with its partitions, subscriptions and messages.",
+        method="DELETE",
+        path="{topic}",
+        options=(click.Option(["--force"], is_flag=True, help="Also while clients are connected."),),
+        query={"force": "force"},
+        question="Delete {topic} with its messages?",
+        done="{topic} is deleted",
+        example="topics delete orders",
+    ),
+    Verb(
+        name="internal-stats",
+        help="Show ledgers, positions and cursors of TOPIC.",
+        path="{topic}/internalStats",
+        example="topics internal-stats orders -o yaml",
+    ),
+    Verb(
+        name="partitions",
+        help="Show how many partitions TOPIC has.",
+        path="{topic}/partitions",
+        rows=lambda found: found["partitions"],
+        example="topics partitions orders",
+    ),
+    Verb(
+        name="grow",
+        help="Give TOPIC more partitions, COUNT in all.",
+        method="POST",
+        path="{topic}/partitions",
+        options=(
+            click.Option(["--to", "count"], type=click.IntRange(1, 10_000), required=True, help="In all."),
+        ),
+        body=lambda given: given["count"],
+        done="{topic} has {count} partitions",
+        example="topics grow orders --to 8",
+    ),
+    Verb(
+        name="unload",
+        help="Close TOPIC; clients come back by themselves.",
+        method="PUT",
+        path="{topic}/unload",
+        done="{topic} is closed",
+        example="topics unload orders",
+    ),
+    Verb(
+        name="terminate",
+        help="Let TOPIC take no more messages, for good.",
+        method="POST",
+        path="{topic}/terminate",
+        question="Let {topic} take no more messages, for good?",
+        example="topics terminate orders",
+    ),
+    Verb(
+        name="compact",
+        help="Begin to compact TOPIC: keep the last message of each key.",
+        method="PUT",
+        path="{topic}/compaction",
+        done="the compaction of {topic} has begun",
+        example="topics compact orders",
+    ),
+    Verb(
+        name="compaction-status",
+        help="Show how the last compaction of TOPIC went.",
+        path="{topic}/compaction",
+        example="topics compaction-status orders",
+    ),
+    Verb(
+        name="lookup",
+        help="Show which broker serves TOPIC.",
+        path="{lookup}",
+        rows=_looked_up,
+        example="topics lookup orders",
+    ),
+    Verb(
+        name="last-id",
+        help="Show where the last message of TOPIC lies.",
+        path="{topic}/lastMessageId",
+        example="topics last-id orders",
+    ),
+    Verb(
+        name="permissions",
+        help="Show which roles may do what with TOPIC.",
+        path="{topic}/permissions",
+        example="topics permissions orders",
+    ),
+    Verb(
+        name="properties",
+        help="Show the properties of TOPIC.",
+        path="{topic}/properties",
+        example="topics properties orders",
+    ),
+)
+
+
+@click.command(epilog="Example: magnetar topics create orders --partitions 4")
+@click.argument("topic")
+@click.option(
+    "--partitions", type=click.IntRange(0, 10_000), default=0, help="0: it is not partitioned.  [0]"
+)
+@click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
+@calls
+def create(caller: Caller, topic: str, partitions: int, dry_run: bool) -> None:
+    """Create TOPIC."""
+    path = paths.topic(topic) + ("/partitions" if partitions else "")
+    if dry_run:
+        click.echo(f"PUT {path}" + (f"\n{partitions}" if partitions else ""))
+        return
+    with caller.admin() as admin:
+        admin.call("PUT", path, partitions or None)
+    click.echo(f"{topic} is created")
+
+
+@click.command(epilog="Example: magnetar topics stats orders -o json")
+@click.argument("topic")
+@calls
+def stats(caller: Caller, topic: str) -> None:
+    """Show counters of TOPIC, of all its partitions together."""
+    with caller.admin() as admin:
+        found = admin.stats(topic)
+    if caller.output != "table":
+        caller.show(found)
+        return
+    caller.show(
+        {
+            "messages in": found.get("msgInCounter", 0),
+            "messages out": found.get("msgOutCounter", 0),
+            "rate in": round(found.get("msgRateIn", 0.0), 1),
+            "rate out": round(found.get("msgRateOut", 0.0), 1),
+            "bytes stored": found.get("storageSize", 0),
+            "producers": len(found.get("publishers", ())),
+            "subscriptions": ",".join(found.get("subscriptions", ())) or "-",
+        }
+    )
+
+
+@click.command(epilog="Example: magnetar topics explain orders -s billing")
 @click.argument("topic")
 @click.option("--subscription", "-s", help="This one only.  [all]")
-@click.option(
-    "--admin-url",
-    default="http://127.0.0.1:8080",
-    envvar="MAGNETAR_ADMIN_URL",
-    show_default=True,
-    help="Where the admin API is.",
-)
-@click.option("--token", envvar="MAGNETAR_TOKEN", help="Token that names you to the admin API.")
-@click.option(
-    "--trust-certs",
-    type=click.Path(path_type=Path),
-    envvar="MAGNETAR_TRUST_CERTS",
-    help="Certificates, PEM, of whom to trust over https.  [those of the system]",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-def explain(
-    topic: str,
-    subscription: str | None,
-    admin_url: str,
-    token: str | None,
-    trust_certs: Path | None,
-    as_json: bool,
-) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@calls
+def explain(caller: Caller, topic: str, subscription: str | None, as_json: bool) -> None:
     """Say of each subscription of TOPIC why it does or does not dispatch."""
     name = TopicName.parse(topic)
-    path = f"{quote(name.tenant)}/{quote(name.namespace)}/{quote(name.local, safe='')}"
-    if subscription is not None:
-        path += f"/subscription/{quote(subscription, safe='')}"
-    found = _get(f"{admin_url.rstrip('/')}/admin/v2/persistent/{path}/explain", token, trust_certs)
-    if as_json:
-        click.echo(json.dumps(found, indent=2))
+    with caller.admin() as admin:
+        found = admin.explain(topic, subscription)
+    if as_json or caller.output != "table":
+        caller.output = "json" if as_json else caller.output
+        caller.show(found)
         return
     if not found:
         click.echo(f"{name} has no subscriptions")
@@ -62,30 +191,9 @@ def explain(
             click.echo(f"  {consumer['name']}: {consumer['state']}: {consumer['reason']}")
 
 
-def _get(url: str, token: str | None, trust_certs: Path | None) -> Any:
-    """The document at a URL. Raises ClickException with what the server or the network said."""
-    # Imported here, so that other commands need not wait for an HTTP client.
-    import ssl
-    from urllib.error import HTTPError, URLError
-    from urllib.request import Request, urlopen
-
-    if not url.startswith(("http://", "https://")):
-        raise click.ClickException(f"{url} is not an HTTP URL; check --admin-url")
-    request = Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
-    try:
-        trust = ssl.create_default_context(cafile=trust_certs) if url.startswith("https:") else None
-    except OSError as error:
-        raise click.ClickException(f"{trust_certs}: {error}; check --trust-certs") from error
-    try:
-        with urlopen(request, timeout=_TIMEOUT_S, context=trust) as answer:  # the scheme was checked
-            return json.load(answer)
-    except HTTPError as error:
-        try:
-            reason = json.load(error).get("reason", error.reason)
-        except ValueError:
-            reason = error.reason
-        raise click.ClickException(str(reason)) from error
-    except (URLError, OSError) as error:
-        cause = error.reason if isinstance(error, URLError) else error
-        remedy = "--trust-certs" if isinstance(cause, ssl.SSLError) else "--admin-url"
-        raise click.ClickException(f"{url} cannot be reached: {cause}; check {remedy}") from error
+topics = group(
+    "topics",
+    "Topics: create, delete, look at, and why they do or do not deliver.",
+    VERBS,
+    (create, stats, explain, TOPIC_POLICIES),
+)

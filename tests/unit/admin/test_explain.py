@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.cli import topics as cli
+from magnetar.adminclient.admin import Admin
 from magnetar.cli.main import main
 from support.admin_api import AdminApi, T, with_api
 
@@ -43,15 +43,15 @@ def test_the_command_prints_a_line_for_each(
         }
     ]
 
-    def get(url: str, *_: object) -> Any:
-        asked.append(url)
+    def call(_: Admin, method: str, path: str, *args: object, **more: object) -> Any:
+        asked.append(f"{method} {path}")
         return answer
 
-    monkeypatch.setattr(cli, "_get", get)
+    monkeypatch.setattr(Admin, "call", call)
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit):
             main(["topics", "explain", "a b", "--subscription", "x/y", *more])
     out = capsys.readouterr().out
     assert out.startswith("s on t: no-permits: because\n  c: no-permits: it asks")
     assert json.loads(out[out.index("[") :]) == answer
-    assert asked[0].endswith("/admin/v2/persistent/public/default/a%20b/subscription/x%2Fy/explain")
+    assert asked[0] == ("GET /admin/v2/persistent/public/default/a%20b/subscription/x%2Fy/explain")

@@ -1,0 +1,161 @@
+"""What commands that call a broker share: where it is, as whom, and how answers are printed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from magnetar.cli import contexts
+from magnetar.cli.contexts import Place
+from magnetar.cli.output import FORMATS, show
+
+if TYPE_CHECKING:
+    from magnetar.adminclient.admin import Admin
+    from magnetar.client.client import Client
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_BINARY: Final = ("pulsar://", "pulsar+ssl://")
+_FILE: Final = click.Path(path_type=str)
+
+
+class Caller:
+    """One run of a command. Made by `calls`."""
+
+    def __init__(self, place: Place, *, output: str = "table", timeout_s: float = 30.0) -> None:
+        self.place = place
+        self.output = output
+        self.timeout_s = timeout_s
+
+    @property
+    def admin_url(self) -> str:
+        """Given, or the usual port of the broker's host."""
+        place = self.place
+        if place.admin_url or not place.url:
+            return place.admin_url or "http://127.0.0.1:8080"
+        if not place.url.startswith(_BINARY):
+            return place.url
+        from urllib.parse import urlsplit
+
+        host = urlsplit(place.url.partition(",")[0]).hostname or ""
+        host = f"[{host}]" if ":" in host else host
+        return f"https://{host}:8443" if place.url.startswith("pulsar+ssl") else f"http://{host}:8080"
+
+    @property
+    def service_url(self) -> str:
+        """Where messages go to and come from; over an admin address the broker is looked up."""
+        place = self.place
+        return place.url or place.admin_url or "pulsar://127.0.0.1:6650"
+
+    def admin(self) -> Admin:
+        """The admin API; close it."""
+        from magnetar.adminclient.admin import Admin
+        from magnetar.adminclient.target import AdminTarget
+
+        place = self.place
+        return Admin(
+            AdminTarget(
+                url=self.admin_url,
+                token=place.token,
+                token_file=Path(place.token_file) if place.token_file else None,
+                trust_certs=Path(place.trust_certs) if place.trust_certs else None,
+                timeout_s=self.timeout_s,
+            )
+        )
+
+    def client(self) -> Client:
+        """The broker; close it."""
+        from magnetar.client.client import Client
+        from magnetar.client.options import ClientOptions
+
+        place = self.place
+        token = place.token or (f"file:{place.token_file}" if place.token_file else "")
+        options = ClientOptions(
+            token=token,
+            tls_trust_certs_file=place.trust_certs,
+            request_timeout_s=self.timeout_s,
+            retry_timeout_s=min(10.0, self.timeout_s),
+        )
+        return Client(self.service_url, options, admin_url=self.admin_url)
+
+    def show(self, document: object, *, columns: Sequence[str] = ()) -> None:
+        """Prints in the format that was asked for."""
+        show(document, self.output, columns=columns)
+
+
+def _place(context: str | None, given: dict[str, str | None]) -> Place:
+    """What was said on the command line, else in the environment, else by the context."""
+    file = contexts.file_of(os.environ)
+    known = contexts.load(file).place(context or "")
+    values = {name: value or getattr(known, name) for name, value in given.items()}
+    if given["token"] or given["token_file"]:
+        # Who names one credential does not mean the other one of the context.
+        values["token"], values["token_file"] = given["token"] or "", given["token_file"] or ""
+    if given["url"] and not given["admin_url"]:
+        values["admin_url"] = ""
+    if given["admin_url"] and not given["url"]:
+        values["url"] = ""
+    return Place(**{name: value or "" for name, value in values.items()})
+
+
+_OPTIONS: Final = (
+    click.option("--context", envvar="MAGNETAR_CONTEXT", help="A cluster of `magnetar context`.  [current]"),
+    click.option("--url", envvar="MAGNETAR_URL", help="The broker: pulsar://host:6650 or http://host:8080."),
+    click.option(
+        "--admin-url", envvar="MAGNETAR_ADMIN_URL", help="The admin API.  [port 8080 of the broker]"
+    ),
+    click.option("--token", envvar="MAGNETAR_TOKEN", help="Token that names you."),
+    click.option("--token-file", envvar="MAGNETAR_TOKEN_FILE", type=_FILE, help="File of the token."),
+    click.option(
+        "--trust-certs",
+        envvar="MAGNETAR_TRUST_CERTS",
+        type=_FILE,
+        help="Certificates, PEM, of whom to trust over TLS.  [those of the system]",
+    ),
+    click.option(
+        "--timeout", type=click.FloatRange(min=0.001), default=30.0, help="Seconds for one answer.  [30]"
+    ),
+    click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]"),
+)
+
+
+def calls(command: _F) -> _F:
+    """Gives a command the options of all that call a broker; its first argument is the Caller."""
+
+    @wraps(command)
+    def run(
+        context: str | None,
+        url: str | None,
+        admin_url: str | None,
+        token: str | None,
+        token_file: str | None,
+        trust_certs: str | None,
+        timeout: float,
+        output: str,
+        **rest: Any,
+    ) -> Any:
+        given = {
+            "url": url,
+            "admin_url": admin_url,
+            "token": token,
+            "token_file": token_file,
+            "trust_certs": trust_certs,
+        }
+        return command(Caller(_place(context, given), output=output, timeout_s=timeout), **rest)
+
+    decorated: Any = run
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    found: _F = decorated
+    return found
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Asks before what cannot be undone; ends the command unless the answer is yes."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)

@@ -1,0 +1,116 @@
+"""Named clusters: where they are, and as whom to call them.
+
+    {"current": "prod", "contexts": {"prod": {"url": "...", "admin_url": "...", "token_file": "..."}}}
+
+They lie in `contexts.json` in $XDG_CONFIG_HOME/magnetar or ~/.config/magnetar; only the owner may read it,
+as it may hold tokens. MAGNETAR_CONTEXTS names another file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from magnetar.base.errors import MagnetarError
+
+VARIABLE: Final = "MAGNETAR_CONTEXTS"
+SECRETS: Final = frozenset({"token"})
+"""Fields of a context that are not shown."""
+
+
+class ContextError(MagnetarError):
+    """A context is not there, or the file of contexts cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One cluster. Empty: not said."""
+
+    url: str = ""
+    """pulsar://host:6650, pulsar+ssl://, http:// or https://."""
+    admin_url: str = ""
+    """http://host:8080 or https://."""
+    token: str = ""
+    token_file: str = ""
+    trust_certs: str = ""
+
+    def shown(self) -> dict[str, str]:
+        """Without secrets, and without what is not said."""
+        return {
+            name: "..." if name in SECRETS else value for name, value in asdict(self).items() if value != ""
+        }
+
+
+@dataclass(slots=True)
+class Contexts:
+    """All contexts, and which of them counts when none is named."""
+
+    current: str = ""
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def place(self, name: str = "") -> Place:
+        """The named one, the current one, or an empty one. Raises ContextError for a name not known."""
+        chosen = name or self.current
+        if not chosen:
+            return Place()
+        if chosen not in self.places:
+            known = ", ".join(self.places) or "there are none"
+            raise ContextError(
+                f"there is no context {chosen!r} ({known}); make it with `magnetar context add`"
+            )
+        return self.places[chosen]
+
+
+def file_of(environment: Mapping[str, str]) -> Path:
+    """Where contexts are kept."""
+    if named := environment.get(VARIABLE):
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME", "")
+    # Only absolute ones count, by the specification of base directories.
+    base = Path(home) if home.startswith("/") else Path.home() / ".config"
+    return base / "magnetar" / "contexts.json"
+
+
+def load(file: Path) -> Contexts:
+    """Empty when there is no file. Raises ContextError for one that cannot be read."""
+    try:
+        document = json.loads(file.read_text("utf-8"))
+        known = {each.name for each in fields(Place)}
+        places = {
+            str(name): Place(**{key: str(value) for key, value in place.items() if key in known})
+            for name, place in document["contexts"].items()
+        }
+        return Contexts(str(document.get("current", "")), places)
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ContextError(
+            f"contexts in {file} cannot be read: {error}; correct or remove the file"
+        ) from error
+
+
+def save(file: Path, contexts: Contexts) -> None:
+    """Replaces the file whole; only its owner may read it. Raises ContextError."""
+    document: dict[str, Any] = {
+        "current": contexts.current,
+        "contexts": {
+            name: {key: value for key, value in asdict(place).items() if value}
+            for name, place in contexts.places.items()
+        },
+    }
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as out:
+            json.dump(document, out, indent=2)
+            out.write("\n")
+        unfinished.replace(file)
+    except OSError as error:
+        raise ContextError(f"contexts cannot be written to {file}: {error.strerror}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)

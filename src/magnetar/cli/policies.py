@@ -1,0 +1,186 @@
+"""`magnetar namespaces policies` and `magnetar topics policies`: what holds for a namespace or a topic.
+
+A value is JSON, a word, or fields as KEY=VALUE: `retention retentionTimeInMinutes=60 retentionSizeInMB=-1`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from magnetar.adminclient import paths
+from magnetar.base.errors import MagnetarError
+from magnetar.cli.caller import Caller, calls
+
+NAMESPACE: Final = {
+    "autoSubscriptionCreation": "allowAutoSubscriptionCreation=false",
+    "autoTopicCreation": "allowAutoTopicCreation=true topicType=partitioned defaultNumPartitions=4",
+    "backlogQuota": "limitSize=1000000000 policy=producer_request_hold",
+    "compactionThreshold": "100000000",
+    "deduplication": "true",
+    "deduplicationSnapshotInterval": "120",
+    "delayedDelivery": "active=true tickTime=1000",
+    "dispatchRate": "dispatchThrottlingRateInMsg=1000",
+    "encryptionRequired": "true",
+    "inactiveTopicPolicies": "deleteWhileInactive=true maxInactiveDurationSeconds=3600",
+    "isAllowAutoUpdateSchema": "false",
+    "maxConsumersPerSubscription": "10",
+    "maxConsumersPerTopic": "100",
+    "maxProducersPerTopic": "100",
+    "maxSubscriptionsPerTopic": "50",
+    "maxTopicsPerNamespace": "1000",
+    "maxUnackedMessagesPerConsumer": "50000",
+    "maxUnackedMessagesPerSubscription": "200000",
+    "messageTTL": "86400",
+    "persistence": "bookkeeperEnsemble=1 bookkeeperWriteQuorum=1 bookkeeperAckQuorum=1",
+    "publishRate": "publishThrottlingRateInMsg=1000",
+    "retention": "retentionTimeInMinutes=60 retentionSizeInMB=-1",
+    "schemaCompatibilityStrategy": "BACKWARD",
+    "schemaValidationEnforced": "true",
+    "subscribeRate": "subscribeThrottlingRatePerConsumer=10 ratePeriodInSecond=30",
+    "subscriptionAuthMode": "Prefix",
+    "subscriptionDispatchRate": "dispatchThrottlingRateInMsg=1000",
+    "subscriptionExpirationTime": "10080",
+    "subscriptionTypesEnabled": '["Shared","Key_Shared"]',
+}
+"""What can be set for a namespace, with an example of a value."""
+
+TOPIC: Final = {
+    "autoSubscriptionCreation": "allowAutoSubscriptionCreation=false",
+    "backlogQuota": "limitSize=1000000000 policy=producer_request_hold",
+    "compactionThreshold": "100000000",
+    "deduplicationEnabled": "true",
+    "deduplicationSnapshotInterval": "120",
+    "delayedDelivery": "active=true tickTime=1000",
+    "dispatchRate": "dispatchThrottlingRateInMsg=1000",
+    "inactiveTopicPolicies": "deleteWhileInactive=true maxInactiveDurationSeconds=3600",
+    "maxConsumers": "100",
+    "maxConsumersPerSubscription": "10",
+    "maxMessageSize": "1048576",
+    "maxProducers": "100",
+    "maxSubscriptionsPerTopic": "50",
+    "maxUnackedMessagesOnConsumer": "50000",
+    "maxUnackedMessagesOnSubscription": "200000",
+    "messageTTL": "86400",
+    "publishRate": "publishThrottlingRateInMsg=1000",
+    "retention": "retentionTimeInMinutes=60 retentionSizeInMB=-1",
+    "schemaCompatibilityStrategy": "BACKWARD",
+    "schemaValidationEnforced": "true",
+    "subscribeRate": "subscribeThrottlingRatePerConsumer=10 ratePeriodInSecond=30",
+    "subscriptionDispatchRate": "dispatchThrottlingRateInMsg=1000",
+    "subscriptionTypesEnabled": '["Shared","Key_Shared"]',
+}
+"""The same for a topic."""
+
+_READ_AS: Final = {"backlogQuota": "backlogQuotaMap"}
+_PUT: Final = frozenset({("namespace", "compactionThreshold"), ("namespace", "schemaCompatibilityStrategy"),
+                         ("topic", "schemaCompatibilityStrategy")})  # fmt: skip
+"""Written by PUT; all others by POST."""
+
+
+class UnknownPolicyError(MagnetarError):
+    """No policy has that name."""
+
+
+def value_of(words: tuple[str, ...]) -> object:
+    """What was written as a document. Raises click.BadParameter."""
+    if len(words) > 1 or (words and "=" in words[0] and words[0][0] not in '[{"'):
+        pairs = [word.partition("=") for word in words]
+        if any(not separator for _, separator, _ in pairs):
+            raise click.BadParameter(f"{' '.join(words)!r} is neither JSON nor KEY=VALUE ...")
+        return {key: value_of((value,)) for key, _, value in pairs}
+    try:
+        return json.loads(words[0])
+    except ValueError:
+        return words[0]
+
+
+def _check(name: str, known: Mapping[str, str]) -> None:
+    if name in known:
+        return
+    import difflib
+
+    close = difflib.get_close_matches(name.lower(), {each.lower(): each for each in known}, n=1)
+    names = {each.lower(): each for each in known}
+    hint = f"did you mean {names[close[0]]}?" if close else f"there are {', '.join(known)}"
+    raise UnknownPolicyError(f"there is no policy {name!r} here; {hint}")
+
+
+def policies_of(kind: str, known: Mapping[str, str], place: Callable[[str], str]) -> click.Group:
+    """The commands for namespaces or topics; `place` makes the path of one."""
+    example = "public/default" if kind == "namespace" else "orders"
+    here = f"magnetar {kind}s policies"
+
+    @click.group("policies", help=f"What holds for a {kind}: limits, retention, quotas and the like.")
+    def policies() -> None: ...
+
+    @policies.command("list", epilog=f"Example: {here} list", help="Show what can be set, with examples.")
+    def list_() -> None:
+        from magnetar.cli.output import table_lines
+
+        for line in table_lines([{"policy": name, "example": value} for name, value in known.items()]):
+            click.echo(line)
+
+    @policies.command(epilog=f"Example: {here} get {example} retention --applied")
+    @click.argument(kind)
+    @click.argument("name", required=False)
+    @click.option("--applied", is_flag=True, help="What is in force, also where it is set elsewhere.")
+    @calls
+    def get(caller: Caller, name: str | None, applied: bool, **where: str) -> None:
+        if name is not None:
+            _check(name, known)
+        query = {"applied": "true"} if applied else {}
+        with caller.admin() as admin:
+            found = {}
+            for each in [name] if name is not None else known:
+                path = f"{place(where[kind])}/{_READ_AS.get(each, each)}"
+                found[each] = admin.call("GET", path, query=query)
+        if name is not None:
+            caller.show(found[name])
+        else:
+            caller.show({key: value for key, value in found.items() if value not in (None, {})})
+
+    @policies.command("set", epilog=f"Example: {here} set {example} retention {known['retention']}")
+    @click.argument(kind)
+    @click.argument("name")
+    @click.argument("value", nargs=-1, required=True)
+    @click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
+    @calls
+    def set_(caller: Caller, name: str, value: tuple[str, ...], dry_run: bool, **where: str) -> None:
+        _check(name, known)
+        method = "PUT" if (kind, name) in _PUT else "POST"
+        path, body = f"{place(where[kind])}/{name}", value_of(value)
+        _change(caller, method, path, body, dry_run=dry_run, done=f"{name} of {where[kind]} is set")
+
+    @policies.command(epilog=f"Example: {here} unset {example} retention")
+    @click.argument(kind)
+    @click.argument("name")
+    @click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
+    @calls
+    def unset(caller: Caller, name: str, dry_run: bool, **where: str) -> None:
+        _check(name, known)
+        path = f"{place(where[kind])}/{name}"
+        _change(
+            caller, "DELETE", path, None, dry_run=dry_run, done=f"{name} of {where[kind]} is not set any more"
+        )
+
+    get.help = f"Show what is set for a {kind}, or the one that NAME says."
+    set_.help = f"Set NAME of a {kind} to VALUE: JSON, a word, or KEY=VALUE for each field."
+    unset.help = f"Take NAME of a {kind} away."
+    return policies
+
+
+def _change(caller: Caller, method: str, path: str, body: Any, *, dry_run: bool, done: str) -> None:
+    if dry_run:
+        click.echo(f"{method} {path}" + ("" if body is None else f"\n{json.dumps(body)}"))
+        return
+    with caller.admin() as admin:
+        admin.call(method, path, body)
+    click.echo(done)
+
+
+NAMESPACE_POLICIES: Final = policies_of("namespace", NAMESPACE, paths.namespace)
+TOPIC_POLICIES: Final = policies_of("topic", TOPIC, paths.topic)

@@ -1,0 +1,109 @@
+"""`magnetar schemas`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from magnetar.cli.verbs import Verb, group
+
+TYPES: Final = (
+    "AVRO", "JSON", "STRING", "BYTES", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE", "BOOLEAN",
+    "DATE", "TIME", "TIMESTAMP", "PROTOBUF", "PROTOBUF_NATIVE", "KEY_VALUE",
+)  # fmt: skip
+
+_DEFINITION: Final = (
+    click.Option(
+        ["--type", "kind"], type=click.Choice(TYPES, case_sensitive=False), required=True, help="Its type."
+    ),
+    click.Option(
+        ["--file"],
+        type=click.Path(path_type=Path),
+        help="Definition: Avro's JSON for AVRO and JSON.",
+    ),
+    click.Option(["--property", "pairs"], multiple=True, metavar="KEY=VALUE", help="May be repeated."),
+)
+
+
+def _body(given: Mapping[str, Any]) -> object:
+    file: Path | None = given["file"]
+    properties = {}
+    for pair in given["pairs"]:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--property")
+        properties[key] = value
+    try:
+        text = "" if file is None else file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{file} cannot be read: {error}", param_hint="--file") from error
+    return {"type": given["kind"].upper(), "schema": text, "properties": properties}
+
+
+def _opened(document: Any) -> Any:
+    """With the definition as a document, where it is one."""
+    try:
+        return {**document, "data": json.loads(document["data"])}
+    except (KeyError, ValueError, TypeError):
+        return document
+
+
+VERBS: Final = (
+    Verb(
+        name="get",
+        help="Show the newest schema of TOPIC.",
+        path="{schema}/schema",
+        rows=_opened,
+        example="schemas get orders -o json",
+    ),
+    Verb(
+        name="version",
+        help="Show the schema of TOPIC with the number VERSION.",
+        path="{schema}/schema/{version}",
+        rows=_opened,
+        example="schemas version orders 0",
+    ),
+    Verb(
+        name="list",
+        help="Show all schemas of TOPIC.",
+        path="{schema}/schemas",
+        rows=lambda found: found["getSchemaResponses"],
+        columns=("version", "type", "timestamp", "data"),
+        example="schemas list orders",
+    ),
+    Verb(
+        name="upload",
+        help="Give TOPIC a new schema, which must be compatible.",
+        method="POST",
+        path="{schema}/schema",
+        options=_DEFINITION,
+        body=_body,
+        done="the schema is there",
+        example="schemas upload orders --type AVRO --file order.avsc",
+    ),
+    Verb(
+        name="check",
+        help="Say whether a schema is compatible with those of TOPIC.",
+        method="POST",
+        path="{schema}/compatibility",
+        options=_DEFINITION,
+        body=_body,
+        example="schemas check orders --type AVRO --file order.avsc",
+    ),
+    Verb(
+        name="delete",
+        help="Take the schemas of TOPIC out of force; with --force messages cannot be decoded any more.",
+        method="DELETE",
+        path="{schema}/schema",
+        options=(click.Option(["--force"], is_flag=True, help="Delete them for good."),),
+        query={"force": "force"},
+        question="Delete the schemas of {topic}?",
+        example="schemas delete orders",
+    ),
+)
+
+schemas = group("schemas", "Schemas of topics, by version.", VERBS)

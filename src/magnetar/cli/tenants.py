@@ -1,0 +1,66 @@
+"""`magnetar tenants`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from magnetar.cli.verbs import Verb, group
+
+_ROLES: Final = click.Option(
+    ["--admin-role", "roles"], multiple=True, help="Role that may do everything within; may be repeated."
+)
+_CLUSTERS: Final = click.Option(
+    ["--cluster", "clusters"],
+    multiple=True,
+    default=("standalone",),
+    help="Cluster where it may be; may be repeated.  [standalone]",
+)
+_FORCE: Final = click.Option(["--force"], is_flag=True, help="With its namespaces and their topics.")
+
+
+def _body(given: Mapping[str, Any]) -> object:
+    return {"adminRoles": list(given["roles"]), "allowedClusters": list(given["clusters"])}
+
+
+VERBS: Final = (
+    Verb(name="list", help="Show all tenants.", path="tenants", example="tenants list"),
+    Verb(
+        name="get", help="Show roles and clusters of TENANT.", path="{tenant}", example="tenants get orders"
+    ),
+    Verb(
+        name="create",
+        help="Create TENANT.",
+        method="PUT",
+        path="{tenant}",
+        options=(_ROLES, _CLUSTERS),
+        body=_body,
+        done="tenant {tenant} is created",
+        example="tenants create orders --admin-role ada",
+    ),
+    Verb(
+        name="update",
+        help="Replace roles and clusters of TENANT.",
+        method="POST",
+        path="{tenant}",
+        options=(_ROLES, _CLUSTERS),
+        body=_body,
+        done="tenant {tenant} is changed",
+        example="tenants update orders --admin-role ada --admin-role grace",
+    ),
+    Verb(
+        name="delete",
+        help="Delete TENANT, which must be empty.",
+        method="DELETE",
+        path="{tenant}",
+        options=(_FORCE,),
+        query={"force": "force"},
+        question="Delete tenant {tenant}?",
+        done="tenant {tenant} is deleted",
+        example="tenants delete orders",
+    ),
+)
+
+tenants = group("tenants", "Teams on the cluster: who administers them, where they may be.", VERBS)

@@ -1,0 +1,133 @@
+"""Commands that are one call of the admin API: each is a row, and this makes the command.
+
+A row names the method, the path with its arguments, what options add, and an example. What changes
+something can be tried with `--dry-run`; what cannot be undone asks before, unless `--yes` is given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Final
+
+import click
+
+from magnetar.adminclient import paths
+from magnetar.cli.caller import Caller, calls, confirm
+
+_PLACES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+    "tenant": ("tenant", paths.tenant),
+    "tenant_name": ("tenant", paths.part),
+    "cluster": ("cluster", paths.cluster),
+    "namespace": ("namespace", paths.namespace),
+    "topic": ("topic", paths.topic),
+    "schema": ("topic", paths.schema),
+    "lookup": ("topic", paths.lookup),
+}
+"""Placeholders that an argument of another name fills: that name, and what makes a path of it."""
+
+_DRIER: Final = click.Option(["--dry-run"], is_flag=True, help="Print the call and do not make it.")
+_SURE: Final = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One command of a noun."""
+
+    name: str
+    help: str
+    example: str
+    """Without `magnetar`."""
+    path: str
+    """With placeholders: a name of `_PLACES`, any other one is a part of the path by itself."""
+    method: str = "GET"
+    options: Sequence[click.Option] = ()
+    query: Mapping[str, str] | None = None
+    """Parameters of the query by the option that gives them; those that are not given are left out."""
+    body: Callable[[Mapping[str, Any]], object] | None = None
+    """From arguments and options."""
+    done: str = ""
+    """What is said when a call without an answer was made; arguments in braces."""
+    question: str = ""
+    """Asked before; arguments in braces."""
+    rows: Callable[[Any], object] | None = None
+    """What is shown of the answer."""
+    columns: Sequence[str] = ()
+
+    def arguments(self) -> list[str]:
+        """Names of the arguments, in the order of the path."""
+        found = [name for _, name, _, _ in Formatter().parse(self.path) if name]
+        return [_PLACES[name][0] if name in _PLACES else name for name in found]
+
+
+def group(
+    name: str, help_text: str, verbs: Iterable[Verb], more: Iterable[click.Command] = ()
+) -> click.Group:
+    """The noun with its verbs."""
+    made = click.Group(name, help=help_text)
+    for verb in verbs:
+        made.add_command(command_of(verb))
+    for command in more:
+        made.add_command(command)
+    return made
+
+
+def command_of(verb: Verb) -> click.Command:
+    """The command of a row."""
+
+    @calls
+    def run(caller: Caller, /, **given: Any) -> None:
+        _run(verb, caller, given)
+
+    params: list[click.Parameter] = [click.Argument([name]) for name in verb.arguments()]
+    params += verb.options
+    if verb.method != "GET":
+        params.append(_DRIER)
+    if verb.question:
+        params.append(_SURE)
+    shared = list(getattr(run, "__click_params__", []))
+    return click.Command(
+        verb.name,
+        callback=run,
+        params=params + shared[::-1],
+        help=verb.help,
+        epilog=f"Example: magnetar {verb.example}",
+    )
+
+
+def path_of(template: str, given: Mapping[str, Any]) -> str:
+    """The path with the arguments in their places. Raises InvalidNameError."""
+    made = ""
+    for text, name, _, _ in Formatter().parse(template):
+        made += text
+        if name in _PLACES:
+            argument, make = _PLACES[name]
+            made += make(given[argument])
+        elif name:
+            made += paths.part(str(given[name]))
+    return made if made.startswith("/") else f"{paths.ROOT}/{made}"
+
+
+def _run(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> None:
+    path = path_of(verb.path, given)
+    query = {
+        key: given[option] for key, option in (verb.query or {}).items() if given[option] not in (None, False)
+    }
+    body = None if verb.body is None else verb.body(given)
+    if given.get("dry_run"):
+        words = "&".join(f"{key}={value}" for key, value in query.items())
+        click.echo(f"{verb.method} {path}{'?' + words if words else ''}")
+        if body is not None:
+            click.echo(json.dumps(body))
+        return
+    if verb.question:
+        confirm(verb.question.format(**given), yes=given["yes"])
+    with caller.admin() as admin:
+        answer = admin.call(verb.method, path, body, query=query)
+    if answer is None and verb.done:
+        if caller.output == "table":
+            click.echo(verb.done.format(**given))
+        return
+    caller.show(answer if verb.rows is None else verb.rows(answer), columns=verb.columns)
