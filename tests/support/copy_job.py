@@ -17,6 +17,9 @@ SETTINGS = {
     "spark.executor.maxNumFailures": "1000",
     "spark.speculation": "true",
     "spark.executor.memory": "512m",
+    # A machine that does much besides is no reason either.
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.network.timeout": "300s",
     "spark.log.level": "ERROR",
 }
 
