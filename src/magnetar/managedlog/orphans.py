@@ -28,17 +28,22 @@ Listing = Callable[[], AsyncIterator[tuple[int, Mapping[str, bytes]]]]
 """All ledgers that exist, with their custom metadata."""
 
 
+async def log_paths(store: MetadataStore) -> list[str]:
+    """Paths of the values of all logs. Raises MetadataError."""
+    level = [ROOT]
+    # Tenants, namespaces, domains, logs.
+    for _ in range(4):
+        level = [f"{parent}/{child}" for parent in level for child in await store.children(parent)]
+    return level
+
+
 async def named_ledgers(store: MetadataStore) -> set[int]:
     """Ledgers that a log or a cursor names, those to be deleted included.
 
     Raises MetadataError, InvalidLogDataError: then it is not known.
     """
     named: set[int] = set()
-    level = [ROOT]
-    # Tenants, namespaces, domains, logs.
-    for _ in range(4):
-        level = [f"{parent}/{child}" for parent in level for child in await store.children(parent)]
-    for number, path in enumerate(level):
+    for number, path in enumerate(await log_paths(store)):
         if number % _PER_TURN == 0:
             await yield_loop()
         value = await store.get(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -74,6 +74,8 @@ class Offloading:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         """`default` holds where policies say nothing; `new_id` gives ids that nobody had before."""
+        self.before_first: Callable[[], Awaitable[None]] | None = None
+        """Done before the first attempt of this process; when it raises, before the next."""
         self.storage = storage
         self._offloader = offloader
         self._default = default
@@ -146,6 +148,9 @@ class Offloading:
 
     async def _attempt(self, known: _Offloaded, ledger: SealedLedger) -> None:
         store = self.storage.store(self.storage.url)
+        if self.before_first is not None:
+            await self.before_first()
+            self.before_first = None
         attempt = await self._offloader.copy(known.log, ledger, store, self._new_id())
         if attempt.outcome is Outcome.COPIED:
             known.error = ""

@@ -18,7 +18,7 @@ def ledgers() -> LedgerList:
     )
     current = Ledger(9, 8)
     found.add(current)
-    found.grow(current, entries=2, size_bytes=20, timestamp_ms=2)
+    found.grow(current, 2, 20, 2)
     found.check()
     return found
 
@@ -89,7 +89,7 @@ def test_last_position_waits_for_the_ledger_that_was_left() -> None:
     left.sealed_end = 3  # two more are appended and not durable
     found.add(Ledger(11, 12))
     assert found.last_position == Position(9, 1)
-    found.grow(left, entries=2, size_bytes=2, timestamp_ms=3)
+    found.grow(left, 2, 2, 3)
     assert found.last_position == Position(11, -1)
     found.check()
 

@@ -40,7 +40,8 @@ _OPTIONS: Final = {
 
 def check_url(url: str) -> SplitResult:
     """The parts of a URL that may be used. Raises StoreSetupError; opens nothing."""
-    shown = redacted(url)
+    # What stands behind the question mark may be a secret by mistake.
+    shown = redacted(url.partition("?")[0])
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -1,0 +1,110 @@
+"""What broker and worker say to each other, and entry runs as bytes. Sans-IO, used by both sides.
+
+    size u32 | kind u8 | body of `size` bytes
+
+The broker's process sends one request and then answers what the worker asks for, until the worker sends the
+result: at any time one side waits for the other, so nothing piles up.
+
+| Kind | From | Body |
+|---|---|---|
+| CONVERT, ENTRIES, POSITION, LOOKUP, VERIFY | broker | a request, JSON |
+| WANT_RUNS | worker | nothing; answered by RUNS, END, or ABORT |
+| WANT_BYTES | worker | offset u64, length u64; answered by BYTES or ABORT |
+| RUNS | both | entry runs |
+| END, ABORT | broker | nothing |
+| BYTES | broker | the bytes |
+| RESULT | worker | JSON |
+| FAILED | worker | JSON: kind and message of the error |
+
+    Runs: count u32, then of each run
+    ledger u64 | first entry u64 | base index i64 | broker time i64 | entries u32 | has counts u32
+    sizes u32 * entries | counts u32 * entries, if there are any | the entries
+
+Numbers are in the byte order of the machine: both sides run on it.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from enum import IntEnum
+from itertools import accumulate
+from typing import Final
+
+from magnetar.base.entries import EntryRun
+
+HEAD: Final = struct.Struct("=IB")
+RANGE: Final = struct.Struct("=QQ")
+_COUNT: Final = struct.Struct("=I")
+_RUN: Final = struct.Struct("=QQqqII")
+
+FRAME_BYTES_MAX: Final = (1 << 32) - 1
+
+
+class Kind(IntEnum):
+    """Kinds of frames."""
+
+    CONVERT = 1
+    ENTRIES = 2
+    POSITION = 3
+    LOOKUP = 4
+    VERIFY = 5
+    WANT_RUNS = 16
+    WANT_BYTES = 17
+    RUNS = 18
+    END = 19
+    ABORT = 20
+    BYTES = 21
+    RESULT = 22
+    FAILED = 23
+
+
+def encode_runs(runs: Sequence[EntryRun]) -> bytes:
+    """The body of a RUNS frame."""
+    parts: list[bytes] = [_COUNT.pack(len(runs))]
+    for run in runs:
+        entries, counts = run.entries, run.counts
+        parts.append(
+            _RUN.pack(
+                run.ledger_id,
+                run.first_entry,
+                run.base_index,
+                run.broker_time_ms,
+                len(entries),
+                counts is not None,
+            )
+        )
+        parts.append(array("I", map(len, entries)).tobytes())
+        if counts is not None:
+            parts.append(array("I", counts).tobytes())
+        parts += entries
+    return b"".join(parts)
+
+
+def decode_runs(body: bytes) -> list[EntryRun]:
+    """Raises struct.error or ValueError for anything else: the other side is ours, so that is a bug."""
+    at = _COUNT.size
+    runs = []
+    for _ in range(_COUNT.unpack_from(body)[0]):
+        ledger_id, first_entry, base_index, time_ms, entries, has_counts = _RUN.unpack_from(body, at)
+        at += _RUN.size
+        sizes = _numbers(body, at, entries)
+        at += 4 * entries
+        counts = None
+        if has_counts:
+            counts = _numbers(body, at, entries)
+            at += 4 * entries
+        ends = list(accumulate(sizes, initial=at))
+        parts = list(map(body.__getitem__, map(slice, ends, ends[1:])))
+        at = ends[-1]
+        runs.append(EntryRun(ledger_id, first_entry, parts, counts, base_index, time_ms))
+    if at != len(body):
+        raise ValueError(f"runs of {at} bytes in a frame of {len(body)}")
+    return runs
+
+
+def _numbers(body: bytes, at: int, count: int) -> list[int]:
+    numbers = array("I")
+    numbers.frombytes(body[at : at + 4 * count])
+    return numbers.tolist()

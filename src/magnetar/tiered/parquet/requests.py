@@ -1,0 +1,97 @@
+"""Requests and results of the worker as JSON. Sans-IO, used by both sides."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict
+from typing import Any
+
+from magnetar.base.errors import DiskFullError
+from magnetar.tiered.parquet.api import (
+    DamagedSegmentError,
+    FoundMessage,
+    HistoryError,
+    SegmentOrigin,
+    TopicSchema,
+)
+
+_ERRORS: dict[str, type[Exception]] = {
+    "damaged": DamagedSegmentError,
+    "disk-full": DiskFullError,
+    "history": HistoryError,
+}
+
+
+def dump(values: dict[str, Any]) -> bytes:
+    """Values as JSON."""
+    return json.dumps(values, separators=(",", ":")).encode()
+
+
+def load(body: bytes) -> dict[str, Any]:
+    """What `dump` made."""
+    values: dict[str, Any] = json.loads(body)
+    return values
+
+
+def dump_origin(origin: SegmentOrigin) -> dict[str, Any]:
+    """An origin as JSON values."""
+    schemas = [
+        {
+            "version": schema.version.hex(),
+            "kind": schema.kind,
+            "definition": base64.b64encode(schema.definition).decode(),
+            "properties": dict(schema.properties),
+        }
+        for schema in origin.schemas
+    ]
+    return {"topic": origin.topic, "ledger_id": origin.ledger_id, "schemas": schemas}
+
+
+def load_origin(values: dict[str, Any]) -> SegmentOrigin:
+    """What `dump_origin` made."""
+    schemas = [
+        TopicSchema(
+            bytes.fromhex(row["version"]), row["kind"], base64.b64decode(row["definition"]), row["properties"]
+        )
+        for row in values["schemas"]
+    ]
+    return SegmentOrigin(values["topic"], values["ledger_id"], schemas)
+
+
+def dump_messages(messages: list[FoundMessage]) -> bytes:
+    """Found messages as JSON."""
+    rows = []
+    for message in messages:
+        row = asdict(message)
+        row["key"] = base64.b64encode(message.key).decode()
+        row["payload"] = base64.b64encode(message.payload).decode()
+        rows.append(row)
+    return dump({"messages": rows})
+
+
+def load_messages(values: dict[str, Any]) -> list[FoundMessage]:
+    """What `dump_messages` made."""
+    return [
+        FoundMessage(
+            **{
+                **row,
+                "key": base64.b64decode(row["key"]),
+                "payload": base64.b64decode(row["payload"]),
+                "properties": tuple((key, value) for key, value in row["properties"]),
+            }
+        )
+        for row in values["messages"]
+    ]
+
+
+def dump_error(error: Exception, detail: str) -> bytes:
+    """An error of the worker; what is not expected counts as `history`."""
+    kind = next((name for name, known in _ERRORS.items() if isinstance(error, known)), "history")
+    return dump({"kind": kind, "message": detail})
+
+
+def load_error(body: bytes) -> Exception:
+    """What `dump_error` made."""
+    values = load(body)
+    return _ERRORS[values["kind"]](values["message"])

@@ -1,0 +1,273 @@
+"""The worker's process, seen from the event loop: started by the first call, ended when nobody asks any more.
+
+A call is a task of its own. When its caller is cancelled the task goes on to the end of the call, so that the two
+sides never lose step: a conversion is told at its next question to stop, a read is finished and dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import magnetar
+from magnetar.base.entries import EntryRun
+from magnetar.tiered.parquet import requests
+from magnetar.tiered.parquet.api import (
+    AsyncByteSource,
+    FoundMessage,
+    SegmentOrigin,
+    SegmentSummary,
+    WorkerLostError,
+    check_packages,
+)
+from magnetar.tiered.parquet.frames import HEAD, RANGE, Kind, decode_runs, encode_runs
+
+PROGRAM: Final = "magnetar.history.worker"
+IDLE_S: Final = 60.0
+"""A worker that nobody needs for so long gives its memory, some 100 MB, back."""
+_EXIT_WAIT_S: Final = 5.0
+_BUFFER_BYTES: Final = 4 << 20
+
+Answer = tuple[Kind, bytes]
+
+
+class OffloadWorker:
+    """See `Worker` in `api.py`. Used on one event loop."""
+
+    def __init__(self, *, idle_s: float = IDLE_S) -> None:
+        """Starts nothing yet."""
+        self._idle_s = idle_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._turn = asyncio.Lock()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._idle: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the worker; None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    # ------------------------------------------------------------ calls
+
+    async def convert(
+        self, runs: AsyncIterator[Sequence[EntryRun]], origin: SegmentOrigin, path: str
+    ) -> SegmentSummary:
+        """See `Worker.convert`."""
+        request = requests.dump({"path": path, "origin": requests.dump_origin(origin)})
+        supply = _Supply(runs)
+        body = await self._call(Kind.CONVERT, request, None, supply)
+        return SegmentSummary.from_json(body)
+
+    async def entries(self, source: AsyncByteSource, first_entry: int, bytes_max: int) -> list[EntryRun]:
+        """See `Worker.entries`."""
+        request = {**_described(source), "first_entry": first_entry, "bytes_max": bytes_max}
+        return decode_runs(await self._call(Kind.ENTRIES, requests.dump(request), source, None))
+
+    async def position_at(self, source: AsyncByteSource, time_ms: int) -> int | None:
+        """See `Worker.position_at`."""
+        request = {**_described(source), "time_ms": time_ms}
+        answer = requests.load(await self._call(Kind.POSITION, requests.dump(request), source, None))
+        entry: int | None = answer["entry"]
+        return entry
+
+    async def lookup(self, source: AsyncByteSource, key: bytes, count_max: int) -> list[FoundMessage]:
+        """See `Worker.lookup`."""
+        request = {**_described(source), "key": key.hex(), "count_max": count_max}
+        answer = await self._call(Kind.LOOKUP, requests.dump(request), source, None)
+        return requests.load_messages(requests.load(answer))
+
+    async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
+        """See `Worker.verify`."""
+        answer = await self._call(Kind.VERIFY, requests.dump(_described(source)), source, _Supply(runs))
+        count: int = requests.load(answer)["entries"]
+        return count
+
+    async def close(self) -> None:
+        """See `Worker.close`."""
+        self._closed = True
+        self._stop_idling()
+        self._kill()
+        if self._calls:
+            await asyncio.wait(self._calls)
+        await self._reap()
+
+    # ------------------------------------------------------------ one call
+
+    async def _call(
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
+    ) -> bytes:
+        task = asyncio.get_running_loop().create_task(self._converse(kind, request, source, supply))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if supply is not None:
+                supply.abort()
+            # Nobody waits for its outcome any more.
+            task.add_done_callback(_forget)
+            raise
+
+    async def _converse(
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
+    ) -> bytes:
+        async with self._turn:
+            self._stop_idling()
+            if supply is not None and supply.is_aborted:
+                raise WorkerLostError("the call was given up before it began")
+            try:
+                return await self._serve(kind, request, source, supply)
+            except (ConnectionError, asyncio.IncompleteReadError) as error:
+                status = await self._reap()
+                raise WorkerLostError(f"the worker of history has ended with status {status}") from error
+            finally:
+                if not self._closed:
+                    loop = asyncio.get_running_loop()
+                    self._idle = loop.call_later(self._idle_s, self._end_idle)
+
+    async def _serve(
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
+    ) -> bytes:
+        """Sends the request and answers questions until the result comes."""
+        await self._start()
+        await self._send(kind, request)
+        failure: Exception | None = None
+        while True:
+            asked, body = await self._receive()
+            if asked is Kind.WANT_RUNS:
+                assert supply is not None
+                try:
+                    answer = await supply.next()
+                except Exception as error:  # noqa: BLE001  # raised when the worker has let go of the call
+                    failure = error
+                    answer = (Kind.ABORT, b"")
+            elif asked is Kind.WANT_BYTES:
+                assert source is not None
+                try:
+                    answer = (Kind.BYTES, await source.read_at(*RANGE.unpack(body)))
+                except Exception as error:  # noqa: BLE001  # as above
+                    failure = error
+                    answer = (Kind.ABORT, b"")
+            elif failure is not None:
+                raise failure
+            elif asked is Kind.FAILED:
+                raise requests.load_error(body)
+            else:
+                return body
+            await self._send(*answer)
+
+    async def _send(self, kind: Kind, body: bytes) -> None:
+        if self._writer is None:
+            raise ConnectionResetError
+        self._writer.writelines((HEAD.pack(len(body), kind), body))
+        await self._writer.drain()
+
+    async def _receive(self) -> Answer:
+        if self._reader is None:
+            raise ConnectionResetError
+        size, kind = HEAD.unpack(await self._reader.readexactly(HEAD.size))
+        return Kind(kind), await self._reader.readexactly(size) if size else b""
+
+    # ------------------------------------------------------------ the process
+
+    async def _start(self) -> None:
+        if self._closed:
+            raise WorkerLostError("the worker of history was closed")
+        if self._process is not None and self._process.poll() is None:
+            return
+        await self._reap()
+        check_packages()
+        ours, theirs = socket.socketpair()
+        # Found where this package was found, whatever the working folder holds.
+        package = str(Path(magnetar.__file__).parents[1])
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", PROGRAM, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                # Ctrl-C in a terminal must not end it in the middle of a file.
+                process_group=0,
+            )
+        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_BUFFER_BYTES)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    async def _reap(self) -> int | None:
+        """Closes the connection, which ends the process, and waits for that. Its status, if there was one."""
+        process, writer = self._process, self._writer
+        self._process = self._reader = self._writer = None
+        if writer is not None:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        if process is None:
+            return None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _EXIT_WAIT_S
+        while process.poll() is None:
+            if loop.time() > deadline:
+                process.kill()
+            await asyncio.sleep(0.01)
+        return process.returncode
+
+    def _stop_idling(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _end_idle(self) -> None:
+        """Nobody has called for a while."""
+        if self._turn.locked():
+            return
+        task = asyncio.get_running_loop().create_task(self._end())
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _end(self) -> None:
+        async with self._turn:
+            await self._reap()
+
+
+class _Supply:
+    """The runs of a call, one vector for each question."""
+
+    def __init__(self, runs: AsyncIterator[Sequence[EntryRun]]) -> None:
+        self._runs = runs
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        """The caller is gone: the next question is answered by ABORT."""
+        self.is_aborted = True
+
+    async def next(self) -> Answer:
+        """Raises what the runs raise."""
+        if self.is_aborted:
+            return Kind.ABORT, b""
+        try:
+            runs = await anext(self._runs)
+        except StopAsyncIteration:
+            return Kind.END, b""
+        return Kind.RUNS, encode_runs(runs)
+
+
+def _described(source: AsyncByteSource) -> dict[str, Any]:
+    return {"name": source.name, "size": source.size, "path": source.path}
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

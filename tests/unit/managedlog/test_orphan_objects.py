@@ -1,0 +1,93 @@
+"""Objects that no log names go; everything else stays."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from fakes.managed_logs import NAME, until
+from fakes.tiered import TieredProcess
+from magnetar.managedlog.config import Retention
+from magnetar.managedlog.errors import InvalidLogDataError
+from magnetar.managedlog.log_metadata import log_path
+from magnetar.managedlog.orphan_objects import OWNER_OBJECT, OrphanObjects
+from magnetar.tiered.context import attempt_prefix
+from magnetar.tiered.policy import OffloadPolicy
+
+DAY_MS = 86_400_000
+ORPHAN = attempt_prefix(NAME, 3, UUID(int=99)) + "-0.parquet"
+
+
+def search_of(process: TieredProcess) -> OrphanObjects:
+    return OrphanObjects(
+        process.store,  # type: ignore[arg-type]
+        process.storage,
+        clock=process.clock,
+        age_ms=DAY_MS,
+        new_id=process.tiering.new_id,
+    )
+
+
+async def offloaded(folder: Path) -> tuple[TieredProcess, OrphanObjects]:
+    """A process that has offloaded a ledger, and an object that nobody names."""
+    policy = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0)
+    process = TieredProcess(folder, policy=policy, entries_max_per_ledger=2)
+    search = search_of(process)
+    process.offloading.before_first = search.claim
+    log, _ = await process.open()
+    log.retention = Retention(ms=-1, size_bytes=-1)
+    process.offloading.apply(log.offloading, {}, {})
+    log.append([b"a", b"b"], None)
+    await until(process, lambda: len(log.info().ledgers) == 2)
+    await process.settle()
+    await process.offloading.round()
+    file = folder / "orphan"
+    file.write_bytes(b"left by a crash")
+    await process.objects.put(ORPHAN, file)
+    await process.objects.put("a table of somebody/metadata.json", file)
+    return process, search
+
+
+def test_only_old_objects_that_nobody_names_go(tmp_path: Path) -> None:
+    async def story() -> None:
+        process, search = await offloaded(tmp_path)
+        known = set(process.objects.store.objects)
+        assert OWNER_OBJECT in known
+        assert await search.round() == 0, "it may be an upload that goes on"
+        process.clock.advance(DAY_MS)
+        assert await search.round() == 1
+        assert set(process.objects.store.objects) == known - {ORPHAN}
+        assert process.storage.figures.orphans == 1
+
+    asyncio.run(story())
+
+
+def test_a_store_of_another_installation_is_left_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        process, _ = await offloaded(tmp_path)
+        process.clock.advance(DAY_MS)
+        ids = iter([UUID(int=1000), UUID(int=1001)])
+        other = TieredProcess(tmp_path, objects=process.objects, clock=process.clock, ids=lambda: next(ids))
+        search = search_of(other)
+        await search.claim()
+        assert await search.round() == 0
+        del process.objects.store.objects[OWNER_OBJECT]
+        assert await search.round() == 0, "nobody knows whose they are"
+        assert ORPHAN in process.objects.store.objects
+
+    asyncio.run(story())
+
+
+def test_a_list_that_cannot_be_read_ends_the_search(tmp_path: Path) -> None:
+    async def story() -> None:
+        process, search = await offloaded(tmp_path)
+        process.clock.advance(DAY_MS)
+        await process.store.put(log_path("public/default/persistent/damaged"), b"\xff\xff")
+        with pytest.raises(InvalidLogDataError):
+            await search.round()
+        assert ORPHAN in process.objects.store.objects
+
+    asyncio.run(story())
