@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import twin_build
@@ -27,7 +29,7 @@ TESTS = (
     "tests/property/test_session_commands.py",
     "tests/property/test_dispatch.py",
 )
-"""Tests of what is compiled. All others run with the twin that is there."""
+"""Tests of what is compiled. All others run with it by `./dev test --compiled`."""
 
 QUESTION = """
 import magnetar.wire.server as server
@@ -96,6 +98,22 @@ def is_library(path: Path) -> bool:
 
 def check() -> int:
     """The tests of the hot modules with both twins, on a copy, so that the tree stays as it is."""
+    try:
+        with compiled_copy() as root:
+            codes = [run(root, pure) for pure in ("", "1")]
+    except BuildFailedError:
+        return 1
+    print("both twins pass" if codes == [0, 0] else f"FAILED: compiled {codes[0]}, pure {codes[1]}")
+    return max(codes)
+
+
+class BuildFailedError(Exception):
+    """It did not compile; what the compiler said was printed."""
+
+
+@contextmanager
+def compiled_copy() -> Iterator[Path]:
+    """A folder with a compiled copy of the sources, for the body. Raises BuildFailedError."""
     with tempfile.TemporaryDirectory(prefix="magnetar-twins-") as name:
         root = Path(name)
         for folder in ("src", "tools", "requirements"):
@@ -103,26 +121,35 @@ def check() -> int:
             shutil.copytree(twin_build.ROOT / folder, root / folder, ignore=ignored)
         for file in COPIED:
             shutil.copy2(twin_build.ROOT / file, root / file)
-        code = build(root)
-        if code:
-            return code
-        codes = [run(root, pure) for pure in ("", "1")]
-    print("both twins pass" if codes == [0, 0] else f"FAILED: compiled {codes[0]}, pure {codes[1]}")
-    return max(codes)
+        if build(root):
+            raise BuildFailedError
+        yield root
+
+
+def environment_of(root: Path, pure: str = "") -> dict[str, str]:
+    """Variables with which Python imports the copy at `root`; `pure` is MAGNETAR_PURE."""
+    # Before the folders of the environment, where the work tree is.
+    return {"MAGNETAR_PURE": pure, "PYTHONPATH": str(root / "src")}
+
+
+def is_meant(root: Path, pure: str = "") -> bool:
+    """Whether Python imports that twin of the copy at `root`; says what it imports when it does not."""
+    environment = {**os.environ, **environment_of(root, pure)}
+    asked = [sys.executable, "-c", QUESTION]
+    said = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+    if said.stdout.startswith(f"{'pure Python' if pure else 'compiled'} {root}"):
+        return True
+    print(f"not the twin that was meant: {said.stdout}{said.stderr}", file=sys.stderr)
+    return False
 
 
 def run(root: Path, pure: str) -> int:
     """Pytest with one of the twins in `root`; its exit code, or 1 when it would be the wrong twin."""
-    # Before the folders of the environment, where the work tree is.
-    environment = {**os.environ, "MAGNETAR_PURE": pure, "PYTHONPATH": str(root / "src")}
-    expected = "pure Python" if pure else "compiled"
-    print(f"== {expected}", flush=True)
-    asked = [sys.executable, "-c", QUESTION]
-    said = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
-    if not said.stdout.startswith(f"{expected} {root}"):
-        print(f"not the twin that was meant: {said.stdout}{said.stderr}", file=sys.stderr)
+    print(f"== {'pure Python' if pure else 'compiled'}", flush=True)
+    if not is_meant(root, pure):
         return 1
     command = [sys.executable, "-m", "pytest", "-n", "2", *TESTS]
+    environment = {**os.environ, **environment_of(root, pure)}
     return subprocess.run(command, env=environment, cwd=twin_build.ROOT, check=False).returncode
 
 

@@ -2,6 +2,7 @@
 
     ./dev test                       every stage
     ./dev test unit integration      these stages
+    ./dev test --compiled unit       on a copy of the sources whose hot modules are compiled
     ./dev test tests/unit/base -x    paths, in one stage
     ./dev test wire -k frame         options go to pytest
 
@@ -19,6 +20,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
+
+import build_twin
+
+COMPILED = "--compiled"
 
 DEADLINE_S = 30 * 60
 """For all stages together: a test that hangs must not hang whoever waits for the result."""
@@ -73,9 +78,23 @@ def main(arguments: list[str]) -> int:
             options.insert(options.index(option) + 1, words[at + 1])
             del words[at : at + 2]
     words = [word for word in words if not word.startswith("-")]
+    if COMPILED not in options:
+        return run_all(words, options)
+    options.remove(COMPILED)
+    try:
+        with build_twin.compiled_copy() as root:
+            if not build_twin.is_meant(root):
+                return 1
+            os.environ.update(build_twin.environment_of(root))
+            return run_all(words, options)
+    except build_twin.BuildFailedError:
+        return 1
+
+
+def run_all(words: list[str], options: list[str]) -> int:
+    """Runs the stages that the words name; the exit code."""
     deadline = time.monotonic() + DEADLINE_S
-    outcomes = [run(stage, options, deadline) for stage in selected(words)]
-    return report(outcomes)
+    return report([run(stage, options, deadline) for stage in selected(words)])
 
 
 def selected(words: list[str]) -> list[Stage]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +22,12 @@ def run_tests() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look their module up by name.
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    # It imports its neighbours.
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
     return module
 
 
@@ -41,3 +49,24 @@ def test_the_last_line_is_the_sum(run_tests: ModuleType, capsys: pytest.CaptureF
     assert run_tests.report([Outcome("a", passed=2)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
     assert run_tests.report([]) == 1
+
+
+def test_compiled_tests_run_on_the_copy(
+    run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    @contextmanager
+    def copy() -> Iterator[Path]:
+        yield tmp_path
+
+    def run_all(words: list[str], options: list[str]) -> int:
+        seen.append((words, options, os.environ["PYTHONPATH"], os.environ["MAGNETAR_PURE"]))
+        return 7
+
+    seen: list[object] = []
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("MAGNETAR_PURE", "1")
+    monkeypatch.setattr(run_tests.build_twin, "compiled_copy", copy)
+    monkeypatch.setattr(run_tests.build_twin, "is_meant", lambda _: True)
+    monkeypatch.setattr(run_tests, "run_all", run_all)
+    assert run_tests.main(["unit", "--compiled", "-x"]) == 7
+    assert seen == [(["unit"], ["-x"], str(tmp_path / "src"), "")]
