@@ -30,6 +30,7 @@ _SECONDS: Final = {
     "openid_cache_refresh_after_write_seconds": 1,
     "openid_cache_expiration_seconds": 1,
     "openid_key_id_cache_miss_refresh_seconds": 1,
+    "offload_interval_seconds": 1,
 }
 """Settings in seconds, and the least that they may be."""
 
@@ -65,6 +66,7 @@ def check(config: StandaloneConfig) -> None:
         if limit.type == "int":
             least = 1 if limit.name in ("limits_interval_seconds", "subscribe_rate_period_seconds") else 0
             _require(getattr(config, limit.name) >= least, config, limit.name, f"at least {least}")
+    _check_offloading(config)
     rule = "one of " + ", ".join(QuotaPolicy)
     policies = [policy.value for policy in QuotaPolicy]
     _require(config.backlog_quota_policy in policies, config, "backlog_quota_policy", rule)
@@ -86,6 +88,15 @@ def check(config: StandaloneConfig) -> None:
         raise StartupError("authentication by tls needs tls_ca, who signs the clients' certificates; set it")
     if config.ephemeral and config.data_dir is not None:
         raise StartupError("ephemeral keeps nothing, so a data folder makes no sense; drop one of the two")
+
+
+def _check_offloading(config: StandaloneConfig) -> None:
+    for name in ("offload_threshold_bytes", "offload_threshold_seconds", "offload_deletion_lag_ms"):
+        _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for never")
+    _require(2 <= config.offload_busy_percent <= 100, config, "offload_busy_percent", "from 2 to 100")
+    _require(config.offload_bytes_per_s_max >= 0, config, "offload_bytes_per_s_max", "0 or more")
+    _require(config.offload_read_cache_bytes >= 8 * MIB, config, "offload_read_cache_bytes", "at least 8 MiB")
+    _require(config.offload_orphan_hours >= 1, config, "offload_orphan_hours", "at least 1")
 
 
 def _check_listeners(config: StandaloneConfig) -> None:

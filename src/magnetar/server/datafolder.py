@@ -4,6 +4,8 @@ DATA/LOCK                   held by the process that uses the folder
 DATA/FORMAT                 version of this layout: decimal, LF
 DATA/metadata/metadata.db   the metadata store
 DATA/bookie/                the message store; has a format of its own
+DATA/offload/               files that are not in the object store yet; emptied at each start
+DATA/offloaded/             the object store, where no other is named
 """
 
 from __future__ import annotations
@@ -52,6 +54,11 @@ class DataFolder:
     def bookie_dir(self) -> Path:
         """Where the message store lies."""
         return self.root / "bookie"
+
+    @property
+    def offload_dir(self) -> Path:
+        """Where files lie that are not in the object store yet."""
+        return self.root / "offload"
 
     def release(self) -> None:
         """Gives the lock back; may be called twice."""

@@ -46,6 +46,7 @@ from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_r
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
+from magnetar.server.tiering import Tiering
 
 _log = logging.getLogger("magnetar.server")
 
@@ -195,6 +196,7 @@ class Standalone:
         else:
             store = EmbeddedMetadataStore.open(folder.metadata_file, clock=self._clock)
         self._cleanup.push_async_callback(store.close)
+        tiering = Tiering(config, None if folder is None else folder.offload_dir, clock=self._clock)
         ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=self._clock)
         logs = ManagedLogs(
             store=store,
@@ -204,6 +206,7 @@ class Standalone:
                 cache_bytes=config.cache_bytes, rollover_ms_min=1_000 * config.ledger_rollover_min_seconds
             ),
             spawn=self._tasks.spawn,
+            tiers=tiering.storage,
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)
@@ -217,7 +220,10 @@ class Standalone:
             clock=self._clock,
             authentication=authentication,
             superuser_roles=frozenset(names(config.superuser_roles)),
+            offloading=tiering.offloading,
         )
+        tiering.begin(broker)
+        self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
         broker.collectors.append(partial(bookie_metrics.collect, bookie))

@@ -1,0 +1,44 @@
+"""Settings of offloading to an object store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.server.limit_settings import LimitSettings
+from magnetar.tiered.policy import OffloadPolicy
+from magnetar.tiered.storage import READ_CACHE_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadSettings(LimitSettings):
+    """The part of the settings that is about offloading."""
+
+    offload_url: str = ""
+    """Where sealed ledgers are copied to: file://, s3://, gs://, az:// or hdfs://; empty: a folder of the
+    data folder. Credentials never stand here."""
+    offload_threshold_bytes: int = -1
+    """Bytes of a topic's newest sealed ledgers that stay without a copy, where policies say nothing; -1: no
+    ledger is copied because of its size."""
+    offload_threshold_seconds: int = -1
+    """Age at which a sealed ledger is copied; -1: none is because of its age."""
+    offload_deletion_lag_ms: int = 4 * 3_600_000
+    """How long the message store keeps a ledger after its copy is complete; -1: for ever."""
+    offload_interval_seconds: int = 60
+    """Between two looks at all topics. At least 1."""
+    offload_busy_percent: int = 25
+    """Share of time that offloading takes while clients publish, at most. 2 to 100."""
+    offload_bytes_per_s_max: int = 0
+    """Bytes of ledgers that are read for it each second, at most; 0: no limit."""
+    offload_read_cache_bytes: int = READ_CACHE_BYTES
+    """Bytes of copies kept in memory for consumers, over all topics. At least 8 MiB."""
+    offload_orphan_hours: int = 24
+    """Age at which objects that no topic names are deleted. At least 1."""
+
+
+def default_policy(settings: OffloadSettings) -> OffloadPolicy:
+    """The policy of a topic of which nothing is said."""
+    return OffloadPolicy(
+        threshold_bytes=settings.offload_threshold_bytes,
+        threshold_s=settings.offload_threshold_seconds,
+        deletion_lag_ms=settings.offload_deletion_lag_ms,
+    )

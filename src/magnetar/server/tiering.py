@@ -1,0 +1,157 @@
+"""Puts tiered storage together for one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import tempfile
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError, StartupError
+from magnetar.base.names import TopicName
+from magnetar.broker.service import Broker
+from magnetar.managedlog.orphan_objects import OrphanObjects
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.schemas import key_value
+from magnetar.server.config import StandaloneConfig
+from magnetar.server.offload_settings import default_policy
+from magnetar.tiered.errors import StoreError
+from magnetar.tiered.offloader import Offloader
+from magnetar.tiered.pace import Pace
+from magnetar.tiered.parquet.api import TopicSchema, Worker
+from magnetar.tiered.room import Offloading
+from magnetar.tiered.storage import TieredStorage
+from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.memory import MEMORY_URL
+from magnetar.tiered.stores.retrying import RetryingStore
+from magnetar.tiered.stores.urls import check_url, open_store
+
+_log = logging.getLogger("magnetar.server")
+
+_SWEEP_S: Final = 3600.0
+"""Between two looks for objects that nobody names."""
+
+
+class Tiering:
+    """Tiered storage and its rounds. Costs nothing until something is offloaded or read back."""
+
+    def __init__(self, config: StandaloneConfig, folder: Path | None, *, clock: Clock) -> None:
+        """`folder` is where files under way lie; None: nothing is kept. Raises StartupError."""
+        self._config = config
+        self._clock = clock
+        self._broker: Broker | None = None
+        self._tasks = TaskGroup("tiered storage")
+        self._work_dir = _work_dir(folder)
+        self._temporary = folder is None
+        self.storage = TieredStorage(
+            url=_url(config, folder),
+            work_dir=self._work_dir,
+            clock=clock,
+            open_store=self._open_store,
+            new_worker=_new_worker,
+            spawn=self._tasks.spawn,
+            cache_bytes=config.offload_read_cache_bytes,
+        )
+        offloader = Offloader(
+            clock=clock,
+            pace=Pace(
+                share_busy=config.offload_busy_percent / 100,
+                bytes_per_s_max=config.offload_bytes_per_s_max,
+            ),
+            worker=self.storage.converter,
+            work_dir=self._work_dir,
+            figures=self.storage.figures,
+            schemas_of=self._schemas_of,
+            busy=self._busy,
+        )
+        self.offloading = Offloading(
+            self.storage,
+            offloader,
+            default=default_policy(config),
+            new_id=uuid.uuid4,
+            spawn=self._tasks.spawn,
+        )
+
+    def _open_store(self, url: str) -> ObjectStore:
+        return RetryingStore(open_store(url, self._clock), asyncio.sleep)
+
+    def begin(self, broker: Broker) -> None:
+        """Called once when there is a broker: looks at its topics from now on."""
+        self._broker = broker
+        broker.collectors.append(self.storage.figures.collect)
+        self._tasks.every(self._config.offload_interval_seconds, self.offloading.round)
+        orphans = OrphanObjects(
+            broker.store,
+            self.storage,
+            clock=self._clock,
+            age_ms=self._config.offload_orphan_hours * 3_600_000,
+            new_id=uuid.uuid4,
+        )
+        self.offloading.before_first = orphans.claim
+
+        async def sweep() -> None:
+            try:
+                await orphans.round()
+            except MagnetarError as error:
+                _log.warning("looking for objects that no log names failed, tried again later: %s", error)
+
+        self._tasks.every(_SWEEP_S, sweep)
+
+    def _busy(self) -> bool:
+        return self._broker is not None and self._broker.intake.bytes_used > 0
+
+    async def _schemas_of(self, log_name: str) -> tuple[str, Sequence[TopicSchema]]:
+        topic = TopicName.from_log_name(log_name)
+        assert self._broker is not None, "nothing is offloaded before there is a broker"
+        return str(topic), [
+            TopicSchema(
+                stored.version_bytes,
+                stored.schema.type,
+                stored.schema.schema_data,
+                key_value.properties(stored.schema),
+            )
+            for stored in await self._broker.schemas.versions(topic)
+        ]
+
+    async def close(self) -> None:
+        """Ends what is under way, as a crash would; the next process goes on."""
+        await self._tasks.close()
+        await self.storage.close()
+        if self._temporary:
+            shutil.rmtree(self._work_dir, ignore_errors=True)
+
+
+def _url(config: StandaloneConfig, folder: Path | None) -> str:
+    if not config.offload_url:
+        return MEMORY_URL if folder is None else (folder.parent / "offloaded").absolute().as_uri()
+    try:
+        check_url(config.offload_url)
+    except StoreError as error:
+        raise StartupError(f"offload_url cannot be used: {error}") from error
+    return config.offload_url
+
+
+def _work_dir(folder: Path | None) -> Path:
+    """An empty folder: what an earlier process left there belongs to no attempt any more."""
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="magnetar-offload-"))
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StartupError(
+            f"the folder {folder} cannot be used: {error.strerror}; make room for it"
+        ) from error
+    return folder
+
+
+def _new_worker() -> Worker:
+    # Nobody who does not offload pays for it.
+    from magnetar.tiered.parquet.worker import OffloadWorker
+
+    return OffloadWorker()
