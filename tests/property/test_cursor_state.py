@@ -48,7 +48,7 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4))
     def grow(self, count: int) -> None:
-        self.ledgers.grow(self.current, entries=count, size_bytes=count, timestamp_ms=1)
+        self.ledgers.grow(self.current, count, count, 1)
 
     @rule(vector=st.lists(positions, max_size=8))
     def ack(self, vector: list[Position]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar.base.errors import StorageError
-from magnetar.bookie.blocks import Block, blocks_of
+from magnetar.bookie.blocks import JOIN_BELOW_BYTES, Block, blocks_of, entry_block
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.pacing import NEVER
 
@@ -69,6 +69,13 @@ class LedgerAppender:
         if self.error is not None:
             raise self.error
         first = self.last_pushed + 1
+        if len(entries) == 1 and len(entries[0]) < JOIN_BELOW_BYTES:
+            count = None if counts is None else counts[0]
+            block = entry_block(self.ledger_id, first, entries[0], count, base_index, broker_time_ms)
+            self.pending_bytes += block.data_bytes
+            self._enqueue(block, self.last_commit_s)
+            self.last_pushed = first
+            return first
         for block in blocks_of(self.ledger_id, first, entries, counts, base_index, broker_time_ms):
             self.pending_bytes += block.data_bytes
             self._enqueue(block, self.last_commit_s)
@@ -85,7 +92,7 @@ class LedgerAppender:
     def admit(self, block: Block) -> None:
         """A block is durable and in the index; the sink hears of it with `announce`. For the store."""
         assert block.first_entry == self.last_durable + 1
-        self.last_durable = block.last_entry
+        self.last_durable += block.entry_count
         self.durable_bytes += block.data_bytes
         self.pending_bytes -= block.data_bytes
 

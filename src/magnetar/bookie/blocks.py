@@ -135,6 +135,7 @@ class Block:
         "kind",
         "ledger_id",
         "pieces",
+        "size",
     )
 
     def __init__(
@@ -158,6 +159,11 @@ class Block:
         self.broker_time_ms = broker_time_ms
         self.pieces = pieces
         self.data_bytes = data_bytes
+        if len(pieces) == 1:
+            self.body_crc = _crc(pieces[0])
+            self.body_length = length = len(pieces[0])
+            self.size = HEADER_BYTES + length
+            return
         crc = 0
         length = 0
         for piece in pieces:
@@ -165,11 +171,8 @@ class Block:
             length += len(piece)
         self.body_crc = crc
         self.body_length = length
-
-    @property
-    def size(self) -> int:
+        self.size = HEADER_BYTES + length
         """Bytes of the whole block."""
-        return HEADER_BYTES + self.body_length
 
     @property
     def last_entry(self) -> int:
@@ -232,6 +235,22 @@ def entries_block(
     return Block(
         _ENTRIES, ledger_id, first_entry, number, flags, base_index, broker_time_ms, pieces, data_bytes
     )
+
+
+_LENGTH: Final = struct.Struct("<I")
+_LENGTH_AND_COUNT: Final = struct.Struct("<II")
+
+
+def entry_block(
+    ledger_id: int, first_entry: int, entry: bytes, count: int | None, base_index: int, broker_time_ms: int
+) -> Block:
+    """A block of one entry, which is smaller than JOIN_BELOW_BYTES: what a trickle consists of."""
+    size = len(entry)
+    if count is None:
+        body, flags = _LENGTH.pack(size) + entry, 0
+    else:
+        body, flags = _LENGTH_AND_COUNT.pack(size, count) + entry, _HAS_COUNTS
+    return Block(_ENTRIES, ledger_id, first_entry, 1, flags, base_index, broker_time_ms, [body], size)
 
 
 def blocks_of(

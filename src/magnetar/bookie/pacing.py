@@ -50,7 +50,19 @@ class Rarity:
 class Pacer:
     """Calls `flush` when the blocks that wait may go to the disk."""
 
-    __slots__ = ("_flush", "_handle", "_loop", "_rare_after_s", "_rarity", "_urgent", "_wait_s")
+    rare_before_s: float
+    """A ledger whose last commit was not later is rarely written; counts from the commit that ended last."""
+
+    __slots__ = (
+        "_flush",
+        "_handle",
+        "_loop",
+        "_rare_after_s",
+        "_rarity",
+        "_urgent",
+        "_wait_s",
+        "rare_before_s",
+    )
 
     def __init__(self, flush: Callable[[], None], options: StoreOptions) -> None:
         """`flush` begins a commit unless one is under way."""
@@ -61,6 +73,7 @@ class Pacer:
         self._rarity = Rarity(options.rare_per_s if options.rare_wait_ms else math.inf)
         self._handle: asyncio.Handle | None = None
         self._urgent = False
+        self.rare_before_s = NEVER
 
     def added(self, last_commit_s: float, *, busy: bool) -> None:
         """A block waits, of a ledger that was committed last at this time of the loop.
@@ -68,7 +81,7 @@ class Pacer:
         `busy`: a commit is under way; `freed` follows.
         """
         if not self._urgent:
-            if self._rarity.waits and self._loop.time() - last_commit_s >= self._rare_after_s:
+            if self._rarity.waits and last_commit_s <= self.rare_before_s:
                 if not busy and self._handle is None:
                     self._handle = self._loop.call_later(self._wait_s, self._due)
                 return
@@ -91,16 +104,13 @@ class Pacer:
             self._handle.cancel()
             self._handle = None
 
-    def freed(self, rare: int, *, waiting: bool) -> bool:
-        """A commit ended, with entries of `rare` ledgers that are rarely written; whether the next one
-        begins at once. `waiting`: there are blocks for it."""
-        self._rarity.committed(rare, self._loop.time())
+    def freed(self, rare: int, now_s: float, *, waiting: bool) -> bool:
+        """The commit that ended now had entries of `rare` ledgers that are rarely written: whether the next
+        one begins at once. `waiting`: there are blocks for it."""
+        self._rarity.committed(rare, now_s)
+        self.rare_before_s = now_s - self._rare_after_s
         if not waiting or self._urgent or not self._rarity.waits:
             return waiting
         if self._handle is None:
             self._handle = self._loop.call_later(self._wait_s, self._due)
         return False
-
-    def is_rare(self, last_commit_s: float, now_s: float) -> bool:
-        """Whether nobody can be waiting for the last commit of a ledger to go on."""
-        return now_s - last_commit_s >= self._rare_after_s

@@ -281,7 +281,7 @@ class SegmentStore:
             return
         queue = self._queue
         group = queue.in_flight
-        touched, rare = self._admit(group)
+        touched, rare = self._admit(group, now_s := self._loop.time())
         tail, size = self._tail, queue.in_flight_bytes
         tail.advance(size, len(group))
         queue.done()
@@ -292,7 +292,7 @@ class SegmentStore:
         self._commits += 1
         self._marked = group[-1].kind == Kind.MARK
         # The disk goes on before anybody is told: the callbacks run while the next group is synced.
-        if self._pacer.freed(rare, waiting=len(queue) > 0):
+        if self._pacer.freed(rare, now_s, waiting=len(queue) > 0):
             self._flush()
         for appender in touched:
             try:
@@ -304,14 +304,14 @@ class SegmentStore:
         if not self._busy:
             self._went_idle()
 
-    def _admit(self, group: list[Block]) -> tuple[list[LedgerAppender], int]:
+    def _admit(self, group: list[Block], now_s: float) -> tuple[list[LedgerAppender], int]:
         """Makes a durable group readable; the appenders it concerns, and how many of them are rarely used."""
         index = self._active.index
         assert index is not None
         index.block_count += len(group)
         touched: dict[int, LedgerAppender] = {}
-        now_s = self._loop.time()
         rare = 0
+        rare_before_s = self._pacer.rare_before_s
         for block, offset in zip(group, self._offsets, strict=True):
             ledger_id = block.ledger_id
             if block.kind == Kind.ENTRIES:
@@ -323,7 +323,7 @@ class SegmentStore:
                 rows.append(block.first_entry, offset, block.size, block.entry_count, block.data_bytes)
                 appender.admit(block)
                 touched[ledger_id] = appender
-                rare += self._pacer.is_rare(appender.last_commit_s, now_s)
+                rare += appender.last_commit_s <= rare_before_s
                 appender.last_commit_s = now_s
             elif block.kind == Kind.TOMBSTONE:
                 index.tombstones.append(ledger_id)

@@ -100,6 +100,8 @@ class EmbeddedWriter(EmbeddedReader):
         metadata: LedgerMetadata,
     ) -> None:
         self._listener = listener
+        self.durable: Final = listener.durable
+        """From the store: the mark moved."""
         self._ledgers = ledgers
         self._metadata = metadata
         self._appender = store.appender(ledger_id, self)
@@ -135,10 +137,6 @@ class EmbeddedWriter(EmbeddedReader):
             return self._appender.append(entries, counts, base_index, broker_time_ms)
         except StorageError as error:
             raise self._write_error(error) from error
-
-    def durable(self, last_entry: int) -> None:
-        """From the store: the mark moved."""
-        self._listener.durable(last_entry)
 
     def failed(self, error: StorageError) -> None:
         """From the store: nothing more becomes durable."""

@@ -51,6 +51,8 @@ def encode_receipts(
                 )
             ]
         )
+    if rows == 1:
+        return _receipt(producer, sequence_ids[0], ledger + varint(first_entry) + end, b"")
     blocks: list[bytes | bytearray] = []
     row = 0
     while row < rows:

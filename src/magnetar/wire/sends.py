@@ -34,13 +34,25 @@ def decode_send(data: bytes, at: int, stop: int) -> tuple[int, int, int, int | N
 
     None when the command has fields that are not expected here: then protobuf decides.
     """
-    if data[at] != 0x08:
+    if stop - at < 4 or data[at] != 0x08:
         return None
-    producer_id, at = read_varint(data, at + 1, stop)
-    if at >= stop or data[at] != 0x10:
+    # Ids of up to 16383 by hand: a call costs more than two bytes.
+    producer_id = data[at + 1]
+    if producer_id < 0x80:
+        at += 2
+    elif data[at + 2] < 0x80:
+        producer_id += (data[at + 2] << 7) - 0x80
+        at += 3
+    else:
+        producer_id, at = read_varint(data, at + 1, stop)
+    if at >= stop - 1 or data[at] != 0x10:
         return None
     low_at = at + 1
-    sequence_id, at = read_varint(data, low_at, stop)
+    sequence_id = data[low_at]
+    if sequence_id < 0x80:
+        at += 2
+    else:
+        sequence_id, at = read_varint(data, low_at, stop)
     if at == stop:
         return producer_id, sequence_id, 1, None, False, low_at
     count = 1

@@ -268,9 +268,12 @@ class ServerParser:
         # A large frame is cut alone: `data` ends with its command, and a shape needs what follows.
         if low_at and has_checksum and stop + 2 <= len(data):
             shapes = self._shapes
-            if len(shapes) >= SHAPES_MAX:
-                shapes.clear()
             key = data[at + 4 : at + 4 + KEY_BYTES]
+            if len(shapes) >= SHAPES_MAX and key not in shapes:
+                if len(self._runs[producer_id].entries) == 1:
+                    # Very many producers take turns: this one would be forgotten before it comes again.
+                    return
+                shapes.clear()
             shapes[key] = FrameShape(producer_id, sequence_id, data, at, low_at, stop, count)
 
     def _add_send(
@@ -288,7 +291,17 @@ class ServerParser:
         if run is None:
             run = self._runs[producer_id] = SendRun(producer_id)
             self._events.append(run)
-        run.add(sequence_id, count, highest_sequence_id, entry, good=good)
+        if (
+            count == 1
+            and highest_sequence_id is None
+            and good
+            and run.counts is None
+            and run.highest_sequence_ids is None
+        ):
+            run.sequence_ids.append(sequence_id)
+            run.entries.append(entry)
+        else:
+            run.add(sequence_id, count, highest_sequence_id, entry, good=good)
         if chunked:
             run.chunked = True
         return has_checksum

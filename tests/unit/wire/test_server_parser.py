@@ -14,6 +14,7 @@ from magnetar.wire.commands import PING, message_id_data
 from magnetar.wire.frames import FrameError, encode_command
 from magnetar.wire.payload import build_entry
 from magnetar.wire.server import AckEvent, CommandEvent, FlowEvent, SendRun, ServerEvent, ServerParser
+from magnetar.wire.shapes import SHAPES_MAX
 
 FRAME_MAX = 64 * 1024
 
@@ -82,6 +83,21 @@ class TestSend:
         runs = parse(b"".join(send(i % 3, i // 3) for i in range(30)))
         assert [run.producer_id for run in runs if isinstance(run, SendRun)] == [0, 1, 2]
         assert all(isinstance(run, SendRun) and run.sequence_ids == list(range(10)) for run in runs)
+
+    def test_more_producers_than_shapes_are_kept_for(self) -> None:
+        parser = ServerParser(FRAME_MAX)
+        for number in range(3):
+            for first in range(0, SHAPES_MAX + 400, 200):
+                data = b"".join(send(first + i, number) for i in range(200))
+                runs, _ = parser.parse(data, len(data))
+                assert [(run.producer_id, run.sequence_ids) for run in runs if isinstance(run, SendRun)] == [
+                    (first + i, [number]) for i in range(200)
+                ]
+        data = b"".join(send(99_999, i) for i in range(300))
+        for _ in range(2):
+            (run,), _ = parser.parse(data, len(data))
+            assert isinstance(run, SendRun)
+            assert run.sequence_ids == list(range(300))
 
     def test_acks_and_permits_do_not_split_a_run_but_commands_do(self) -> None:
         flow = encode_flow(1, 10)
