@@ -72,6 +72,7 @@ DRIVERS = {
     "client/reader.py",
     "client/retry.py",
     "client/tls.py",
+    "history/worker.py",
     "ledger/embedded.py",
     "managedlog/cursor_flusher.py",
     "managedlog/cursor_ledgers.py",
@@ -90,6 +91,7 @@ DRIVERS = {
     "schemas/registry.py",
     "tiered/copy_reader.py",
     "tiered/offloader.py",
+    "tiered/parquet/worker.py",
     "tiered/room.py",
 }
 """Modules of the other rooms that own tasks, sockets, files or time. All others are plain logic that

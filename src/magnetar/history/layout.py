@@ -8,12 +8,9 @@ key-value metadata of the footer names it, and holds what the file is.
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from magnetar.tiered.parquet.api import DamagedSegmentError, TopicSchema
+from magnetar.tiered.parquet.api import DamagedSegmentError
 
 FORMAT_KEY: Final = "magnetar.format"
 TOPIC_KEY: Final = "magnetar.topic"
@@ -43,34 +40,3 @@ class KeyIndexPlace(NamedTuple):
             return cls(*map(int, text.split(":")))
         except (ValueError, TypeError) as error:
             raise DamagedSegmentError(f"the key index is said to be at {text!r}") from error
-
-
-def encode_schemas(schemas: Sequence[TopicSchema]) -> str:
-    """Schema versions as JSON: version in hex, definition in base64."""
-    rows = [
-        {
-            "version": schema.version.hex(),
-            "kind": schema.kind,
-            "definition": base64.b64encode(schema.definition).decode(),
-            "properties": dict(schema.properties),
-        }
-        for schema in schemas
-    ]
-    return json.dumps(rows, separators=(",", ":"))
-
-
-def decode_schemas(text: str | bytes) -> list[TopicSchema]:
-    """Raises DamagedSegmentError."""
-    try:
-        rows: list[dict[str, Any]] = json.loads(text)
-        return [
-            TopicSchema(
-                bytes.fromhex(row["version"]),
-                int(row["kind"]),
-                base64.b64decode(row["definition"], validate=True),
-                row["properties"],
-            )
-            for row in rows
-        ]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedSegmentError(f"the schemas of a segment cannot be read: {error}") from error

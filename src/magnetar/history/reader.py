@@ -36,6 +36,7 @@ from magnetar.tiered.parquet.api import (
     SegmentSummary,
     TopicSchema,
 )
+from magnetar.tiered.parquet.stored_schemas import decode_schemas
 
 TAIL_BYTES: Final = 64 << 10
 """Read at first: holds the footer of some dozens of row groups."""
@@ -109,7 +110,7 @@ class SegmentReader:
     def schemas(self) -> list[TopicSchema]:
         """The topic's schemas when it was written."""
         text = self._kept.get(layout.SCHEMAS_KEY.encode())
-        return layout.decode_schemas(text) if text is not None else []
+        return decode_schemas(text) if text is not None else []
 
     @cached_property
     def _first_entries(self) -> list[int]:
@@ -172,6 +173,10 @@ class SegmentReader:
         return ranges
 
     # ------------------------------------------------------------ entries
+
+    def forget(self) -> None:
+        """Gives the memory of rebuilt entries back; what the footer says stays."""
+        self._rebuilt = None
 
     def entries(self, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries from `first_entry` on, which the segment holds: as many as fit, at least one, and no more

@@ -25,6 +25,7 @@ from magnetar.history.files import SummedFile
 from magnetar.history.key_index import KeyIndexBuilder
 from magnetar.history.vectors import EntryVector, read_vector
 from magnetar.tiered.parquet.api import FORMAT_VERSION, HistoryError, SegmentOrigin, SegmentSummary
+from magnetar.tiered.parquet.stored_schemas import encode_schemas
 
 ROW_GROUP_BYTES: Final = 16 << 20
 """Payload bytes of a row group. What a look-up reads at most, and what a consumer's read decodes at a time;
@@ -185,7 +186,7 @@ class SegmentWriter:
             layout.SUMMARY_KEY: summary.to_json(),
         }
         if self._origin.schemas:
-            kept[layout.SCHEMAS_KEY] = layout.encode_schemas(self._origin.schemas)
+            kept[layout.SCHEMAS_KEY] = encode_schemas(self._origin.schemas)
         self._writer.add_key_value_metadata(kept)
         self._writer.close()
         self._sink.flush()

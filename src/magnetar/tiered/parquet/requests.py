@@ -13,8 +13,8 @@ from magnetar.tiered.parquet.api import (
     FoundMessage,
     HistoryError,
     SegmentOrigin,
-    TopicSchema,
 )
+from magnetar.tiered.parquet.stored_schemas import decode_schemas, encode_schemas
 
 _ERRORS: dict[str, type[Exception]] = {
     "damaged": DamagedSegmentError,
@@ -36,27 +36,12 @@ def load(body: bytes) -> dict[str, Any]:
 
 def dump_origin(origin: SegmentOrigin) -> dict[str, Any]:
     """An origin as JSON values."""
-    schemas = [
-        {
-            "version": schema.version.hex(),
-            "kind": schema.kind,
-            "definition": base64.b64encode(schema.definition).decode(),
-            "properties": dict(schema.properties),
-        }
-        for schema in origin.schemas
-    ]
-    return {"topic": origin.topic, "ledger_id": origin.ledger_id, "schemas": schemas}
+    return {"topic": origin.topic, "ledger_id": origin.ledger_id, "schemas": encode_schemas(origin.schemas)}
 
 
 def load_origin(values: dict[str, Any]) -> SegmentOrigin:
     """What `dump_origin` made."""
-    schemas = [
-        TopicSchema(
-            bytes.fromhex(row["version"]), row["kind"], base64.b64decode(row["definition"]), row["properties"]
-        )
-        for row in values["schemas"]
-    ]
-    return SegmentOrigin(values["topic"], values["ledger_id"], schemas)
+    return SegmentOrigin(values["topic"], values["ledger_id"], decode_schemas(values["schemas"]))
 
 
 def dump_messages(messages: list[FoundMessage]) -> bytes:

@@ -1,7 +1,7 @@
 """The worker's process, seen from the event loop: started by the first call, ended when nobody asks any more.
 
-A call is a task of its own. When its caller is cancelled the task goes on to the end of the call, so that the two
-sides never lose step: a conversion is told at its next question to stop, a read is finished and dropped.
+A call is a task of its own. When its caller is cancelled the task goes on to the end of the call, so that the
+two sides never lose step: a conversion is told at its next question to stop, a read is finished and dropped.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class OffloadWorker:
             if supply is not None and supply.is_aborted:
                 raise WorkerLostError("the call was given up before it began")
             try:
-                return await self._serve(kind, request, source, supply)
+                outcome = await self._serve(kind, request, source, supply)
             except (ConnectionError, asyncio.IncompleteReadError) as error:
                 status = await self._reap()
                 raise WorkerLostError(f"the worker of history has ended with status {status}") from error
@@ -134,11 +134,18 @@ class OffloadWorker:
                 if not self._closed:
                     loop = asyncio.get_running_loop()
                     self._idle = loop.call_later(self._idle_s, self._end_idle)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async def _serve(
         self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
-    ) -> bytes:
-        """Sends the request and answers questions until the result comes."""
+    ) -> bytes | Exception:
+        """Sends the request and answers questions until the result comes, or what went wrong.
+
+        Raises ConnectionError and IncompleteReadError when the worker has ended. Errors of source and supply,
+        which may be of the same kinds, are returned.
+        """
         await self._start()
         await self._send(kind, request)
         failure: Exception | None = None
@@ -148,7 +155,7 @@ class OffloadWorker:
                 assert supply is not None
                 try:
                     answer = await supply.next()
-                except Exception as error:  # noqa: BLE001  # raised when the worker has let go of the call
+                except Exception as error:  # noqa: BLE001  # returned when the worker has let go of the call
                     failure = error
                     answer = (Kind.ABORT, b"")
             elif asked is Kind.WANT_BYTES:
@@ -159,9 +166,9 @@ class OffloadWorker:
                     failure = error
                     answer = (Kind.ABORT, b"")
             elif failure is not None:
-                raise failure
+                return failure
             elif asked is Kind.FAILED:
-                raise requests.load_error(body)
+                return requests.load_error(body)
             else:
                 return body
             await self._send(*answer)
@@ -187,6 +194,10 @@ class OffloadWorker:
             return
         await self._reap()
         check_packages()
+        self._reader, self._writer = await asyncio.open_connection(sock=self._spawn(), limit=_BUFFER_BYTES)
+
+    def _spawn(self) -> socket.socket:
+        """Starts the process without waiting for it; our end of the connection. Raises OSError."""
         ours, theirs = socket.socketpair()
         # Found where this package was found, whatever the working folder holds.
         package = str(Path(magnetar.__file__).parents[1])
@@ -200,7 +211,7 @@ class OffloadWorker:
                 # Ctrl-C in a terminal must not end it in the middle of a file.
                 process_group=0,
             )
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=_BUFFER_BYTES)
+        return ours
 
     def _kill(self) -> None:
         if self._process is not None:

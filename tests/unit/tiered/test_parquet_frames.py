@@ -1,0 +1,69 @@
+"""What broker and worker say to each other comes over as it was said."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import DiskFullError, StorageError
+from magnetar.tiered.parquet import requests
+from magnetar.tiered.parquet.api import (
+    DamagedSegmentError,
+    FoundMessage,
+    HistoryError,
+    SegmentOrigin,
+    SegmentSummary,
+    TopicSchema,
+    segment_suffix,
+    summaries_cover,
+)
+from magnetar.tiered.parquet.frames import decode_runs, encode_runs
+
+
+def test_runs_come_over() -> None:
+    runs = [
+        EntryRun(5, 7, [b"a", b"", b"c" * 1000], None, 100, 1_700_000_000_000),
+        EntryRun(5, 10, [b"d", b"e"], [3, 1], 103, 1_700_000_000_001),
+    ]
+    (first, second) = decode_runs(encode_runs(runs))
+    for sent, got in ((runs[0], first), (runs[1], second)):
+        assert all(getattr(sent, name) == getattr(got, name) for name in EntryRun.__slots__)
+    assert decode_runs(encode_runs([])) == []
+    with pytest.raises(ValueError, match="frame"):
+        decode_runs(encode_runs(runs) + b"x")
+
+
+def test_origins_and_messages_come_over() -> None:
+    origin = SegmentOrigin("persistent://a/b/c", 5, [TopicSchema(bytes(8), 2, b"\x00{}", {"a": "b"})])
+    assert requests.load_origin(requests.load(requests.dump(requests.dump_origin(origin)))) == origin
+    message = FoundMessage(5, 1, -1, 7, 1, None, b"\xff", (("a", "b"), ("a", "c")), False, b"\x00")
+    assert requests.load_messages(requests.load(requests.dump_messages([message]))) == [message]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (DamagedSegmentError("x"), DamagedSegmentError),
+        (DiskFullError("x"), DiskFullError),
+        (StorageError("x"), HistoryError),
+        (ZeroDivisionError("x"), HistoryError),
+    ],
+)
+def test_errors_come_over(error: Exception, kind: type[Exception]) -> None:
+    got = requests.load_error(requests.dump_error(error, "what happened"))
+    assert type(got) is kind
+    assert str(got) == "what happened"
+
+
+def test_summaries_are_checked() -> None:
+    with pytest.raises(DamagedSegmentError, match="summary"):
+        SegmentSummary.from_json("{}")
+    values = dict.fromkeys(SegmentSummary.__dataclass_fields__, 0)
+    parts = [
+        SegmentSummary(**{**values, "first_entry": first, "last_entry": last})  # type: ignore[arg-type]
+        for first, last in ((0, 4), (5, 9))
+    ]
+    assert summaries_cover(parts, 10)
+    assert not summaries_cover(parts, 11)
+    assert not summaries_cover(parts[1:], 10)
+    assert segment_suffix(5, 12) == "-0000000000000000005-0000000000000000012.parquet"
