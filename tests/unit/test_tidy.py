@@ -72,6 +72,7 @@ DRIVERS = {
     "client/reader.py",
     "client/retry.py",
     "client/tls.py",
+    "history/serving.py",
     "history/worker.py",
     "ledger/embedded.py",
     "managedlog/cursor_flusher.py",

@@ -32,6 +32,8 @@ from magnetar.tiered.parquet.frames import HEAD, RANGE, Kind, decode_runs, encod
 PROGRAM: Final = "magnetar.history.worker"
 IDLE_S: Final = 60.0
 """A worker that nobody needs for so long gives its memory, some 100 MB, back."""
+NICE: Final = 10
+"""By how much others go first while something is converted, which nobody waits for."""
 _EXIT_WAIT_S: Final = 5.0
 _BUFFER_BYTES: Final = 4 << 20
 
@@ -41,8 +43,9 @@ Answer = tuple[Kind, bytes]
 class OffloadWorker:
     """See `Worker` in `api.py`. Used on one event loop."""
 
-    def __init__(self, *, idle_s: float = IDLE_S) -> None:
-        """Starts nothing yet."""
+    def __init__(self, *, idle_s: float = IDLE_S, niceness: int = NICE) -> None:
+        """Starts nothing yet. `niceness`: 0 for a worker that consumers wait for."""
+        self._niceness = niceness
         self._idle_s = idle_s
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -204,7 +207,7 @@ class OffloadWorker:
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", PROGRAM, str(theirs.fileno())],
+                [sys.executable, "-P", "-m", PROGRAM, str(theirs.fileno()), str(self._niceness)],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},

@@ -1,0 +1,167 @@
+"""What the worker process answers: requests of the broker's process, one at a time, over a socket.
+
+The frames are those of `magnetar.tiered.parquet.frames`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import traceback
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import DiskFullError, StorageError
+from magnetar.history.files import LocalFile
+from magnetar.history.reader import SegmentReader
+from magnetar.history.verifying import verify_segment
+from magnetar.history.writer import write_segment
+from magnetar.tiered.parquet import requests
+from magnetar.tiered.parquet.api import HistoryError
+from magnetar.tiered.parquet.frames import HEAD, RANGE, Kind, decode_runs, encode_runs
+
+READERS_MAX: Final = 64
+"""Segments whose footers are kept: some ten kilobytes each."""
+REBUILT_MAX: Final = 4
+"""Segments of which the rebuilt entries of a row group are kept: some 20 MiB each."""
+
+
+class AbortedError(HistoryError):
+    """The broker's process gave the call up; it knows why."""
+
+
+class Connection:
+    """Frames over the socket."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+        self._file = stream.makefile("rb", buffering=1 << 16)
+
+    def send(self, kind: Kind, body: bytes) -> None:
+        """Raises OSError when nobody is there."""
+        self._stream.sendall(HEAD.pack(len(body), kind))
+        self._stream.sendall(body)
+
+    def receive(self) -> tuple[Kind, bytes]:
+        """Raises EOFError when nobody is there any more."""
+        head = self._file.read(HEAD.size)
+        if len(head) < HEAD.size:
+            raise EOFError
+        size, kind = HEAD.unpack(head)
+        body = self._file.read(size)
+        if len(body) < size:
+            raise EOFError
+        return Kind(kind), body
+
+    def runs(self) -> Iterator[EntryRun]:
+        """What the broker's process supplies. Raises AbortedError."""
+        while True:
+            self.send(Kind.WANT_RUNS, b"")
+            kind, body = self.receive()
+            if kind is Kind.END:
+                return
+            if kind is Kind.ABORT:
+                raise AbortedError("given up")
+            yield from decode_runs(body)
+
+
+class RemoteSource:
+    """A segment that only the broker's process can read."""
+
+    def __init__(self, connection: Connection, name: str, size: int) -> None:
+        self._connection = connection
+        self.name = name
+        self.size = size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Raises AbortedError when it could not be read; HistoryError when it is shorter."""
+        self._connection.send(Kind.WANT_BYTES, RANGE.pack(offset, length))
+        kind, body = self._connection.receive()
+        if kind is Kind.ABORT:
+            raise AbortedError("given up")
+        if len(body) != length:
+            raise HistoryError(f"{self.name} gave {len(body)} of {length} bytes at {offset}")
+        return body
+
+
+class PathSource:
+    """A segment in a file, opened for each read: a file that is deleted must not keep its space."""
+
+    def __init__(self, path: str, name: str, size: int) -> None:
+        self._path = path
+        self.name = name
+        self.size = size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Raises OSError; DamagedSegmentError when the file ends before."""
+        file = LocalFile(self._path)
+        try:
+            return file.read_at(offset, length)
+        finally:
+            file.close()
+
+
+class Server:
+    """Serves requests."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._readers: OrderedDict[tuple[str, int, str | None], SegmentReader] = OrderedDict()
+
+    def serve(self) -> None:
+        """Until the other side closes."""
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                kind, body = self._connection.receive()
+                try:
+                    answer = self._answer(kind, requests.load(body))
+                except (EOFError, ConnectionError):
+                    raise
+                except Exception as error:  # noqa: BLE001  # told to the caller, who knows what to do
+                    self._connection.send(Kind.FAILED, _described(error))
+                else:
+                    self._connection.send(*answer)
+
+    def _answer(self, kind: Kind, request: dict[str, Any]) -> tuple[Kind, bytes]:
+        if kind is Kind.CONVERT:
+            origin = requests.load_origin(request["origin"])
+            summary = write_segment(self._connection.runs(), origin, request["path"])
+            return Kind.RESULT, summary.to_json().encode()
+        reader = self._reader(request)
+        if kind is Kind.ENTRIES:
+            return Kind.RUNS, encode_runs(reader.entries(request["first_entry"], request["bytes_max"]))
+        if kind is Kind.POSITION:
+            return Kind.RESULT, requests.dump({"entry": reader.position_at(request["time_ms"])})
+        if kind is Kind.LOOKUP:
+            found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"])
+            return Kind.RESULT, requests.dump_messages(found)
+        assert kind is Kind.VERIFY
+        return Kind.RESULT, requests.dump({"entries": verify_segment(reader, self._connection.runs())})
+
+    def _reader(self, request: dict[str, Any]) -> SegmentReader:
+        name, size, path = request["name"], request["size"], request["path"]
+        key = (name, size, path)
+        reader = self._readers.pop(key, None)
+        if reader is None:
+            source = (
+                RemoteSource(self._connection, name, size) if path is None else PathSource(path, name, size)
+            )
+            reader = SegmentReader(source)
+        self._readers[key] = reader
+        if len(self._readers) > READERS_MAX:
+            self._readers.popitem(last=False)
+        for old in list(self._readers.values())[:-REBUILT_MAX]:
+            old.forget()
+        return reader
+
+
+def _described(error: Exception) -> bytes:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return requests.dump_error(DiskFullError(), f"no room to write a segment: {error}")
+    if isinstance(error, StorageError | OSError):
+        return requests.dump_error(error, str(error))
+    # A bug of ours: the trace is worth more than the message.
+    return requests.dump_error(error, "".join(traceback.format_exception(error)))
