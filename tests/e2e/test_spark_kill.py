@@ -22,7 +22,8 @@ SEED = int(os.environ.get("MAGNETAR_KILL_SEED", "1"))
 MASTER = os.environ.get("MAGNETAR_KILL_MASTER", "local-cluster[2,1,1024]")
 
 
-def test_nothing_is_lost_or_doubled(standalone: StandaloneProcess, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_doubled(standalone_folder: StandaloneProcess, tmp_path: Path) -> None:
+    standalone = standalone_folder.start()
     topics = (new_topic(standalone, partitions=2), new_topic(standalone, partitions=2))
     query = KilledQuery(standalone, *topics, tmp_path, SEED, MASTER)
     try:

@@ -27,6 +27,7 @@ SETTINGS = {
 def main(given: dict[str, str]) -> None:
     """Starts the query and waits for it."""
     spark = session("copy", master=given["master"], config=SETTINGS)
+    print(spark.sparkContext.applicationId)
     options = {"service.url": given["service_url"], "admin.url": given["admin_url"]}
     rows = spark.readStream.format("magnetar").options(**options, topic=given["source"])
     rows = rows.option("startingOffsets", "earliest").option("maxRowsPerTrigger", given["rows"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Final
+
+import pyspark
 
 from magnetar.arrow.decode import Decoder
 from magnetar.base.ids import EARLIEST, Position
@@ -52,6 +56,9 @@ class KilledQuery:
         self._rows = 0
         self._starts = 0
         self.kills: Counter[str] = Counter()
+        # Topics that no subscription holds are trimmed, and a driver that starts may take its time.
+        keep = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+        standalone.admin("POST", "namespaces/public/default/retention", keep)
 
     def round(self, kind: str) -> None:
         """Gives the query rows, waits until it works, and kills."""
@@ -69,8 +76,10 @@ class KilledQuery:
             mark = "CoarseGrainedExecutorBackend" if kind == "executor" else "pyspark.daemon"
             assert self._driver is not None
             victims = self._descendants(mark)
-            if victims:
-                os.kill(self._random.choice(victims), signal.SIGKILL)
+            if not victims:
+                # Gone already, with the last one that was killed.
+                return
+            os.kill(self._random.choice(victims), signal.SIGKILL)
         self.kills[kind] += 1
 
     def finish(self) -> None:
@@ -100,13 +109,15 @@ class KilledQuery:
         return self._rows, len(expected - found.keys()), sum(count - 1 for count in found.values())
 
     def close(self) -> None:
-        """Leaves no process behind."""
+        """Leaves no process behind, nor what Spark's workers wrote beside Spark."""
         if self._driver is not None:
             self._kill_driver()
+        for application in re.findall(r"app-\d+-\d+", "".join(map(_text, self._folder.glob("*.log")))):
+            shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
 
     def _last_log(self) -> str:
         """What the last driver printed."""
-        return (self._folder / f"driver-{self._starts}.log").read_text(errors="replace")
+        return _text(self._folder / f"driver-{self._starts}.log")
 
     def _start(self, *, forever: bool) -> None:
         given = {
@@ -152,8 +163,8 @@ class KilledQuery:
     def _restart_failed(self, *, forever: bool = True) -> None:
         """Starts a driver again that gave up, as whoever looks after it would.
 
-        On a busy machine Spark's own limits of time end queries; each such end is one more restart. An error of
-        the sink is none of these.
+        On a busy machine Spark's own limits of time end queries; each such end is one more restart. An error
+        of the sink is none of these.
         """
         log = self._last_log()
         ours = [line for line in log.splitlines() if line.startswith("magnetar.")]
@@ -194,6 +205,10 @@ class KilledQuery:
         while more := {child for child, parent in parents.items() if parent in family} - family:
             family |= more
         return sorted(pid for pid in family if mark in commands.get(pid, ""))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
 
 
 def _values(client: Client, partition: TopicName) -> list[str]:
