@@ -209,7 +209,7 @@ class FakeTiering:
             work_dir=folder,
             clock=clock,
             open_store=lambda url: self.objects,
-            new_worker=lambda: self.worker,
+            new_worker=lambda waited_for: self.worker,
             spawn=spawn,
         )
         offloader = Offloader(

@@ -150,8 +150,8 @@ def _work_dir(folder: Path | None) -> Path:
     return folder
 
 
-def _new_worker() -> Worker:
+def _new_worker(waited_for: bool) -> Worker:
     # Nobody who does not offload pays for it.
-    from magnetar.tiered.parquet.worker import OffloadWorker
+    from magnetar.tiered.parquet.worker import NICE, OffloadWorker
 
-    return OffloadWorker()
+    return OffloadWorker(niceness=0 if waited_for else NICE)

@@ -32,12 +32,13 @@ class TieredStorage:
         work_dir: Path,
         clock: Clock,
         open_store: Callable[[str], ObjectStore],
-        new_worker: Callable[[], Worker],
+        new_worker: Callable[[bool], Worker],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         cache_bytes: int = READ_CACHE_BYTES,
     ) -> None:
         """`url` is where new copies go; `open_store` opens any URL that a stored list names; `work_dir` is
-        for files under way; `new_worker` makes a worker that has not started its process."""
+        for files under way; `new_worker` makes a worker that has not started its process; it is
+        told whether consumers will wait for it."""
         self.url = url
         self.work_dir = work_dir
         self.clock = clock
@@ -60,13 +61,13 @@ class TieredStorage:
     def converter(self) -> Worker:
         """Converts and compares; consumers never wait for it."""
         if self._converter is None:
-            self._converter = self._new_worker()
+            self._converter = self._new_worker(False)
         return self._converter
 
     def read_worker(self) -> Worker:
         """Reads for consumers."""
         if self._readers is None:
-            self._readers = self._new_worker()
+            self._readers = self._new_worker(True)
         return self._readers
 
     def reader(self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int) -> OffloadedReader:
