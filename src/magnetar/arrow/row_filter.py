@@ -7,7 +7,7 @@ producers differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -30,6 +30,12 @@ class RowFilter:
     published_until_ms: int | None = None
     """The last one, itself wanted."""
     keys: frozenset[bytes] | None = None
+
+    def and_keys(self, keys: frozenset[bytes] | None) -> RowFilter:
+        """The same, and one of these keys unless None."""
+        if keys is None:
+            return self
+        return replace(self, keys=keys if self.keys is None else self.keys & keys)
 
     @property
     def columns(self) -> frozenset[str]:

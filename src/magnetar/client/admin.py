@@ -141,7 +141,7 @@ class Admin:
             size = "of any size" if megabytes < 0 else f"up to {megabytes} MB"
             kept = f"retention keeps what all subscriptions are done with {time}, {size}"
         expires = f"messages expire after {expiry_s} s" if expiry_s else "messages do not expire"
-        return f"In {topic.tenant}/{topic.namespace} {kept}, and {expires}; a truncate removes all."
+        return f"In {topic.tenant}/{topic.namespace} {kept}, and {expires}; deleting the topic removes all."
 
     def enable_deduplication(self, topic: TopicName) -> None:
         """Duplicates of a producer are dropped from now on; for a partitioned topic, in all partitions."""

@@ -76,6 +76,6 @@ class FilteringBatchReader(TopicBatchReader):
         """Notes what narrows the read. Spark applies all of them again: leaving one out costs time only."""
         self._pushed = Pushed.of(filters)
         # A limit counts rows of the topics, not those that a filter is going to leave.
-        rows = None if self._options.limit is not None else self._pushed.rows
-        self._shape = replace(self._shape, rows=rows)
+        if self._options.limit is None and self._pushed.rows is not None:
+            self._shape = replace(self._shape, rows=self._pushed.rows.and_keys(self._options.keys))
         return filters

@@ -67,7 +67,8 @@ def lost_range(state: LogState, start_index: int | None, first_index: int | None
     if first_index is None:
         # Empty: nothing can follow, so nothing was lost if the log says how far it counted.
         return bool(state.ledgers)
-    return first_index > start_index
+    # Fewer messages than were counted: the topic was deleted, and this is another one.
+    return first_index != start_index
 
 
 class TriggerDelay:

@@ -50,6 +50,7 @@ READ_OPTIONS: Final = (
     "protobufDescriptor",
     "protobufMessage",
     "allowDifferentTopicSchemas",
+    "keys",
     "pushFilters",
 )
 
@@ -109,7 +110,11 @@ class ReadOptions:
     columns: tuple[str, ...]
     encrypted: str
     value: ValueOptions
+    keys: frozenset[bytes] | None
+    """Keys whose messages are wanted; None for all."""
     push_filters: bool
+    """Whether a query's filters narrow what is read. Spark then keeps the narrowed read for all queries of
+    the DataFrame, so this is for DataFrames that one query uses."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -148,7 +153,8 @@ class ReadOptions:
             columns=_columns(given),
             encrypted=given.choice("encrypted", ENCRYPTED),
             value=_value(given),
-            push_filters=given.flag("pushFilters", default=True),
+            keys=_keys(given.text("keys")),
+            push_filters=given.flag("pushFilters", default=False),
         )
 
 
@@ -207,6 +213,21 @@ def _columns(given: OptionValues) -> tuple[str, ...]:
     if given.choice("encrypted", ENCRYPTED) == "bytes" and not text and "encryption" not in names:
         names = (*names, "encryption")
     return names
+
+
+def _keys(text: str) -> frozenset[bytes] | None:
+    """Keys parted by commas, or a list in JSON where they have commas in them."""
+    if not text:
+        return None
+    names: Any = [name.strip() for name in text.split(",") if name.strip()]
+    if text.startswith("["):
+        try:
+            names = json.loads(text)
+        except ValueError:
+            names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f'keys={text!r}: expected keys parted by commas, or JSON such as ["a,b", "c"]')
+    return frozenset(name.encode() for name in names)
 
 
 def _value(given: OptionValues) -> ValueOptions:

@@ -72,18 +72,20 @@ class PulsarSource(MagnetarSource):
 
 def _shape(options: ReadOptions) -> TableShape:
     """The table that the options describe. Asks the cluster when the value is what a schema says."""
+    from magnetar.arrow.row_filter import RowFilter
     from magnetar.spark.cluster import Cluster
     from magnetar.spark.table_shape import TableShape
     from magnetar.spark.topic_schemas import value_format
 
+    rows = None if options.keys is None else RowFilter(keys=options.keys)
     if options.value.format in ("bytes", "string") or "value" not in options.columns:
         from magnetar.spark.value_formats import BYTES, TEXT
 
-        return TableShape(options.columns, TEXT if options.value.format == "string" else BYTES)
+        return TableShape(options.columns, TEXT if options.value.format == "string" else BYTES, rows)
     cluster = Cluster(options.connection)
     try:
         topics = cluster.partitions(options.topics, options.pattern, options.namespace)
-        return TableShape(options.columns, value_format(cluster.client, topics, options.value))
+        return TableShape(options.columns, value_format(cluster.client, topics, options.value), rows)
     finally:
         cluster.close()
 
