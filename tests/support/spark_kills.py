@@ -27,7 +27,7 @@ from support.spark_topics import fill
 from support.standalone import StandaloneProcess, wait_until
 
 JOB: Final = Path(__file__).with_name("copy_job.py")
-DEADLINE_S: Final = 240.0
+DEADLINE_S: Final = 900.0
 """Until a query that was started or hurt has finished another batch."""
 ROWS_PER_ROUND: Final = 300
 ROWS_PER_BATCH: Final = 20
@@ -36,8 +36,9 @@ FAILURES_MAX: Final = 20
 PAUSE_S_MAX: Final = 1.5
 """Between the sign of life that a round waits for and the kill: a moment anywhere in a batch or two."""
 
-KINDS: Final = ("driver", "executor", "worker")
-"""Who is killed: the driver's JVM and Python; a JVM that runs tasks; a Python that runs them."""
+KINDS: Final = ("driver", "executor", "worker", "worker", "executor", "worker")
+"""Who is killed, in turn: the driver's JVM and Python, which takes longest to come back; a JVM that runs tasks;
+a Python that runs them."""
 
 
 class KilledQuery:
