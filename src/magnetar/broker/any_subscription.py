@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
@@ -33,6 +34,10 @@ class KeySharedPolicy:
 
     sticky: bool = False
     allow_out_of_order: bool = False
+
+
+READ_AGAIN_MS: Final = 5_000
+"""After entries could not be read they are tried again: an object store may answer then."""
 
 
 class AnySubscription(ABC):

@@ -13,7 +13,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker import places
-from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.any_subscription import READ_AGAIN_MS, AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.compaction.source import CompactedSource, forget_progress
 from magnetar.broker.compaction.view import CompactedView
@@ -447,3 +447,4 @@ class Subscription(AnySubscription):
         """Entries that cannot be read are not passed over: they may be readable after a repair."""
         self._obstacle = f"reading at {want.position} failed: {error}"
         _log.error("%s, subscription %s: %s; dispatch waits", self.topic, self.name, self._obstacle)
+        self._alarms.set(self, self._clock.now_ms() + READ_AGAIN_MS, self.pump)
