@@ -43,7 +43,7 @@ class StandaloneProcess:
         self._ready_path = folder / "ready.json"
         self._ephemeral = ephemeral
         self._options = options
-        self._environment = {**os.environ, **(environment or {})}
+        self.environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -71,7 +71,7 @@ class StandaloneProcess:
         arguments += ["--ready-file", str(self._ready_path), *self._options]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
             )
         wait_until(lambda: self._ready_path.exists() or self._process_ended(), START_DEADLINE_S, "ready")
         if not self._ready_path.exists():
