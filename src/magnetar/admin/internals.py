@@ -13,6 +13,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
 from magnetar.managedlog.info import CursorInfo, LedgerInfo, LogInfo
+from magnetar.tiered.context import OffloadedCopy, segment_name
 
 Document = dict[str, Any]
 
@@ -63,7 +64,7 @@ def _ledgers(info: LogInfo) -> list[Document]:
             "entries": ledger.entries,
             "size": ledger.size_bytes,
             "offloaded": ledger.offloaded,
-            **({"offloadedTo": offloaded_to(ledger)} if ledger.offloaded else {}),
+            **({"offloadedTo": _objects(info.name, ledger)} if ledger.offloaded else {}),
             "underReplicated": False,
             "timestamp": ledger.timestamp_ms,
             "firstIndex": ledger.first_index,
@@ -71,6 +72,23 @@ def _ledgers(info: LogInfo) -> list[Document]:
         }
         for ledger, end in zip(info.ledgers, ends, strict=True)
     ]
+
+
+def _objects(log_name: str, ledger: LedgerInfo) -> Document:
+    """Where a ledger's copy is, with its objects, so that Spark reads them by itself."""
+    context = ledger.offload
+    assert context is not None, "only ledgers with a copy are asked for it"
+    copy = OffloadedCopy(ledger.ledger_id, context)
+    segments = [
+        {
+            "name": segment_name(log_name, copy, segment),
+            "firstEntry": segment.first_entry,
+            "lastEntry": segment.last_entry,
+            "size": segment.file_bytes,
+        }
+        for segment in context.segments
+    ]
+    return {**offloaded_to(ledger), "segments": segments}
 
 
 def offloaded_to(ledger: LedgerInfo) -> Document:

@@ -41,6 +41,9 @@ def test_on_request(tmp_path: Path) -> None:
         internal = await api.get(f"{T}/t/internalStats")
         assert [ledger["offloaded"] for ledger in internal["ledgers"]] == [True, True, False]
         assert internal["ledgers"][0]["offloadedTo"]["onlyCopy"] is False
+        (segment,) = internal["ledgers"][0]["offloadedTo"]["segments"]
+        assert segment["firstEntry"] == 0
+        assert segment["name"].endswith(f"-{segment['lastEntry']:019d}.parquet")
         assert internal["totalSize"] == sum(ledger["size"] for ledger in internal["ledgers"])
         stats = await api.get(f"{T}/t/stats")
         assert stats["offloadedStorageSize"] == sum(ledger["size"] for ledger in internal["ledgers"][:2])
