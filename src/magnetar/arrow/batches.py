@@ -10,7 +10,7 @@ Source: Pulsar binary protocol, batch messages.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from magnetar.wire.frames import read_varint
 _UNIFORM_COUNT_MIN: Final = 4
 """Below this many messages walking is as fast."""
 
-_PAYLOAD_SIZE_TAG: Final = 0x18
+PAYLOAD_SIZE_TAG: Final = 0x18
 _SHORT_TAGS: Final = b"\x0a\x12"
 """Properties and key."""
 
@@ -34,12 +34,27 @@ class BatchSpans(NamedTuple):
     end: Ints
 
 
-def batch_spans(data: bytes, array: Bytes, start: int, end: int, count: int) -> BatchSpans:
+@overload
+def batch_spans(data: bytes, array: Bytes, start: int, end: int, count: int) -> BatchSpans: ...
+
+
+@overload
+def batch_spans(
+    data: bytes, array: Bytes, start: int, end: int, count: int, *, walk: bool
+) -> BatchSpans | None: ...
+
+
+def batch_spans(
+    data: bytes, array: Bytes, start: int, end: int, count: int, *, walk: bool = True
+) -> BatchSpans | None:
     """The `count` messages of the batch in `data[start:end]`; `array` is the same buffer.
+
+    None when they would have to be walked, and `walk` is off.
 
     Raises PayloadError when the batch is cut off or malformed.
     """
-    return _uniform(data, array, start, end, count) or _walk(data, start, end, count)
+    found = _uniform(data, array, start, end, count)
+    return _walk(data, start, end, count) if found is None and walk else found
 
 
 def _uniform(data: bytes, array: Bytes, start: int, end: int, count: int) -> BatchSpans | None:
@@ -50,7 +65,7 @@ def _uniform(data: bytes, array: Bytes, start: int, end: int, count: int) -> Bat
     payload_at = metadata_at + int.from_bytes(data[start:metadata_at], "big")
     if payload_at > end:
         return None
-    size, fixed = _payload_size(data, metadata_at, payload_at)
+    size, fixed = payload_size(data, metadata_at, payload_at)
     stride = payload_at + size - start
     if stride * count != end - start:
         return None
@@ -77,12 +92,12 @@ def _walk(data: bytes, start: int, end: int, count: int) -> BatchSpans:
         place = metadata_at
         while place < payload_at and data[place] in _SHORT_TAGS and data[place + 1] < 0x80:
             place += 2 + data[place + 1]
-        if place + 1 < payload_at and data[place] == _PAYLOAD_SIZE_TAG and data[place + 1] < 0x80:
+        if place + 1 < payload_at and data[place] == PAYLOAD_SIZE_TAG and data[place + 1] < 0x80:
             size = data[place + 1]
-        elif place + 2 < payload_at and data[place] == _PAYLOAD_SIZE_TAG and data[place + 2] < 0x80:
+        elif place + 2 < payload_at and data[place] == PAYLOAD_SIZE_TAG and data[place + 2] < 0x80:
             size = data[place + 1] - 0x80 + (data[place + 2] << 7)
         else:
-            size, _ = _payload_size(data, metadata_at, payload_at)
+            size, _ = payload_size(data, metadata_at, payload_at)
         at = payload_at + size
         if at > end:
             raise PayloadError(f"a batch of {count} messages ends in the payload of message {len(ends)}")
@@ -96,7 +111,7 @@ def _walk(data: bytes, start: int, end: int, count: int) -> BatchSpans:
     )
 
 
-def _payload_size(data: bytes, at: int, stop: int) -> tuple[int, list[int]]:
+def payload_size(data: bytes, at: int, stop: int) -> tuple[int, list[int]]:
     """`payload_size` of the metadata in `data[at:stop]`, and the places of the bytes that led there.
 
     Raises PayloadError without one.
@@ -114,7 +129,7 @@ def _payload_size(data: bytes, at: int, stop: int) -> tuple[int, list[int]]:
             at += value
         elif tag & 7 != 0:
             break
-        elif tag == _PAYLOAD_SIZE_TAG:
+        elif tag == PAYLOAD_SIZE_TAG:
             if value > 0x7FFFFFFF:
                 break
             fixed.extend(range(begin, at))

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar.arrow import metadata_fields as number
 from magnetar.arrow.arrays import decode_base64, slices, string_maps, with_nulls
-from magnetar.arrow.fields import Bools, Bytes, Fields, Ints
+from magnetar.arrow.fields import Bools, Bytes, Fields, Ints, big_endian_u32
 from magnetar.client.errors import PayloadError
 from magnetar.history.columns import COLUMNS, HAS_CHECKSUM, SCHEMA, TIME_MAX_MS
 from magnetar.history.metadata import Rows, entry_metadata, message_pieces
@@ -89,12 +89,7 @@ class _EntryColumns:
         compression = fields.numbers(number.COMPRESSION)
         plain = ~vector.has_checksum | ((compression != 0) & ~opened.is_raw & ~opened.is_piece)
         # Entries that are compressed again get a checksum of their own then.
-        checksums = np.frombuffer(
-            b"".join(vector.buffer[at + 2 : at + 6] for at in vector.starts.tolist())
-            if not plain.all()
-            else bytes(4 * count),
-            ">i4",
-        ).astype(np.int32)
+        checksums = big_endian_u32(vector.array, vector.starts + 2).astype(np.uint32).view(np.int32)
         self.columns: dict[str, pa.Array] = {
             "entry_id": pa.array(vector.entry_ids),
             "broker_time": times(vector.broker_times_ms, None),

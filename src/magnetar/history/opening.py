@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from magnetar.arrow import metadata_fields as number
-from magnetar.arrow.batches import batch_spans
+from magnetar.arrow.batch_walk import walk_batches
 from magnetar.arrow.fields import PADDING, Bools, Bytes, Fields, Ints
-from magnetar.client.errors import PayloadError
 from magnetar.history.codecs import decompress
 from magnetar.history.vectors import EntryVector, read_fields
 
@@ -126,31 +125,20 @@ def _open_batches(
     chosen: Ints, counts: Ints, buffer: bytes, array: Bytes, starts: Ints, ends: Ints, is_raw: Bools
 ) -> OpenedBatches | None:
     """The messages of these batches; marks those that are malformed as raw."""
-    opened = []
-    spans = []
-    for row in chosen.tolist():
-        try:
-            found = batch_spans(buffer, array, int(starts[row]), int(ends[row]), int(counts[row]))
-        except PayloadError:
-            is_raw[row] = True
-            continue
-        if found.end[-1] == ends[row]:
-            opened.append(row)
-            spans.append(found)
-        else:
-            is_raw[row] = True
-    if not opened:
+    if not len(chosen):
         return None
-    rows = np.array(opened, np.int64)
-    sizes = counts[rows]
-    metadata = np.concatenate([each.metadata for each in spans])
-    payload = np.concatenate([each.payload for each in spans])
-    end = np.concatenate([each.end for each in spans])
-    entry = np.repeat(rows, sizes)
+    sizes = counts[chosen]
+    spans, is_whole = walk_batches(buffer, array, starts[chosen], ends[chosen], sizes)
+    is_whole &= spans.end[np.cumsum(sizes) - 1] == ends[chosen]
+    if not is_whole.all():
+        is_raw[chosen[~is_whole]] = True
+        return _open_batches(chosen[is_whole], counts, buffer, array, starts, ends, is_raw)
+    metadata, payload, end = spans
+    entry = np.repeat(chosen, sizes)
     singles, is_sound = read_fields(array, metadata, payload, SINGLE_FIELDS)
     if not is_sound.all():
         is_raw[entry[~is_sound]] = True
-        return _open_batches(rows[~is_raw[rows]], counts, buffer, array, starts, ends, is_raw)
+        return _open_batches(chosen[~is_raw[chosen]], counts, buffer, array, starts, ends, is_raw)
     firsts = np.cumsum(sizes) - sizes
     batch_index = np.arange(len(entry), dtype=np.int64) - np.repeat(firsts, sizes)
     return OpenedBatches(entry, batch_index, buffer, array, metadata, payload, end, singles)

@@ -15,8 +15,8 @@ from importlib.abc import MetaPathFinder
 class NoPandas(MetaPathFinder):
     """Tells pyarrow that there is no pandas.
 
-    Where it is installed, pyarrow imports it as soon as it makes an array, to recognise its types: a second and
-    60 MB for nothing.
+    Where it is installed, pyarrow imports it as soon as it makes an array, to recognise its types: a second
+    and 60 MB for nothing.
     """
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
