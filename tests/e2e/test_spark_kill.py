@@ -1,8 +1,8 @@
 """Exactly once, while drivers and executors are killed at random.
 
 The short form runs always. The long one is `MAGNETAR_KILL_ROUNDS=60 pytest -s tests/e2e/test_spark_kill.py`;
-MAGNETAR_KILL_SEED makes other choices, MAGNETAR_KILL_MINUTES ends the rounds early. Moments differ from run to
-run.
+MAGNETAR_KILL_SEED makes other choices, MAGNETAR_KILL_MINUTES ends the rounds early. Moments differ from run
+to run.
 """
 
 from __future__ import annotations

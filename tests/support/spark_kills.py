@@ -37,8 +37,8 @@ PAUSE_S_MAX: Final = 1.5
 """Between the sign of life that a round waits for and the kill: a moment anywhere in a batch or two."""
 
 KINDS: Final = ("driver", "executor", "worker", "worker", "executor", "worker")
-"""Who is killed, in turn: the driver's JVM and Python, which takes longest to come back; a JVM that runs tasks;
-a Python that runs them."""
+"""Who is killed, in turn: the driver's JVM and Python, which takes longest to come back; a JVM that runs
+tasks; a Python that runs them."""
 
 
 class KilledQuery:

@@ -19,6 +19,9 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final[dict[str, Command]] = {
+    "pipeline": Command(
+        "magnetar.cli.pipeline:pipeline", "Run PySpark jobs and declarative pipelines over topics."
+    ),
     "standalone": Command(
         "magnetar.cli.standalone:standalone", "Run everything in one process, until Ctrl-C."
     ),

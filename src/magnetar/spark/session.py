@@ -37,12 +37,7 @@ def session(
     Finds a Java and has the workers run this Python, unless PYSPARK_PYTHON says otherwise.
     Raises NoJavaError.
     """
-    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
-    if "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = _python_command()
-    if master.startswith("local"):
-        # Else Spark asks the network for this machine's name and may warn about what it hears.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    prepare(master)
     from pyspark.sql import SparkSession
 
     settings = {**LOCAL_DEFAULTS, **(config or {})} if master.startswith("local") else dict(config or {})
@@ -50,6 +45,19 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def prepare(master: str) -> None:
+    """Has the Spark that this process starts find a Java, and its workers this Python.
+
+    Raises NoJavaError.
+    """
+    os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = _python_command()
+    if master.startswith("local"):
+        # Else Spark asks the network for this machine's name and may warn about what it hears.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _python_command() -> str:

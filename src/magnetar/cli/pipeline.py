@@ -1,0 +1,100 @@
+"""`magnetar pipeline`: PySpark jobs and declarative pipelines over topics."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def pipeline() -> None:
+    """Run PySpark jobs and declarative pipelines over topics (docs/pipelines.md)."""
+
+
+@pipeline.command(context_settings={"ignore_unknown_options": True})
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--conf", "config", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
+@click.option(
+    "--service-url",
+    envvar="MAGNETAR_SERVICE_URL",
+    help="Ask this cluster for the age and size of what is unread.",
+)
+@click.option("--admin-url", envvar="MAGNETAR_ADMIN_URL", help="Its admin API.")
+@click.option("--metrics-file", type=click.Path(path_type=Path), help="Keep Prometheus text here.")
+@click.option("--metrics-port", type=int, help="Serve it on loopback, at /metrics.")
+@click.option("--log-file", type=click.Path(path_type=Path), help="For what Spark says.  [a temporary file]")
+@click.option("--traceback", "show_traceback", is_flag=True, help="Show all of an error, Java's stacks too.")
+@click.option("--quiet", is_flag=True, help="No progress and no summary.")
+@click.option("--refresh", help="Declarative: these datasets only, parted by commas.")
+@click.option("--full-refresh", help="Declarative: these anew, parted by commas.")
+@click.option("--full-refresh-all", is_flag=True, help="Declarative: everything anew.")
+@click.option("--dry-run", is_flag=True, help="Declarative: only look whether the project is right.")
+def run(
+    file: Path,
+    arguments: tuple[str, ...],
+    master: str,
+    config: tuple[str, ...],
+    service_url: str | None,
+    admin_url: str | None,
+    metrics_file: Path | None,
+    metrics_port: int | None,
+    log_file: Path | None,
+    *,
+    show_traceback: bool,
+    quiet: bool,
+    refresh: str | None,
+    full_refresh: str | None,
+    full_refresh_all: bool,
+    dry_run: bool,
+) -> None:
+    """Run FILE: a PySpark program, or the spec (or the folder) of a declarative project.
+
+    Java, the connector and Spark's settings are in place; ARGUMENTS go to the program. Ends when the program
+    and its queries have ended.
+    """
+    try:
+        from magnetar.spark.pipelines.declarative import Selection, find_spec, run_project
+        from magnetar.spark.pipelines.run import RunSettings
+        from magnetar.spark.pipelines.script import run_script
+    except ImportError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'magnetar[spark]'") from error
+    connection = {"service.url": service_url, "admin.url": admin_url}
+    settings = RunSettings(
+        master=master,
+        config=dict(_setting(text) for text in config),
+        connection={name: url for name, url in connection.items() if url and service_url},
+        metrics_file=metrics_file,
+        metrics_port=metrics_port,
+        log_file=log_file,
+        show_traceback=show_traceback,
+        quiet=quiet,
+    )
+    spec = find_spec(file)
+    if spec is not None:
+        selection = Selection(
+            refresh=_names(refresh),
+            full_refresh=_names(full_refresh),
+            full_refresh_all=full_refresh_all,
+            dry=dry_run,
+        )
+        sys.exit(run_project(spec, settings, selection))
+    if file.is_dir():
+        raise click.UsageError(f"{file} has no spark-pipeline.yml")
+    if refresh or full_refresh or full_refresh_all or dry_run:
+        raise click.UsageError("--refresh, --full-refresh, --full-refresh-all and --dry-run are for projects")
+    sys.exit(run_script(file, arguments, settings))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise click.UsageError(f"--conf {text}: expected KEY=VALUE")
+    return key, value
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in (text or "").split(",") if name.strip()]

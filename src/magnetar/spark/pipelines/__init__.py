@@ -1,0 +1,1 @@
+"""Runs PySpark jobs and declarative pipelines as they are."""

@@ -1,0 +1,97 @@
+"""Runs a project of Spark Declarative Pipelines in a Connect session of this machine, or a remote one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.pipelines.run import Run, RunSettings, stderr_to, terminated_as_interrupted
+from magnetar.spark.session import prepare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from magnetar.spark.progress import LagListener
+
+SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+_NEEDED: Final = ("grpc", "grpc_status", "yaml", "zstandard", "pandas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What of the project to run."""
+
+    refresh: Sequence[str] = ()
+    full_refresh: Sequence[str] = ()
+    full_refresh_all: bool = False
+    dry: bool = False
+    """Only look whether the graph is right."""
+
+
+def find_spec(path: Path) -> Path | None:
+    """The project's spec when `path` is one, or a folder with one."""
+    if path.is_dir():
+        return next((path / name for name in SPEC_NAMES if (path / name).is_file()), None)
+    return path if path.suffix in (".yml", ".yaml") else None
+
+
+def run_project(spec: Path, settings: RunSettings, selection: Selection) -> int:
+    """Runs the project until its flows have ended.
+
+    Returns the exit code: 0, 1 after an error, 130 when it was interrupted.
+    Raises NoJavaError; SparkSourceError without the packages that Connect needs.
+    """
+    _check_packages()
+    run = Run(spec, settings)
+    with terminated_as_interrupted():
+        with stderr_to(run.log_file):
+            spark = _session(spec, settings)
+        listener = run.listener()
+        spark.streams.addListener(listener)
+        if not settings.quiet:
+            run.say(f"{spec.name} on {settings.master}, Spark {spark.version}")
+
+        def heard() -> LagListener:
+            return listener
+
+        return run.guarded(lambda: _execute(spec, selection), heard)
+
+
+def _check_packages() -> None:
+    from importlib.util import find_spec as find_module
+
+    missing = [name for name in _NEEDED if find_module(name) is None]
+    if missing:
+        raise SparkSourceError(
+            f"declarative pipelines run over Spark Connect, which lacks {', '.join(missing)}: install them by"
+            " pip install 'magnetar[pipelines]'"
+        )
+
+
+def _session(spec: Path, settings: RunSettings) -> SparkSession:
+    prepare(settings.master)
+    # Definitions that Spark imports look for their session by this name.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(settings.master).appName(spec.resolve().parent.name)
+    for key, value in settings.config.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _execute(spec: Path, selection: Selection) -> int:
+    from pyspark.pipelines import cli
+
+    cli.run(
+        spec_path=spec,
+        full_refresh=selection.full_refresh,
+        full_refresh_all=selection.full_refresh_all,
+        refresh=selection.refresh,
+        dry=selection.dry,
+    )
+    return 0

@@ -1,0 +1,159 @@
+"""What every run has: settings, a log for what Spark says, a summary and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar.spark.pipelines.failures import explain
+
+if TYPE_CHECKING:
+    from magnetar.spark.progress import LagListener
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What a user may say about a run."""
+
+    master: str = "local[*]"
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Spark's, as `spark.x.y`."""
+    connection: Mapping[str, str] = field(default_factory=dict)
+    """The source's options that lead to a cluster, for lag in seconds and bytes."""
+    metrics_file: Path | None = None
+    metrics_port: int | None = None
+    log_file: Path | None = None
+    """For what Spark says; else one in the folder for temporary files."""
+    show_traceback: bool = False
+    quiet: bool = False
+    """No progress, no summary."""
+
+
+class Run:
+    """One run, from start to summary. What it says goes to stderr."""
+
+    def __init__(self, file: Path, settings: RunSettings) -> None:
+        self.file = file
+        self.settings = settings
+        self.log_file = settings.log_file or _temporary_log(file)
+        self._started_s = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line for the user."""
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def listener(self) -> LagListener:
+        """The one that shows and counts what queries do."""
+        from magnetar.spark.progress import LagListener
+
+        return LagListener(
+            connection=self.settings.connection or None,
+            live=None if self.settings.quiet else sys.stderr,
+            metrics_file=self.settings.metrics_file,
+            metrics_port=self.settings.metrics_port,
+        )
+
+    def guarded(self, work: Callable[[], int], listener: Callable[[], LagListener | None]) -> int:
+        """The exit code of `work`; its errors are told, its queries summed up."""
+        code = 1
+        error: BaseException | None = None
+        try:
+            code = work()
+        except SystemExit as ended:
+            code = _code_of(ended, self.say)
+        except KeyboardInterrupt:
+            code = 130
+        except Exception as failed:  # noqa: BLE001  # the program's own, whatever it is
+            error = failed
+        found = listener()
+        if found is not None:
+            found.close()
+        if code == 130:
+            self.say("Stopped.")
+        if error is not None:
+            self._tell(error)
+        if not self.settings.quiet:
+            self._sum_up(found, failed=error is not None or code not in (0, 130))
+        return code
+
+    def _tell(self, error: BaseException) -> None:
+        for line in explain(error, self.file.resolve().parent, _sql_of(error)):
+            self.say(line)
+        if self.settings.show_traceback:
+            self.say("".join(traceback.format_exception(error)))
+        else:
+            self.say(f"--traceback shows all of it; what Spark said is in {self.log_file}")
+
+    def _sum_up(self, listener: LagListener | None, *, failed: bool) -> None:
+        taken_s = time.monotonic() - self._started_s
+        self.say(f"{self.file.name} {'failed' if failed else 'ended'} after {taken_s:.1f} s")
+        for totals in [] if listener is None else listener.totals():
+            for line in totals.lines():
+                self.say(line)
+
+
+def _sql_of(error: BaseException) -> str:
+    """What Spark says of the place in a query; empty when it says nothing."""
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException):
+        return ""
+    try:
+        contexts = error.getQueryContext()
+        return "\n".join(context.summary() for context in contexts)
+    except Exception:  # noqa: BLE001  # the JVM may be gone; the message tells the rest
+        return ""
+
+
+def _code_of(ended: SystemExit, say: Callable[[str], None]) -> int:
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    say(str(ended.code))
+    return 1
+
+
+def _temporary_log(file: Path) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f"magnetar-{file.stem}-", suffix=".log")
+    os.close(handle)
+    return Path(name)
+
+
+@contextmanager
+def stderr_to(path: Path) -> Iterator[None]:
+    """Programs that are started in the body write their stderr to the file; this one's stays.
+
+    Spark's JVM, and the workers that it starts, say much there that is no news for the user.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the body as Ctrl-C does: its queries stop in order."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,82 @@
+"""Runs a PySpark program in this process, in a session that is ready for it."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.logger import PySparkLogger
+
+from magnetar.spark.pipelines.run import Run, RunSettings, stderr_to, terminated_as_interrupted
+from magnetar.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from magnetar.spark.progress import LagListener
+
+_POLL_S: Final = 1
+"""Between two looks whether a query is still active; a signal is heard at once."""
+
+
+def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> int:
+    """Runs `file` with these arguments until it and its queries have ended.
+
+    Returns the exit code: 0, what the program exits with, 1 after an error, 130 when it was interrupted.
+    Raises NoJavaError.
+    """
+    run = Run(file, settings)
+    with terminated_as_interrupted():
+        with stderr_to(run.log_file):
+            spark = session(file.stem, master=settings.master, config=settings.config)
+        _quiet_echoes()
+        listener = run.listener()
+        spark.streams.addListener(listener)
+        if not settings.quiet:
+            run.say(f"{file.name} on {spark.sparkContext.master}, Spark {spark.version}")
+        try:
+            return run.guarded(lambda: _execute(spark, file, arguments), lambda: _heard(spark, listener, run))
+        finally:
+            spark.stop()
+
+
+def _quiet_echoes() -> None:
+    """Spark logs what it raises once more, as JSON; what is raised is told anyway."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def _execute(spark: SparkSession, file: Path, arguments: Sequence[str]) -> int:
+    sys.argv = [str(file), *arguments]
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        runpy.run_path(str(file), run_name="__main__")
+        _await_queries(spark)
+    except BaseException:
+        if _is_running(spark):
+            for query in spark.streams.active:
+                query.stop()
+        raise
+    return 0
+
+
+def _await_queries(spark: SparkSession) -> None:
+    """Returns when no query is active. Raises StreamingQueryException of one that fails."""
+    while _is_running(spark) and (active := spark.streams.active):
+        for query in active:
+            query.awaitTermination(_POLL_S)
+
+
+def _is_running(spark: SparkSession) -> bool:
+    """Whether the program has not stopped the session itself."""
+    return spark.sparkContext._jsc is not None
+
+
+def _heard(spark: SparkSession, listener: LagListener, run: Run) -> LagListener:
+    """The listener when it has heard of everything: events come late, on a thread of their own."""
+    if _is_running(spark):
+        spark.streams.removeListener(listener)
+    return listener
