@@ -27,7 +27,7 @@ SHARES: Final = 32
 """A connection may have this part of what is free waiting: 4 MiB, its own limit, when all is free."""
 _READ_SHARES: Final = 64
 """A read brings this part of what is free: the usual size down to half of the default budget."""
-_COUNT_MS: Final = 5
+_COUNT_MS: Final = 20
 """Between two counts of all connections while somebody waits, for each thousand of them."""
 
 
@@ -86,7 +86,7 @@ class OutputBudget:
             self.free += size_bytes
 
     def wait(self, outlet: Outlet) -> None:
-        """`outlet.has_room` is called when it may have more waiting than it has."""
+        """`outlet.has_room` is called when it may have twice as much waiting as it has."""
         if not self._waiting:
             self._count_later()
         self._waiting[outlet] = None
@@ -109,7 +109,8 @@ class OutputBudget:
         self.count()
         waiting, self._waiting = self._waiting, {}
         for outlet in waiting:
-            if self.allows(outlet.count_output()):
+            # Half of what it may have: else who never reads would go on with each byte that others leave.
+            if self.allows(2 * outlet.count_output()):
                 outlet.has_room()
             else:
                 self._waiting[outlet] = None
