@@ -2,7 +2,7 @@
 
 A line of folded stacks is `outermost;…;innermost COUNT`. In the picture a frame stands on its caller, its
 width is its share of all samples, and its place from left to right says nothing. Pointing at a frame tells
-its share. Frames of the import system are left out.
+its share. Frames of the import system and idle threads are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ SHARE_MIN: Final = 0.003
 """Frames below are not drawn; their time is that of their caller."""
 _LETTER: Final = 6.6
 _IMPORT: Final = "<frozen importlib"
+_IDLE: Final = "_queue_SimpleQueue_get"
+"""Where threads of a pool wait for work, which the sampler takes for work."""
 _KIND: Final = (
     (re.compile(r"\(magnetar/"), "#e8743b"),
     (re.compile(r"\([\w/.-]+\.py"), "#f2b447"),
@@ -41,6 +43,8 @@ def tree(lines: Iterable[str]) -> Frame:
     """All stacks below one root. Raises ValueError for a line that is no stack."""
     root = Frame("all")
     for line in lines:
+        if _IDLE in line:
+            continue
         stack, _, count = line.strip().rpartition(" ")
         frame = root
         frame.samples += int(count)
