@@ -58,6 +58,19 @@ class LedgerMetadata:
         """The same ledger, closed."""
         return replace(self, state=LedgerState.CLOSED, end=end)
 
+    def recovering(self) -> LedgerMetadata:
+        """The same ledger, about to be closed by somebody other than its writer."""
+        return replace(self, state=LedgerState.IN_RECOVERY)
+
+    def with_ensembles(self, ensembles: tuple[tuple[int, tuple[str, ...]], ...]) -> LedgerMetadata:
+        """The same ledger, held by these."""
+        return replace(self, ensembles=ensembles)
+
+    def with_ensemble(self, first_entry: int, members: tuple[str, ...]) -> LedgerMetadata:
+        """The same ledger, held by `members` from `first_entry` on. One that began there is replaced."""
+        kept = tuple(part for part in self.ensembles if part[0] < first_entry)
+        return self.with_ensembles((*kept, (first_entry, members)))
+
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
     """The node's value."""

@@ -1,0 +1,1 @@
+"""Ledgers are written, fenced and recovered under faults, in virtual time (see README.md)."""

@@ -1,0 +1,325 @@
+"""The rules of writing, recovery and serving, each with a way to break it: the simulator must notice.
+
+A mutation replaces methods of the product's classes for a while. The product itself has no switches.
+
+Three rules are not here, because breaking one of them alone loses nothing: that reads of the last entry
+fence, that their answers must cover every set of Qw neighbours, and that only certain answers count there.
+The reads of a recovery fence as well, so an entry that they miss can never be confirmed: the first line
+holds without the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magnetar.base.errors import CorruptDataError
+from magnetar.bookie.serving import BookieLedgers, Output, StoredLedger
+from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar.ledger.quorum.effects import Effect, SendAdds
+from magnetar.ledger.quorum.pending import PendingEntries
+from magnetar.ledger.quorum.recovery import LedgerRecovery
+from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.wire.bookkeeper.requests import Read
+from magnetar.wire.bookkeeper.status import Status
+from sim.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One rule, and what stands in its place when it is broken."""
+
+    rule: str
+    replaced: Sequence[tuple[type, str, Callable[..., Any]]]
+    found_by: int
+    """The first seed in which it is noticed."""
+
+    @contextmanager
+    def broken(self) -> Iterator[None]:
+        """The rule does not hold inside."""
+        kept = [(owner, name, vars(owner)[name]) for owner, name, _ in self.replaced]
+        for owner, name, replacement in self.replaced:
+            setattr(owner, name, replacement)
+        try:
+            yield
+        finally:
+            for owner, name, original in kept:
+                setattr(owner, name, original)
+
+
+# Writing
+
+
+def _confirm_one_short(self: PendingEntries) -> bool:
+    before = self.confirmed
+    while True:
+        entry = self._entries.get(self.confirmed + 1)
+        if entry is None or entry.holders.bit_count() < self._layout.ack_quorum - 1:
+            return self.confirmed != before
+        del self._entries[entry.entry_id]
+        self.confirmed, self.confirmed_bytes = entry.entry_id, entry.length_bytes
+
+
+def _confirm_over_gaps(self: PendingEntries) -> bool:
+    done = [e for e in self._entries.values() if e.holders.bit_count() >= self._layout.ack_quorum]
+    if not done:
+        return False
+    last = done[-1]
+    self._entries = {key: value for key, value in self._entries.items() if key > last.entry_id}
+    self.confirmed, self.confirmed_bytes = last.entry_id, last.length_bytes
+    return True
+
+
+def _first_of_change_behind_what_was_sent(self: QuorumWriter) -> int:
+    return self.last_pushed + 1
+
+
+def _first_of_change_at_the_confirmed(self: QuorumWriter) -> int:
+    return max(self.last_confirmed, self._metadata.ensembles[-1][0])
+
+
+def _write_over_whatever_is_there(
+    self: QuorumWriter, metadata: LedgerMetadata | None, version: int
+) -> list[Effect]:
+    if metadata is None or metadata.state is LedgerState.OPEN or metadata == self._written:
+        return _METADATA_READ(self, metadata, version)
+    assert self._written is not None
+    self._version = version
+    return self._write(self._written)
+
+
+_METADATA_READ: Final = QuorumWriter.metadata_read
+
+
+def _added_despite_a_fence(
+    self: QuorumWriter, bookie: str, index: int, entry_ids: Iterable[int], status: Status
+) -> list[Effect]:
+    return _ADDED(self, bookie, index, entry_ids, Status.OK if status is Status.FENCED else status)
+
+
+_ADDED: Final = QuorumWriter.added
+
+
+# Recovery
+
+
+def _settled_at_once(self: LedgerRecovery) -> bool:
+    # As if what was read need not be written to Qa bookies before the ledger is closed.
+    for entry in self._pending:
+        self._pending.confirmed = entry.entry_id
+        self._pending.confirmed_bytes = entry.length_bytes
+    return True
+
+
+def _added_nowhere(self: LedgerRecovery, entry: Any) -> list[Effect]:
+    effects = _ADD(self, entry)
+    skipped = [effect for effect in effects if not isinstance(effect, SendAdds)]
+    for pending in self._pending:
+        pending.holders = (1 << self._layout.ensemble_size) - 1
+    return skipped + self._progress()
+
+
+_ADD: Final = LedgerRecovery._add
+
+
+def _conflict_means_try_again(
+    self: LedgerRecovery, metadata: LedgerMetadata | None, version: int
+) -> list[Effect]:
+    if metadata is not None and metadata.state is LedgerState.CLOSED and self._written is not None:
+        self._version = version
+        return self._write(self._written)
+    return _RECOVERY_METADATA_READ(self, metadata, version)
+
+
+_RECOVERY_METADATA_READ: Final = LedgerRecovery.metadata_read
+
+
+# Serving
+
+
+def _durable_at_once(self: Disk, write: Any) -> None:
+    self._waiting.append(write)
+    if not self._syncing:
+        self._sync()
+    self._durable([write.ticket])
+
+
+def _synced_without_a_word(self: Disk, life: int) -> None:
+    if life != self._life:
+        return
+    group, self._syncing = self._syncing, []
+    for write in group:
+        self._apply(write)
+    if self._waiting:
+        self._sync()
+
+
+def _read_before_the_fence(self: BookieLedgers, asker: object, request: Read) -> list[Output]:
+    outputs = _FENCE(self, asker, request)
+    ledger = self._ledgers.get(request.ledger_id)
+    if ledger is None or not ledger.waiting:
+        return outputs
+    ledger.waiting.clear()
+    return [*outputs, self._look_up(asker, request)]
+
+
+_FENCE: Final = BookieLedgers._fence
+
+
+def _fence_only_what_is_known(self: BookieLedgers, asker: object, request: Read) -> list[Output]:
+    if request.ledger_id not in self._ledgers:
+        return [self._look_up(asker, request)]
+    return _FENCE(self, asker, request)
+
+
+def _fence_forgotten(self: Disk) -> list[StoredLedger]:
+    return [StoredLedger(number, ledger.master_key, False) for number, ledger in self._ledgers.items()]
+
+
+def _damage_is_absence(self: Disk, ledger_id: int, entry_id: int) -> bytes | None:
+    try:
+        return _ENTRY(self, ledger_id, entry_id)
+    except CorruptDataError:
+        return None
+
+
+_ENTRY: Final = Disk.entry
+
+
+def _everything_forgotten(self: Disk) -> None:
+    self.lose_everything()
+
+
+def _true(*_: object) -> bool:
+    return True
+
+
+def _false(*_: object) -> bool:
+    return False
+
+
+MUTATIONS: Final = {
+    "ack-quorum": Mutation(
+        "an entry is confirmed when Qa bookies have it",
+        [(PendingEntries, "confirm", _confirm_one_short)],
+        found_by=1,
+    ),
+    "in-order": Mutation(
+        "an entry is confirmed after all before it",
+        [(PendingEntries, "confirm", _confirm_over_gaps)],
+        found_by=1,
+    ),
+    "still-while-changing": Mutation(
+        "nothing is confirmed while the ensemble changes",
+        [(QuorumWriter, "_may_confirm", _true)],
+        found_by=27,
+    ),
+    "members-only": Mutation(
+        "who was replaced is not heard any more",
+        [(QuorumWriter, "_is_member", _true)],
+        found_by=199,
+    ),
+    "copies-of-the-replaced": Mutation(
+        "copies on a bookie that was replaced do not count",
+        [(QuorumWriter, "_forget", _false)],
+        found_by=3,
+    ),
+    "change-begins-behind-confirmed": Mutation(
+        "a new ensemble begins behind the last confirmed entry",
+        [(QuorumWriter, "_first_of_change", _first_of_change_behind_what_was_sent)],
+        found_by=1,
+    ),
+    "change-leaves-confirmed-alone": Mutation(
+        "a new ensemble begins behind the last confirmed entry, not at it",
+        [(QuorumWriter, "_first_of_change", _first_of_change_at_the_confirmed)],
+        found_by=1,
+    ),
+    "recovery-wins": Mutation(
+        "a writer that finds its ledger in recovery gives up",
+        [(QuorumWriter, "metadata_read", _write_over_whatever_is_there)],
+        found_by=7,
+    ),
+    "fence-is-final": Mutation(
+        "a writer that meets a fence gives up",
+        [(QuorumWriter, "added", _added_despite_a_fence)],
+        found_by=1,
+    ),
+    "fencing-entry-reads": Mutation(
+        "reads of a recovery fence, too",
+        [(LedgerRecovery, "_fences_entry_reads", _false)],
+        found_by=388,
+    ),
+    "floor": Mutation(
+        "a recovery reads from its last segment on",
+        [(LedgerRecovery, "_first_to_read", lambda self: self._highest_lac + 1)],
+        found_by=92,
+    ),
+    "snapshot": Mutation(
+        "a recovery reads from the ensemble as it was at its start",
+        [(LedgerRecovery, "_members_to_read", lambda self, entry_id: tuple(self._ensemble))],
+        found_by=55,
+    ),
+    "silence-is-not-absence": Mutation(
+        "only a certain absence counts as one",
+        [(LedgerRecovery, "_counts_as_absent", _true)],
+        found_by=55,
+    ),
+    "absence-quorum": Mutation(
+        "Qw - Qa + 1 bookies must lack an entry",
+        [(LedgerRecovery, "_absences_needed", lambda self: 1)],
+        found_by=5,
+    ),
+    "written-again": Mutation(
+        "what a recovery finds is written again",
+        [(LedgerRecovery, "_add", _added_nowhere)],
+        found_by=2,
+    ),
+    "written-again-to-the-quorum": Mutation(
+        "what a recovery finds is on Qa bookies before it closes",
+        [(LedgerRecovery, "_is_settled", _settled_at_once)],
+        found_by=12,
+    ),
+    "first-close-wins": Mutation(
+        "a recovery adopts the end that another one wrote",
+        [(LedgerRecovery, "metadata_read", _conflict_means_try_again)],
+        found_by=14,
+    ),
+    "durable-before-answered": Mutation(
+        "a bookie answers when an entry is durable",
+        [(Disk, "write", _durable_at_once), (Disk, "_synced", _synced_without_a_word)],
+        found_by=1,
+    ),
+    "read-behind-the-fence": Mutation(
+        "a bookie reads when its fence is durable",
+        [(BookieLedgers, "_fence", _read_before_the_fence)],
+        found_by=0,
+    ),
+    "fence-of-the-unknown": Mutation(
+        "a bookie fences a ledger that it has not seen",
+        [(BookieLedgers, "_fence", _fence_only_what_is_known)],
+        found_by=166,
+    ),
+    "fence-holds": Mutation(
+        "a fenced ledger takes no entries from its writer",
+        [(BookieLedgers, "_may_add", _true)],
+        found_by=5,
+    ),
+    "fence-survives": Mutation(
+        "a fence survives a restart",
+        [(Disk, "stored_ledgers", _fence_forgotten)],
+        found_by=21,
+    ),
+    "damage-is-not-absence": Mutation(
+        "a damaged entry is not an absent one",
+        [(Disk, "entry", _damage_is_absence)],
+        found_by=639,
+    ),
+    "what-was-synced-stays": Mutation(
+        "what was synced survives a crash",
+        [(Disk, "crash", _everything_forgotten)],
+        found_by=0,
+    ),
+}
+"""By name."""

@@ -1,0 +1,100 @@
+"""Entries that were sent and are not confirmed: who has them, and how far the log is complete.
+
+Source: BookKeeper replication protocol, writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from magnetar.ledger.quorum.layout import QuorumLayout
+
+
+class PendingEntry:
+    """One entry under way."""
+
+    __slots__ = ("entry", "entry_id", "holders", "length_bytes")
+
+    entry_id: int
+    entry: bytes
+    """As it lies on bookies: head, digest, payload."""
+    length_bytes: int
+    """Payload bytes of the ledger up to and with this entry."""
+    holders: int
+    """Bit i: the member at index i of the current ensemble has it."""
+
+    def __init__(self, entry_id: int, entry: bytes, length_bytes: int) -> None:
+        self.entry_id = entry_id
+        self.entry = entry
+        self.length_bytes = length_bytes
+        self.holders = 0
+
+
+class PendingEntries:
+    """The entries after the last confirmed one, without gaps."""
+
+    __slots__ = ("_entries", "_layout", "confirmed", "confirmed_bytes")
+
+    confirmed: int
+    """Last entry that is confirmed with all before it; -1 when none is."""
+    confirmed_bytes: int
+    """Payload bytes up to and with `confirmed`."""
+
+    def __init__(self, layout: QuorumLayout, confirmed: int = -1, confirmed_bytes: int = 0) -> None:
+        self._layout = layout
+        self._entries: dict[int, PendingEntry] = {}
+        self.confirmed = confirmed
+        self.confirmed_bytes = confirmed_bytes
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[PendingEntry]:
+        return iter(self._entries.values())
+
+    @property
+    def last(self) -> int:
+        """The last entry that was added, -1 when there is none."""
+        return self.confirmed + len(self._entries)
+
+    def add(self, entry: PendingEntry) -> None:
+        """The next entry."""
+        assert entry.entry_id == self.last + 1
+        self._entries[entry.entry_id] = entry
+
+    def held(self, index: int, entry_ids: Iterable[int]) -> None:
+        """The member at `index` has these entries."""
+        bit = 1 << index
+        get = self._entries.get
+        for entry_id in entry_ids:
+            entry = get(entry_id)
+            if entry is not None:
+                entry.holders |= bit
+
+    def forget(self, index: int) -> None:
+        """Another bookie took the place at `index`: it has none of these."""
+        keep = ~(1 << index)
+        for entry in self._entries.values():
+            entry.holders &= keep
+
+    def confirm(self) -> bool:
+        """Moves `confirmed` over the entries that Qa members have, up to the first gap; whether it moved."""
+        entries = self._entries
+        before = self.confirmed
+        while True:
+            entry = entries.get(self.confirmed + 1)
+            if entry is None or entry.holders.bit_count() < self._layout.ack_quorum:
+                return self.confirmed != before
+            del entries[entry.entry_id]
+            self.confirmed = entry.entry_id
+            self.confirmed_bytes = entry.length_bytes
+
+    def missing_at(self, index: int) -> tuple[Sequence[int], Sequence[bytes]]:
+        """Ids and bytes of the entries that the member at `index` should have and is not known to have."""
+        bit = 1 << index
+        missing = [
+            entry
+            for entry in self._entries.values()
+            if not entry.holders & bit and self._layout.holds(index, entry.entry_id)
+        ]
+        return [entry.entry_id for entry in missing], [entry.entry for entry in missing]

@@ -1,0 +1,368 @@
+"""Closes a ledger whose writer is gone, at an end that nobody can dispute. Sync, no I/O.
+
+    MARKING      metadata from OPEN to IN_RECOVERY
+    ASKING       every member of the last ensemble is fenced and asked for its last entry, until enough have
+                 answered that nothing confirmed can hide with the others
+    READING      entry after entry behind the highest last-add-confirmed that was seen, each fenced with its
+                 read and added again, until one is certainly nowhere: that is the end
+    MEASURING    the entry at the end is read for the length of the ledger, when none was added again
+    SEALING      one write: CLOSED, with the end and the ensembles that came about
+
+What a reader may assume is generous, what ends the ledger is strict: one good copy proves an entry; its
+absence needs Qw - Qa + 1 members that certainly lack it, and whatever is neither (a timeout, an I/O error,
+a wrong digest) proves nothing.
+
+Recovery reads go to the ensemble as it was at the start, because a bookie that took a place since has
+nothing yet; they fence, because otherwise an absence that was counted could turn into a copy afterwards.
+Several recoveries may run at once: the first write of CLOSED wins, the others adopt it.
+
+Source: BookKeeper replication protocol, recovery; its TLA+ findings on fencing reads and on the first entry
+to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, unique
+
+from magnetar.ledger.api import LedgerEnd
+from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar.ledger.quorum.effects import (
+    Closed,
+    Effect,
+    Failed,
+    Failure,
+    ReadMetadata,
+    SendAdds,
+    SendRead,
+    WriteMetadata,
+)
+from magnetar.ledger.quorum.layout import Coverage, QuorumLayout
+from magnetar.ledger.quorum.pending import PendingEntries, PendingEntry
+from magnetar.ledger.quorum.replacing import Replacing
+from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
+from magnetar.wire.bookkeeper.requests import LAST_ENTRY
+from magnetar.wire.bookkeeper.status import Status
+
+
+@unique
+class _Phase(Enum):
+    MARKING = "marking"
+    ASKING = "asking"
+    READING = "reading"
+    MEASURING = "measuring"
+    SEALING = "sealing"
+    OVER = "over"
+
+
+class _Votes:
+    """What is known of one entry."""
+
+    __slots__ = ("absent", "answered", "found")
+
+    def __init__(self) -> None:
+        self.absent: set[int] = set()
+        self.answered: set[int] = set()
+        self.found: LedgerEntry | None = None
+
+
+class LedgerRecovery:
+    """Decides for one ledger. Every method returns what the driver has to do, in order."""
+
+    def __init__(self, ledger_id: int, metadata: LedgerMetadata, version: int, digester: Digester) -> None:
+        """`metadata` and `version`: as just read."""
+        self.ledger_id = ledger_id
+        self._metadata = metadata
+        self._version = version
+        self._digester = digester
+        self._layout = QuorumLayout(
+            len(metadata.ensembles[-1][1]), metadata.write_quorum, metadata.ack_quorum
+        )
+        self._phase = _Phase.MARKING
+        self._written: LedgerMetadata | None = None
+        self._snapshot = metadata.ensembles[-1][1]
+        """The last ensemble as it was when the recovery began: whom to ask and to read from."""
+        self._ensemble = list(self._snapshot)
+        """Whom to add to: changes when members fail."""
+        self._ensembles = metadata.ensembles
+        self._last_segment = metadata.ensembles[-1][0]
+        """Where the last ensemble began when the recovery did."""
+        self._first_read = 0
+        self._coverage = Coverage(self._layout)
+        self._asked: set[int] = set()
+        self._highest_lac = -1
+        self._highest_entry = -1
+        self._pending = PendingEntries(self._layout)
+        self._votes: dict[int, _Votes] = {}
+        self._end: int | None = None
+        """The first entry that is certainly nowhere."""
+        self._replacing = Replacing()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will happen any more."""
+        return self._phase is _Phase.OVER
+
+    def start(self) -> list[Effect]:
+        """The first thing to do; once."""
+        return self._begin(self._metadata, self._version)
+
+    def _begin(self, metadata: LedgerMetadata, version: int) -> list[Effect]:
+        self._metadata, self._version = metadata, version
+        if metadata.state is LedgerState.CLOSED:
+            return self._adopt(metadata)
+        self._ensembles = metadata.ensembles
+        self._last_segment, self._snapshot = metadata.ensembles[-1]
+        self._ensemble = list(self._snapshot)
+        if metadata.state is LedgerState.IN_RECOVERY:
+            return self._ask()
+        return self._write(metadata.recovering())
+
+    def _write(self, metadata: LedgerMetadata) -> list[Effect]:
+        self._written = metadata
+        return [WriteMetadata(metadata, self._version)]
+
+    def metadata_written(self, version: int) -> list[Effect]:
+        """Answers WriteMetadata: it is in the store now, with this version."""
+        if self.is_over:
+            return []
+        assert self._written is not None
+        self._metadata, self._version, self._written = self._written, version, None
+        if self._metadata.state is LedgerState.CLOSED:
+            return self._adopt(self._metadata)
+        return self._ask()
+
+    def metadata_conflict(self) -> list[Effect]:
+        """Answers WriteMetadata: it was not written, or nobody knows."""
+        return [] if self.is_over else [ReadMetadata()]
+
+    def metadata_read(self, metadata: LedgerMetadata | None, version: int) -> list[Effect]:
+        """Answers ReadMetadata; None: the ledger was deleted."""
+        if self.is_over:
+            return []
+        if metadata is None:
+            return self._fail(Failure.GONE, f"ledger {self.ledger_id} was deleted")
+        if metadata == self._written:
+            return self.metadata_written(version)
+        if metadata.state is LedgerState.CLOSED:
+            return self._adopt(metadata)
+        if self._phase is _Phase.MARKING:
+            return self._begin(metadata, version)
+        # Copies of older entries were moved meanwhile; the last ensemble is this recovery's or another's.
+        self._metadata, self._version = metadata, version
+        return self._seal()
+
+    def _adopt(self, metadata: LedgerMetadata) -> list[Effect]:
+        self._phase = _Phase.OVER
+        self._metadata = metadata
+        assert metadata.end is not None
+        return [Closed(metadata.end)]
+
+    # Who knows how far the ledger goes
+
+    def _ask(self) -> list[Effect]:
+        self._phase = _Phase.ASKING
+        fence = self._fences_first_reads()
+        return [
+            SendRead(bookie, index, LAST_ENTRY, fence=fence) for index, bookie in enumerate(self._snapshot)
+        ]
+
+    def _fences_first_reads(self) -> bool:
+        return True
+
+    def read(
+        self, bookie: str, index: int, entry_id: int, status: Status, entry: bytes | None
+    ) -> list[Effect]:
+        """Answers SendRead, or tells that no answer will come (IO_ERROR)."""
+        if self.is_over:
+            return []
+        if status is Status.UNAUTHORIZED:
+            return self._fail(
+                Failure.UNAUTHORIZED, f"{bookie} refuses the password of ledger {self.ledger_id}"
+            )
+        opened = None
+        if status is Status.OK:
+            try:
+                asked = None if entry_id == LAST_ENTRY else entry_id
+                opened = self._digester.open(entry or b"", asked)
+            except DigestMismatchError:
+                status = Status.IO_ERROR
+        if entry_id == LAST_ENTRY:
+            return self._last_read(index, status, opened) if self._phase is _Phase.ASKING else []
+        return self._entry_read(index, entry_id, status, opened)
+
+    def _last_read(self, index: int, status: Status, entry: LedgerEntry | None) -> list[Effect]:
+        self._asked.add(index)
+        if entry is not None:
+            self._highest_lac = max(self._highest_lac, entry.last_add_confirmed)
+            self._highest_entry = max(self._highest_entry, entry.entry_id)
+        if self._is_known(status):
+            self._coverage.know(index)
+        if self._coverage.is_reached:
+            return self._begin_reading()
+        if len(self._asked) == self._layout.ensemble_size:
+            return self._fail(
+                Failure.UNREADABLE,
+                f"of the {self._layout.ensemble_size} bookies with the end of ledger {self.ledger_id} "
+                "too few answered for certain",
+            )
+        return []
+
+    def _is_known(self, status: Status) -> bool:
+        return status.is_certain
+
+    # Entries behind the last one that is known to be confirmed
+
+    def _begin_reading(self) -> list[Effect]:
+        self._phase = _Phase.READING
+        self._first_read = self._first_to_read()
+        self._pending = PendingEntries(self._layout, self._first_read - 1)
+        return self._read_next()
+
+    def _first_to_read(self) -> int:
+        # Not below the last segment: what lies before was confirmed when the segment began. Reading it anew
+        # would add committed entries to an ensemble that begins behind them.
+        return max(self._highest_lac + 1, self._last_segment)
+
+    def _read_next(self) -> list[Effect]:
+        return self._read_entry(self._pending.last + 1, fence=self._fences_entry_reads())
+
+    def _fences_entry_reads(self) -> bool:
+        return True
+
+    def _read_entry(self, entry_id: int, *, fence: bool) -> list[Effect]:
+        self._votes[entry_id] = _Votes()
+        members = self._members_to_read(entry_id)
+        return [
+            SendRead(members[index], index, entry_id, fence=fence)
+            for index in self._layout.write_set(entry_id)
+        ]
+
+    def _members_to_read(self, entry_id: int) -> tuple[str, ...]:
+        """The members that hold the entry, as they were when the recovery began."""
+        if entry_id >= self._last_segment:
+            return self._snapshot
+        return next(members for first, members in reversed(self._ensembles) if first <= entry_id)
+
+    def _entry_read(
+        self, index: int, entry_id: int, status: Status, entry: LedgerEntry | None
+    ) -> list[Effect]:
+        votes = self._votes.get(entry_id)
+        if votes is None or votes.found is not None:
+            return []
+        votes.answered.add(index)
+        if entry is not None:
+            votes.found = entry
+            del self._votes[entry_id]
+            return self._measured(entry) if self._phase is _Phase.MEASURING else self._add(entry)
+        if self._counts_as_absent(status):
+            votes.absent.add(index)
+        if self._phase is _Phase.READING and len(votes.absent) >= self._absences_needed():
+            self._end = entry_id
+            del self._votes[entry_id]
+            return self._finish()
+        if len(votes.answered) == self._layout.write_quorum:
+            return self._fail(
+                Failure.UNREADABLE,
+                f"entry {entry_id} of ledger {self.ledger_id} could not be read, "
+                "nor is it certain that there is none",
+            )
+        return []
+
+    def _counts_as_absent(self, status: Status) -> bool:
+        return status in (Status.NO_ENTRY, Status.NO_LEDGER)
+
+    def _absences_needed(self) -> int:
+        return self._layout.absence_quorum
+
+    def _add(self, entry: LedgerEntry) -> list[Effect]:
+        """Writes it to the current ensemble, whoever has it already, and goes on to the next one."""
+        head = self._digester.seal(entry.entry_id, self._pending.confirmed, entry.length_bytes, entry.payload)
+        pending = PendingEntry(entry.entry_id, head + entry.payload, entry.length_bytes)
+        self._pending.add(pending)
+        effects: list[Effect] = [
+            SendAdds(self._ensemble[index], index, [entry.entry_id], [pending.entry], recovery=True)
+            for index in self._layout.write_set(entry.entry_id)
+            if not self._replacing.is_out(index)
+        ]
+        return effects + self._read_next()
+
+    def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:
+        """A bookie answered for these entries, or will not (IO_ERROR)."""
+        if self.is_over or self._ensemble[index] != bookie:
+            return []
+        if status is Status.OK:
+            self._pending.held(index, entry_ids)
+            return self._progress()
+        if status is Status.UNAUTHORIZED:
+            return self._fail(
+                Failure.UNAUTHORIZED, f"{bookie} refuses the password of ledger {self.ledger_id}"
+            )
+        self._replacing.fail(index, bookie)
+        return [*self._replacing.begin(self._ensemble)]
+
+    def _progress(self) -> list[Effect]:
+        if not self._replacing.leaving:
+            self._pending.confirm()
+        return self._finish()
+
+    # Ensemble change: in memory, the metadata gets to know it with the end
+
+    def bookies_chosen(self, chosen: Mapping[int, str]) -> list[Effect]:
+        """Answers ChooseBookies: by index, who takes the place; those without a successor are left out."""
+        if self.is_over:
+            return []
+        if not chosen:
+            lost = ", ".join(sorted(self._replacing.leaving.values()))
+            return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")
+        staying = self._replacing.narrow(chosen)
+        for index, bookie in chosen.items():
+            self._ensemble[index] = bookie
+            self._pending.forget(index)
+        self._replacing.end(self._ensemble)
+        first = self._pending.confirmed + 1
+        kept = tuple(part for part in self._ensembles if part[0] < first)
+        self._ensembles = (*kept, (first, tuple(self._ensemble)))
+        effects: list[Effect] = []
+        for index in (*chosen, *staying):
+            entry_ids, entries = self._pending.missing_at(index)
+            if entry_ids:
+                effects.append(SendAdds(self._ensemble[index], index, entry_ids, entries, recovery=True))
+        return effects + self._progress() + [*self._replacing.begin(self._ensemble)]
+
+    # The end
+
+    def _finish(self) -> list[Effect]:
+        if self._phase is not _Phase.READING or self._end is None or not self._is_settled():
+            return []
+        last = self._end - 1
+        if last >= self._first_read or last < 0:
+            return self._measured(None)
+        # Nothing was added again: the entry at the end knows how long the ledger is.
+        self._phase = _Phase.MEASURING
+        return self._read_entry(last, fence=False)
+
+    def _is_settled(self) -> bool:
+        return not self._pending and not self._replacing.leaving
+
+    def _measured(self, entry: LedgerEntry | None) -> list[Effect]:
+        if entry is not None:
+            self._pending.confirmed_bytes = entry.length_bytes
+        self._phase = _Phase.SEALING
+        return self._seal()
+
+    def _seal(self) -> list[Effect]:
+        end = LedgerEnd(self._pending.confirmed, self._pending.confirmed_bytes)
+        return self._write(self._merged().closed(end))
+
+    def _merged(self) -> LedgerMetadata:
+        """The metadata as it is, with the ensembles of this recovery behind what it left alone."""
+        first = self._last_segment
+        older = tuple(part for part in self._metadata.ensembles if part[0] < first)
+        return self._metadata.with_ensembles(
+            (*older, *(part for part in self._ensembles if part[0] >= first))
+        )
+
+    def _fail(self, failure: Failure, reason: str) -> list[Effect]:
+        self._phase = _Phase.OVER
+        return [Failed(failure, reason)]

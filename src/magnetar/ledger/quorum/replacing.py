@@ -1,0 +1,57 @@
+"""Which members of an ensemble have failed, and which are being replaced just now.
+
+One replacement at a time: what fails meanwhile waits for the next one. A bookie that failed is not chosen
+again.
+
+Source: BookKeeper replication protocol, ensemble change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from magnetar.ledger.quorum.effects import ChooseBookies
+
+
+class Replacing:
+    """The failed members of one client's ensemble."""
+
+    __slots__ = ("_banned", "_failed", "leaving")
+
+    leaving: dict[int, str]
+    """Members that are being replaced, by index; empty when no replacement is under way."""
+
+    def __init__(self) -> None:
+        self._failed: dict[int, str] = {}
+        self._banned: set[str] = set()
+        self.leaving = {}
+
+    def is_out(self, index: int) -> bool:
+        """Whether the member at `index` gets no more: its successor will."""
+        return index in self._failed or index in self.leaving
+
+    def fail(self, index: int, bookie: str) -> None:
+        """The member at `index` has failed."""
+        self._banned.add(bookie)
+        # What it had been sent fails piece by piece; once is enough.
+        if self.leaving.get(index) != bookie:
+            self._failed[index] = bookie
+
+    def begin(self, ensemble: Sequence[str]) -> list[ChooseBookies]:
+        """Starts to replace who has failed, unless nobody has or a replacement is under way."""
+        if self.leaving or not self._failed:
+            return []
+        self.leaving, self._failed = self._failed, {}
+        return [ChooseBookies(dict(self.leaving), frozenset(self._banned | set(ensemble)))]
+
+    def narrow(self, chosen: Mapping[int, str]) -> list[int]:
+        """Only these find a successor. The others, which are returned, stay, and fail again if they must."""
+        staying = [index for index in self.leaving if index not in chosen]
+        for index in staying:
+            del self.leaving[index]
+        return staying
+
+    def end(self, ensemble: Sequence[str]) -> None:
+        """The replacement is done; `ensemble` is the new one."""
+        self.leaving = {}
+        self._failed = {index: bookie for index, bookie in self._failed.items() if ensemble[index] == bookie}

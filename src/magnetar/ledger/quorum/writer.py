@@ -1,0 +1,259 @@
+"""The writer of a ledger over several bookies: sends, counts copies, replaces bookies, closes. Sync, no I/O.
+
+States: OPEN takes entries. While an ensemble change is under way nothing is confirmed, for the new ensemble
+begins behind the last confirmed entry. CLOSING waits until everything is confirmed. CLOSED and FAILED are
+final.
+
+An entry counts as confirmed when Qa members of the *current* ensemble have it: what a bookie held that was
+replaced does not count any more, and what one answers that is not in its place is not heard.
+
+Source: BookKeeper replication protocol: writes, ensemble change, close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, unique
+
+from magnetar.ledger.api import LedgerClosedError, LedgerEnd
+from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar.ledger.quorum.effects import (
+    Advance,
+    Closed,
+    Effect,
+    Failed,
+    Failure,
+    ReadMetadata,
+    SendAdds,
+    WriteMetadata,
+)
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.quorum.pending import PendingEntries, PendingEntry
+from magnetar.ledger.quorum.replacing import Replacing
+from magnetar.wire.bookkeeper.digests import Digester
+from magnetar.wire.bookkeeper.status import Status
+
+
+@unique
+class _State(Enum):
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+class QuorumWriter:
+    """Decides for one ledger. Every method returns what the driver has to do, in order."""
+
+    def __init__(self, ledger_id: int, metadata: LedgerMetadata, version: int, digester: Digester) -> None:
+        """`metadata`: as this client created it, in state OPEN; `version`: of its node."""
+        self.ledger_id = ledger_id
+        self._metadata = metadata
+        self._version = version
+        self._digester = digester
+        self._layout = QuorumLayout(
+            len(metadata.ensembles[-1][1]), metadata.write_quorum, metadata.ack_quorum
+        )
+        self._ensemble = list(metadata.ensembles[-1][1])
+        self._pending = PendingEntries(self._layout)
+        self._length_bytes = 0
+        self._state = _State.OPEN
+        self._replacing = Replacing()
+        self._staying: list[int] = []
+        """Members that failed and found no successor in the change under way."""
+        self._written: LedgerMetadata | None = None
+        """What was sent to the metadata store and not answered yet."""
+
+    @property
+    def last_confirmed(self) -> int:
+        """The last add confirmed; -1 when there is none."""
+        return self._pending.confirmed
+
+    @property
+    def last_pushed(self) -> int:
+        """The last entry that was appended; -1 when there is none."""
+        return self._pending.last
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata that this writer goes by."""
+        return self._metadata
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will happen any more."""
+        return self._state in (_State.CLOSED, _State.FAILED)
+
+    def append(self, payloads: Sequence[bytes]) -> list[Effect]:
+        """Takes the next entries. Raises LedgerClosedError when the writer is closing or over."""
+        if self._state is not _State.OPEN:
+            raise LedgerClosedError(f"ledger {self.ledger_id} takes no more entries: {self._state.value}")
+        first = self.last_pushed + 1
+        confirmed = self.last_confirmed
+        added: list[PendingEntry] = []
+        for entry_id, payload in enumerate(payloads, first):
+            self._length_bytes += len(payload)
+            head = self._digester.seal(entry_id, confirmed, self._length_bytes, payload)
+            entry = PendingEntry(entry_id, head + payload, self._length_bytes)
+            self._pending.add(entry)
+            added.append(entry)
+        return self._send(added)
+
+    def _send(self, added: Sequence[PendingEntry]) -> list[Effect]:
+        effects: list[Effect] = []
+        for index, bookie in enumerate(self._ensemble):
+            if self._replacing.is_out(index):
+                continue
+            mine = [entry for entry in added if self._layout.holds(index, entry.entry_id)]
+            if mine:
+                effects.append(
+                    SendAdds(
+                        bookie,
+                        index,
+                        [entry.entry_id for entry in mine],
+                        [entry.entry for entry in mine],
+                    )
+                )
+        return effects
+
+    def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:
+        """A bookie answered for these entries, or will not (IO_ERROR)."""
+        if self.is_over or not self._is_member(bookie, index):
+            return []
+        if status is Status.OK:
+            self._pending.held(index, entry_ids)
+            return self._progress()
+        if status is Status.FENCED:
+            return self._fail(Failure.FENCED, f"{bookie} has a fence on ledger {self.ledger_id}")
+        if status is Status.UNAUTHORIZED:
+            return self._fail(
+                Failure.UNAUTHORIZED, f"{bookie} refuses the password of ledger {self.ledger_id}"
+            )
+        self._replacing.fail(index, bookie)
+        return self._change_ensemble()
+
+    def _is_member(self, bookie: str, index: int) -> bool:
+        return self._ensemble[index] == bookie
+
+    def _progress(self) -> list[Effect]:
+        """Confirms what can be, unless the ensemble changes just now."""
+        effects: list[Effect] = []
+        if self._may_confirm() and self._pending.confirm():
+            effects.append(Advance(self._pending.confirmed))
+        if self._state is _State.CLOSING and not self._replacing.leaving and not self._pending:
+            effects += self._seal()
+        return effects
+
+    def _may_confirm(self) -> bool:
+        return not self._replacing.leaving
+
+    # Ensemble change
+
+    def _change_ensemble(self) -> list[Effect]:
+        return [*self._replacing.begin(self._ensemble)] if self._written is None else []
+
+    def bookies_chosen(self, chosen: Mapping[int, str]) -> list[Effect]:
+        """Answers ChooseBookies: by index, who takes the place; those without a successor are left out."""
+        if self.is_over:
+            return []
+        if not chosen:
+            lost = ", ".join(sorted(self._replacing.leaving.values()))
+            return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")
+        self._staying = self._replacing.narrow(chosen)
+        return self._write_ensemble([chosen.get(at, member) for at, member in enumerate(self._ensemble)])
+
+    def _write_ensemble(self, members: Sequence[str]) -> list[Effect]:
+        return self._write(self._metadata.with_ensemble(self._first_of_change(), tuple(members)))
+
+    def _first_of_change(self) -> int:
+        return self._pending.confirmed + 1
+
+    def _write(self, metadata: LedgerMetadata) -> list[Effect]:
+        self._written = metadata
+        return [WriteMetadata(metadata, self._version)]
+
+    def metadata_written(self, version: int) -> list[Effect]:
+        """Answers WriteMetadata: it is in the store now, with this version."""
+        if self.is_over:
+            return []
+        assert self._written is not None
+        self._metadata, self._version, self._written = self._written, version, None
+        if self._metadata.state is LedgerState.CLOSED:
+            self._state = _State.CLOSED
+            assert self._metadata.end is not None
+            return [Closed(self._metadata.end)]
+        return self._adopt_ensemble()
+
+    def _adopt_ensemble(self) -> list[Effect]:
+        """The new ensemble counts from here on: its newcomers get everything that is not confirmed."""
+        effects: list[Effect] = []
+        members = self._metadata.ensembles[-1][1]
+        for index, bookie in enumerate(members):
+            if bookie != self._ensemble[index]:
+                self._ensemble[index] = bookie
+                self._forget(index)
+            elif index not in self._staying:
+                continue
+            entry_ids, entries = self._pending.missing_at(index)
+            if entry_ids:
+                effects.append(SendAdds(bookie, index, entry_ids, entries))
+        self._replacing.end(self._ensemble)
+        return effects + self._progress() + self._change_ensemble()
+
+    def _forget(self, index: int) -> None:
+        self._pending.forget(index)
+
+    def metadata_conflict(self) -> list[Effect]:
+        """Answers WriteMetadata: it was not written, or nobody knows."""
+        return [] if self.is_over else [ReadMetadata()]
+
+    def metadata_read(self, metadata: LedgerMetadata | None, version: int) -> list[Effect]:
+        """Answers ReadMetadata; None: the ledger was deleted."""
+        if self.is_over:
+            return []
+        wanted = self._written
+        assert wanted is not None
+        if metadata is None:
+            return self._fail(Failure.GONE, f"ledger {self.ledger_id} was deleted")
+        if metadata == wanted:  # It was written, only its answer was lost.
+            return self.metadata_written(version)
+        if metadata.state is not LedgerState.OPEN:
+            return self._lost(metadata)
+        # Somebody moved copies of older entries: what was wanted is still to be done, on top of that.
+        self._metadata, self._version = metadata, version
+        if wanted.state is LedgerState.CLOSED:
+            return self._seal()
+        return self._write_ensemble(wanted.ensembles[-1][1])
+
+    def _lost(self, metadata: LedgerMetadata) -> list[Effect]:
+        what = "is being recovered" if metadata.state is LedgerState.IN_RECOVERY else "was closed"
+        return self._fail(Failure.FENCED, f"ledger {self.ledger_id} {what} by another client")
+
+    # The end
+
+    def close(self) -> list[Effect]:
+        """Takes no more, and closes the ledger once everything is confirmed."""
+        if self._state is not _State.OPEN:
+            return []
+        self._state = _State.CLOSING
+        return self._progress()
+
+    def _seal(self) -> list[Effect]:
+        return self._write(self._metadata.closed(self._end()))
+
+    def _end(self) -> LedgerEnd:
+        return LedgerEnd(self._pending.confirmed, self._pending.confirmed_bytes)
+
+    def _fail(self, failure: Failure, reason: str) -> list[Effect]:
+        self._state = _State.FAILED
+        return [Failed(failure, reason)]
+
+    def check(self) -> None:
+        """Walks the invariants."""
+        first = -1
+        for start, members in self._metadata.ensembles:
+            assert start > first, "segments begin at ever higher entries"
+            assert len(members) == self._layout.ensemble_size
+            assert len(set(members)) == len(members), "a bookie holds one copy at most"
+            first = start
+        assert all(entry.entry_id > self.last_confirmed for entry in self._pending)
