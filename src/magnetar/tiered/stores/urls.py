@@ -138,7 +138,7 @@ def _gs(parts: SplitResult, options: dict[str, str]) -> Any:
 
     endpoint = options.get("endpoint", "")
     # A server at another address than Google's takes no credentials of Google's.
-    settings: Any = {"base_url": endpoint, "skip_signature": True} if endpoint else {}
+    settings: Any = {"base_url": endpoint, "bearer_token": "anonymous"} if endpoint else {}
     return GCSStore(
         parts.netloc,
         prefix=parts.path.strip("/") or None,

@@ -1,0 +1,152 @@
+"""Real servers of object stores, on free ports of this machine.
+
+Looked for in `PATH` and the folders of `MAGNETAR_TEST_SERVERS` (docs/tiered-storage.md says where they come
+from); who has none gets a reason to skip.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from support.standalone import wait_until
+
+START_S = 60.0
+BUCKET = "history"
+S3_USER, S3_SECRET = "history-user", "history-secret-0123456789"
+AZURE_ACCOUNT = "devstoreaccount1"
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Public: every emulator of this account has it."""
+
+
+@dataclass(frozen=True)
+class RunningStore:
+    """A server with an empty bucket."""
+
+    url: str
+    """For `offload_url`."""
+    environment: dict[str, str]
+    """Credentials, as the broker gets them."""
+    secret: str
+    """What no log may show."""
+
+
+def program(name: str) -> str:
+    """Path of a server's program; skips the test where there is none."""
+    folders = [os.environ.get("MAGNETAR_TEST_SERVERS", ""), os.environ.get("PATH", "")]
+    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
+    if found is None:
+        pytest.skip(f"{name} is not installed: put it into PATH or a folder of MAGNETAR_TEST_SERVERS")
+    return found
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port: int = bound.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _running(command: list[str], port: int, folder: Path, **environment: str) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **environment}
+        )
+    try:
+
+        def answers() -> bool:
+            assert process.poll() is None, (folder / "server.log").read_text(errors="replace")
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_until(answers, START_S, f"{command[0]} answers")
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _until_made(make: Callable[[], object]) -> None:
+    """A server that has a port may not be ready yet."""
+    errors: list[Exception] = []
+
+    def made() -> bool:
+        try:
+            make()
+        except OSError as error:
+            errors.append(error)
+            return False
+        return True
+
+    wait_until(made, START_S, "the bucket made")
+
+
+def _s3(port: int) -> RunningStore:
+    files = fs.S3FileSystem(
+        access_key=S3_USER,
+        secret_key=S3_SECRET,
+        endpoint_override=f"127.0.0.1:{port}",
+        scheme="http",
+        region="us-east-1",
+        allow_bucket_creation=True,
+    )
+    _until_made(lambda: files.create_dir(BUCKET))
+    return RunningStore(
+        f"s3://{BUCKET}/topics?endpoint=http://127.0.0.1:{port}&region=us-east-1",
+        {"AWS_ACCESS_KEY_ID": S3_USER, "AWS_SECRET_ACCESS_KEY": S3_SECRET},
+        S3_SECRET,
+    )
+
+
+@contextmanager
+def minio(folder: Path) -> Iterator[RunningStore]:
+    """S3 by MinIO."""
+    port = free_port()
+    command = [program("minio"), "server", str(folder / "data"), "--address", f"127.0.0.1:{port}", "--quiet"]
+    users = {"MINIO_ROOT_USER": S3_USER, "MINIO_ROOT_PASSWORD": S3_SECRET}
+    with _running(command, port, folder, **users):
+        yield _s3(port)
+
+
+@contextmanager
+def moto(folder: Path) -> Iterator[RunningStore]:
+    """S3 by moto, which looks at no signature."""
+    port = free_port()
+    with _running([program("moto_server"), "-H", "127.0.0.1", "-p", str(port)], port, folder):
+        yield _s3(port)
+
+
+@contextmanager
+def azurite(folder: Path) -> Iterator[RunningStore]:
+    """Azure Blob Storage by azurite."""
+    port = free_port()
+    command = [program("azurite-blob"), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent"]
+    command += ["--location", str(folder / "data"), "--skipApiVersionCheck", "--disableTelemetry"]
+    with _running(command, port, folder):
+        files = fs.AzureFileSystem(
+            AZURE_ACCOUNT,
+            account_key=AZURE_KEY,
+            blob_storage_authority=f"127.0.0.1:{port}",
+            blob_storage_scheme="http",
+        )
+        _until_made(lambda: files.create_dir(BUCKET))
+        yield RunningStore(
+            f"az://{AZURE_ACCOUNT}/{BUCKET}/topics?endpoint=http://127.0.0.1:{port}/{AZURE_ACCOUNT}",
+            {"AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY},
+            AZURE_KEY,
+        )
+
+
+# There is no server of Google Cloud Storage among them: the ones that can be had know its JSON interface, and
+# obstore writes by the XML one.
+SERVERS = {"minio": minio, "moto": moto, "azurite": azurite}
