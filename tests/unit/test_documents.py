@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from magnetar.cli.main import magnetar
+from magnetar.cli.table import COMMANDS
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -18,7 +19,7 @@ DOCUMENTS = [
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#[^)]*)?\)")
 DOCUMENT = re.compile(r"\bdocs/[\w/.-]+\.md\b")
 TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`")
-COMMAND = re.compile(r"(?:\bmagnetar|\./dev run) (standalone|topics|tokens)((?: [a-z][a-z-]+)?)\b")
+COMMAND = re.compile(rf"(?:\bmagnetar|\./dev run) ({'|'.join(COMMANDS)})((?: [a-z][a-z-]+)?)\b")
 
 
 def text_of(path: Path) -> str:
@@ -64,7 +65,7 @@ def test_commands_in_documents_are_commands() -> None:
     wrong = []
     for path in DOCUMENTS:
         for name, second in COMMAND.findall(text_of(path)):
-            command = magnetar.commands[name]
+            command = magnetar.get_command(click.Context(magnetar), name)
             if isinstance(command, click.Group) and second.strip() and second.strip() not in command.commands:
                 wrong.append(f"{named(path)}: {name}{second}")
     assert wrong == []

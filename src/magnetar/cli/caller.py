@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from magnetar.cli import contexts
 from magnetar.cli.contexts import Place
@@ -103,6 +104,11 @@ def _place(context: str | None, given: dict[str, str | None]) -> Place:
     return Place(**{name: value or "" for name, value in values.items()})
 
 
+def _said(option: str, source: ParameterSource) -> bool:
+    """Whether an option of the command that runs comes from there."""
+    return click.get_current_context().get_parameter_source(option) is source
+
+
 _OPTIONS: Final = (
     click.option("--context", envvar="MAGNETAR_CONTEXT", help="A cluster of `magnetar context`.  [current]"),
     click.option("--url", envvar="MAGNETAR_URL", help="The broker: pulsar://host:6650 or http://host:8080."),
@@ -146,6 +152,12 @@ def calls(command: _F) -> _F:
             "token_file": token_file,
             "trust_certs": trust_certs,
         }
+        if _said("context", ParameterSource.COMMANDLINE):
+            # Who names a context here means it, whatever the environment says.
+            given = {
+                name: None if _said(name, ParameterSource.ENVIRONMENT) else value
+                for name, value in given.items()
+            }
         return command(Caller(_place(context, given), output=output, timeout_s=timeout), **rest)
 
     decorated: Any = run

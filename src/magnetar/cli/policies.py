@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
 from magnetar.adminclient import paths
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.output import table_lines
 
 NAMESPACE: Final = {
     "autoSubscriptionCreation": "allowAutoSubscriptionCreation=false",
@@ -109,68 +110,107 @@ def _check(name: str, known: Mapping[str, str]) -> None:
     raise UnknownPolicyError(f"there is no policy {name!r} here; {hint}")
 
 
-def policies_of(kind: str, known: Mapping[str, str], place: Callable[[str], str]) -> click.Group:
-    """The commands for namespaces or topics; `place` makes the path of one."""
-    example = "public/default" if kind == "namespace" else "orders"
-    here = f"magnetar {kind}s policies"
+class _Level(NamedTuple):
+    """Where policies are set."""
 
-    @click.group("policies", help=f"What holds for a {kind}: limits, retention, quotas and the like.")
-    def policies() -> None: ...
+    kind: str
+    known: Mapping[str, str]
+    place: Callable[[str], str]
+    """Makes the path of one."""
+    example: str
 
-    @policies.command("list", epilog=f"Example: {here} list", help="Show what can be set, with examples.")
-    def list_() -> None:
-        from magnetar.cli.output import table_lines
+    @property
+    def command(self) -> str:
+        return f"magnetar {self.kind}s policies"
 
-        for line in table_lines([{"policy": name, "example": value} for name, value in known.items()]):
+
+def _group_of(level: _Level) -> click.Group:
+    """The commands for namespaces or topics."""
+    made = click.Group(
+        "policies", help=f"What holds for a {level.kind}: limits, retention, quotas and the like."
+    )
+    for command in (_list(level), _get(level), _set(level), _unset(level)):
+        made.add_command(command)
+    return made
+
+
+def _list(level: _Level) -> click.Command:
+    @click.command(
+        "list", epilog=f"Example: {level.command} list", help="Show what can be set, with examples."
+    )
+    def run() -> None:
+        rows = [{"policy": name, "example": value} for name, value in level.known.items()]
+        for line in table_lines(rows):
             click.echo(line)
 
-    @policies.command(epilog=f"Example: {here} get {example} retention --applied")
-    @click.argument(kind)
+    return run
+
+
+def _get(level: _Level) -> click.Command:
+    @click.command(
+        "get",
+        epilog=f"Example: {level.command} get {level.example} retention --applied",
+        help=f"Show what is set for a {level.kind}, or the one that NAME says.",
+    )
+    @click.argument(level.kind)
     @click.argument("name", required=False)
     @click.option("--applied", is_flag=True, help="What is in force, also where it is set elsewhere.")
     @calls
-    def get(caller: Caller, name: str | None, applied: bool, **where: str) -> None:
+    def run(caller: Caller, name: str | None, applied: bool, **where: str) -> None:
         if name is not None:
-            _check(name, known)
+            _check(name, level.known)
         query = {"applied": "true"} if applied else {}
+        found = {}
         with caller.admin() as admin:
-            found = {}
-            for each in [name] if name is not None else known:
-                path = f"{place(where[kind])}/{_READ_AS.get(each, each)}"
+            for each in level.known if name is None else [name]:
+                path = f"{level.place(where[level.kind])}/{_READ_AS.get(each, each)}"
                 found[each] = admin.call("GET", path, query=query)
         if name is not None:
             caller.show(found[name])
         else:
             caller.show({key: value for key, value in found.items() if value not in (None, {})})
 
-    @policies.command("set", epilog=f"Example: {here} set {example} retention {known['retention']}")
-    @click.argument(kind)
+    return run
+
+
+def _set(level: _Level) -> click.Command:
+    @click.command(
+        "set",
+        epilog=f"Example: {level.command} set {level.example} retention {level.known['retention']}",
+        help=f"Set NAME of a {level.kind} to VALUE: JSON, a word, or KEY=VALUE for each field.",
+    )
+    @click.argument(level.kind)
     @click.argument("name")
     @click.argument("value", nargs=-1, required=True)
     @click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
     @calls
-    def set_(caller: Caller, name: str, value: tuple[str, ...], dry_run: bool, **where: str) -> None:
-        _check(name, known)
-        method = "PUT" if (kind, name) in _PUT else "POST"
-        path, body = f"{place(where[kind])}/{name}", value_of(value)
-        _change(caller, method, path, body, dry_run=dry_run, done=f"{name} of {where[kind]} is set")
+    def run(caller: Caller, name: str, value: tuple[str, ...], dry_run: bool, **where: str) -> None:
+        _check(name, level.known)
+        method = "PUT" if (level.kind, name) in _PUT else "POST"
+        owner = where[level.kind]
+        path = f"{level.place(owner)}/{name}"
+        _change(caller, method, path, value_of(value), dry_run=dry_run, done=f"{name} of {owner} is set")
 
-    @policies.command(epilog=f"Example: {here} unset {example} retention")
-    @click.argument(kind)
+    return run
+
+
+def _unset(level: _Level) -> click.Command:
+    @click.command(
+        "unset",
+        epilog=f"Example: {level.command} unset {level.example} retention",
+        help=f"Take NAME of a {level.kind} away.",
+    )
+    @click.argument(level.kind)
     @click.argument("name")
     @click.option("--dry-run", is_flag=True, help="Print the call and do not make it.")
     @calls
-    def unset(caller: Caller, name: str, dry_run: bool, **where: str) -> None:
-        _check(name, known)
-        path = f"{place(where[kind])}/{name}"
-        _change(
-            caller, "DELETE", path, None, dry_run=dry_run, done=f"{name} of {where[kind]} is not set any more"
-        )
+    def run(caller: Caller, name: str, dry_run: bool, **where: str) -> None:
+        _check(name, level.known)
+        owner = where[level.kind]
+        path = f"{level.place(owner)}/{name}"
+        _change(caller, "DELETE", path, None, dry_run=dry_run, done=f"{name} of {owner} is not set any more")
 
-    get.help = f"Show what is set for a {kind}, or the one that NAME says."
-    set_.help = f"Set NAME of a {kind} to VALUE: JSON, a word, or KEY=VALUE for each field."
-    unset.help = f"Take NAME of a {kind} away."
-    return policies
+    return run
 
 
 def _change(caller: Caller, method: str, path: str, body: Any, *, dry_run: bool, done: str) -> None:
@@ -182,5 +222,5 @@ def _change(caller: Caller, method: str, path: str, body: Any, *, dry_run: bool,
     click.echo(done)
 
 
-NAMESPACE_POLICIES: Final = policies_of("namespace", NAMESPACE, paths.namespace)
-TOPIC_POLICIES: Final = policies_of("topic", TOPIC, paths.topic)
+NAMESPACE_POLICIES: Final = _group_of(_Level("namespace", NAMESPACE, paths.namespace, "public/default"))
+TOPIC_POLICIES: Final = _group_of(_Level("topic", TOPIC, paths.topic, "orders"))

@@ -44,5 +44,25 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "subscriptions": Command("magnetar.cli.subscriptions:subscriptions", "Subscriptions of topics."),
     "schemas": Command("magnetar.cli.schemas:schemas", "Schemas of topics, by version."),
+    "produce": Command(
+        "magnetar.cli.messages.produce:produce",
+        "Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable.",
+    ),
+    "consume": Command(
+        "magnetar.cli.messages.consume:consume",
+        "Show messages of TOPIC: what is there, in the order of their times; with --follow also what comes.",
+    ),
+    "peek": Command(
+        "magnetar.cli.messages.search:peek",
+        "Show what SUBSCRIPTION of TOPIC has before it, and take nothing.",
+    ),
+    "search": Command(
+        "magnetar.cli.messages.search:search",
+        "Show the messages of TOPIC for which EXPRESSION holds; ends with 7 when there is none.",
+    ),
+    "replay": Command(
+        "magnetar.cli.messages.replay:replay",
+        "Send messages of TOPIC once more: to TARGET, or dead letters back to where they come from.",
+    ),
     "tokens": Command("magnetar.cli.tokens:tokens", "Keys and tokens for authentication (docs/security.md)."),
 }

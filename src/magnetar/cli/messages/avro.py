@@ -1,0 +1,134 @@
+"""Avro's binary encoding to plain values and back, by a schema in JSON.
+
+Logical types stay the numbers and bytes that they are stored as; bytes are base64 in JSON output.
+
+Source: Avro 1.11 specification, binary encoding.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from magnetar.client.errors import PayloadError
+
+_DEPTH_MAX: Final = 64
+_ITEMS_MAX: Final = 1 << 20
+"""Of an array or map whose items take no bytes: a few bytes must not become a list without end."""
+
+_FLOAT: Final = struct.Struct("<f")
+_DOUBLE: Final = struct.Struct("<d")
+
+
+class AvroError(PayloadError):
+    """The bytes do not follow the schema, or the schema is none that is known."""
+
+
+class _Bytes:
+    """What is left to read."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        stop = self.at + count
+        if count < 0 or stop > len(self.data):
+            raise AvroError("the value ends before its schema does")
+        taken = self.data[self.at : stop]
+        self.at = stop
+        return taken
+
+    def long(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+            if shift > 63:
+                raise AvroError("a number has more than ten bytes")
+
+
+_PRIMITIVES: Final[dict[str, Callable[[_Bytes], Any]]] = {
+    "null": lambda _: None,
+    "boolean": lambda data: data.take(1) != b"\x00",
+    "int": _Bytes.long,
+    "long": _Bytes.long,
+    "float": lambda data: _FLOAT.unpack(data.take(4))[0],
+    "double": lambda data: _DOUBLE.unpack(data.take(8))[0],
+    "bytes": lambda data: data.take(data.long()),
+    "string": lambda data: data.take(data.long()).decode("utf-8", "replace"),
+}
+
+
+def decode(schema: Any, data: bytes) -> Any:
+    """The value in `data` by the schema (decoded JSON). Raises AvroError."""
+    try:
+        return _decode(schema, _Bytes(data), _named(schema, {}), 0)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AvroError(f"its schema is none that is known here: {error!r}") from error
+
+
+def _named(schema: Any, names: dict[str, Any]) -> dict[str, Any]:
+    """Definitions within by name, simple and full."""
+    if isinstance(schema, list):
+        for each in schema:
+            _named(each, names)
+    elif isinstance(schema, dict):
+        name = schema.get("name")
+        if name is not None and schema.get("type") in ("record", "error", "enum", "fixed"):
+            names[name.rpartition(".")[2]] = names[name] = schema
+            if "namespace" in schema:
+                names[f"{schema['namespace']}.{name}"] = schema
+        for field in schema.get("fields", ()):
+            _named(field["type"], names)
+        for key in ("type", "items", "values"):
+            if isinstance(schema.get(key), dict | list):
+                _named(schema[key], names)
+    return names
+
+
+def _decode(schema: Any, data: _Bytes, names: dict[str, Any], depth: int) -> Any:
+    if depth > _DEPTH_MAX:
+        raise AvroError(f"values lie more than {_DEPTH_MAX} deep")
+    if isinstance(schema, str):
+        primitive = _PRIMITIVES.get(schema)
+        return primitive(data) if primitive is not None else _decode(names[schema], data, names, depth + 1)
+    if isinstance(schema, list):
+        branch = data.long()
+        if not 0 <= branch < len(schema):
+            raise AvroError(f"branch {branch} of a union of {len(schema)}")
+        return _decode(schema[branch], data, names, depth + 1)
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        return {field["name"]: _decode(field["type"], data, names, depth + 1) for field in schema["fields"]}
+    if kind == "enum":
+        symbol = data.long()
+        if not 0 <= symbol < len(schema["symbols"]):
+            raise AvroError(f"symbol {symbol} of an enum of {len(schema['symbols'])}")
+        return schema["symbols"][symbol]
+    if kind == "fixed":
+        return data.take(schema["size"])
+    if kind == "array":
+        return list(_items(data, lambda: _decode(schema["items"], data, names, depth + 1)))
+    if kind == "map":
+        string = _PRIMITIVES["string"]
+        return dict(_items(data, lambda: (string(data), _decode(schema["values"], data, names, depth + 1))))
+    return _decode(kind, data, names, depth + 1)
+
+
+def _items(data: _Bytes, read: Callable[[], Any]) -> list[Any]:
+    found: list[Any] = []
+    while count := data.long():
+        if count < 0:
+            count = -count
+            data.long()
+        if len(found) + count > _ITEMS_MAX:
+            raise AvroError(f"more than {_ITEMS_MAX} items")
+        found += [read() for _ in range(count)]
+    return found

@@ -1,0 +1,152 @@
+"""`magnetar consume`: shows messages of a topic, or takes them from a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magnetar.base.names import TopicName
+from magnetar.cli.caller import Caller, calls
+from magnetar.cli.messages import options
+
+if TYPE_CHECKING:
+    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.records import Record
+    from magnetar.client.client import Client
+
+_KINDS: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
+_PERMITS: Final = 100
+_ROUND_S: Final = 0.25
+_IDLE_S: Final = 3.0
+"""Without `--follow` a subscription is done when nothing came for so long."""
+
+
+@click.command(
+    epilog="Example: magnetar consume orders --from 2h --filter 'value.amount > 100' --format '{key}'"
+)
+@click.argument("topic")
+@options.several(options.FROM, options.TO, options.COUNT)
+@click.option("--last", type=click.IntRange(min=1), help="The last so many messages.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-s", "--subscription", help="Take from this subscription and acknowledge.  [none: only look]")
+@click.option(
+    "--type", "kind", type=click.Choice(_KINDS), default="Shared", help="Of a subscription.  [Shared]"
+)
+@options.several(options.FILTER, options.FORMAT, options.RAW)
+@calls
+def consume(
+    caller: Caller,
+    topic: str,
+    begin: str | int,
+    end: str | int,
+    count: int | None,
+    last: int | None,
+    follow: bool,
+    subscription: str | None,
+    kind: str,
+    condition: str | None,
+    template: str | None,
+    raw: bool,
+) -> None:
+    """Show messages of TOPIC: what is there, in the order of their times; with --follow also what comes.
+
+    With a subscription they are taken: acknowledged once they are printed, also those that the filter leaves
+    out. Values are decoded by the schema of each message.
+    """
+    from magnetar.cli.messages.decoding import Decoder
+
+    name = TopicName.parse(topic)
+    show = options.printer(caller.output, template)
+    holds = options.tester(condition)
+    with caller.client() as client:
+        decoder = Decoder(client, name, by_schema=not raw)
+        if subscription is None:
+            records = _looked_at(client, name, begin, end, last, follow=follow)
+            taking = None
+        else:
+            taking = _Taking(client, name, subscription, kind, earliest=begin == "earliest")
+            records = taking.records(follow=follow)
+        try:
+            _print(records, decoder, holds, show, count, taking)
+        finally:
+            if taking is not None:
+                taking.close()
+
+
+def _print(
+    records: Iterator[Record | None],
+    decoder: Decoder,
+    holds: Callable[[Record, Mapping[str, Any]], bool],
+    show: Callable[[Mapping[str, Any]], None],
+    count: int | None,
+    taking: _Taking | None,
+) -> None:
+    printed = 0
+    for record in records:
+        if record is None:
+            continue
+        names = options.names_of(record, decoder)
+        if holds(record, names):
+            show(names)
+            printed += 1
+        if taking is not None and record.is_last:
+            taking.acknowledge(record)
+        if printed == count:
+            return
+
+
+def _looked_at(
+    client: Client, topic: TopicName, begin: str | int, end: str | int, last: int | None, *, follow: bool
+) -> Iterator[Record | None]:
+    from magnetar.cli.messages.reading import TopicReading
+
+    only_new = follow and begin == "latest"
+    wanted = options.range_of("earliest" if only_new else begin, end, last)
+    reading = TopicReading(client, topic, wanted)
+    if not follow:
+        return iter(reading.records())
+    return reading.following() if only_new else chain(reading.records(), reading.following())
+
+
+class _Taking:
+    """Consumers of a subscription, one for each partition."""
+
+    def __init__(
+        self, client: Client, topic: TopicName, subscription: str, kind: str, *, earliest: bool
+    ) -> None:
+        from magnetar.cli.messages.reading import topics_of
+        from magnetar.client.consumer import EntryConsumer
+
+        self._consumers = {
+            each: EntryConsumer(client, each, subscription, kind=kind, earliest=earliest)
+            for each in topics_of(client, topic)
+        }
+
+    def records(self, *, follow: bool) -> Iterator[Record | None]:
+        """What comes; None now and then. Ends when nothing came for a while, unless it follows."""
+        from magnetar.cli.messages.records import records_of
+
+        for consumer in self._consumers.values():
+            consumer.ask(_PERMITS)
+        idle_s = 0.0
+        while follow or idle_s < _IDLE_S:
+            idle_s += _ROUND_S
+            for topic, consumer in self._consumers.items():
+                found = list(records_of(topic, consumer.read(_ROUND_S / len(self._consumers))))
+                if found:
+                    idle_s = 0.0
+                    yield from found
+                    consumer.ask(len(found))
+            yield None
+
+    def acknowledge(self, record: Record) -> None:
+        """The whole entry of the message, which is its last one."""
+        self._consumers[record.topic].acknowledge([record.position])
+
+    def close(self) -> None:
+        """What is not acknowledged is delivered again."""
+        for consumer in self._consumers.values():
+            consumer.close()

@@ -1,0 +1,161 @@
+"""Payloads to values: by the schema of the version that each message names."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.names import TopicName
+from magnetar.cli.messages import avro
+from magnetar.cli.messages.records import Record
+from magnetar.client.errors import ClientError
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.client.client import Client, TopicSchema
+
+_INTEGERS: Final[dict[int, int]] = {
+    pb.Schema.Int8: 1,
+    pb.Schema.Int16: 2,
+    pb.Schema.Int32: 4,
+    pb.Schema.Int64: 8,
+    pb.Schema.Date: 8,
+    pb.Schema.Time: 8,
+    pb.Schema.Timestamp: 8,
+    pb.Schema.Instant: 8,
+}
+_SIZE: Final = struct.Struct(">i")
+
+
+class Decoder:
+    """Values of the messages of one topic. Looks a schema up once for each version."""
+
+    def __init__(self, client: Client, topic: TopicName, *, by_schema: bool = True) -> None:
+        """`by_schema` False: payloads are text or bytes."""
+        self._client = client
+        self._topic = topic.base
+        self._by_schema = by_schema
+        self._known: dict[bytes, TopicSchema | None] = {}
+
+    def value(self, record: Record) -> Any:
+        """The value as plain data: JSON's types, and bytes where it is no text.
+
+        A payload that does not follow its schema is text or bytes, as without one.
+        """
+        if record.is_null:
+            return None
+        if record.encrypted or not self._by_schema:
+            return text_or_bytes(record.payload)
+        schema = self._schema(record.schema_version)
+        if schema is None:
+            return text_or_bytes(record.payload)
+        try:
+            return _decode(schema.type, schema.data, dict(schema.properties), record)
+        except (ClientError, ValueError, struct.error):
+            return text_or_bytes(record.payload)
+
+    def _schema(self, version: bytes) -> TopicSchema | None:
+        if version not in self._known:
+            try:
+                self._known[version] = self._client.schema(self._topic, version or None)
+            except ClientError:
+                # Who may read messages need not be allowed to read schemas.
+                self._known[version] = None
+        return self._known[version]
+
+
+def _decode(kind: int, definition: bytes, properties: dict[str, str], record: Record) -> Any:
+    if kind == pb.Schema.KeyValue:
+        return _key_value(definition, properties, record)
+    return decode_payload(kind, definition, record.payload)
+
+
+def decode_payload(kind: int, definition: bytes, payload: bytes) -> Any:
+    """The value of a payload by a schema.
+
+    Raises AvroError, ValueError, struct.error when it does not follow it.
+    """
+    if kind == pb.Schema.Avro:
+        return avro.decode(json.loads(definition), payload)
+    if kind == pb.Schema.Json:
+        return json.loads(payload)
+    if kind in _INTEGERS:
+        if len(payload) != _INTEGERS[kind]:
+            raise ValueError("another size")
+        return int.from_bytes(payload, "big", signed=True)
+    if kind == pb.Schema.Float:
+        return struct.unpack(">f", payload)[0]
+    if kind == pb.Schema.Double:
+        return struct.unpack(">d", payload)[0]
+    if kind == pb.Schema.Bool:
+        return payload != b"\x00"
+    return text_or_bytes(payload)
+
+
+def _key_value(definition: bytes, properties: dict[str, str], record: Record) -> Any:
+    """Both halves; the definition is size and schema of each, and so is the payload where they are inline."""
+    key_schema, value_schema = _halves(definition)
+    kinds = [
+        pb.Schema.Type.Value(_type_name(properties.get(f"{half}.schema.type", "")))
+        for half in ("key", "value")
+    ]
+    if properties.get("kv.encoding.type") == "SEPARATED":
+        key, value = (record.key or "").encode(), record.payload
+    else:
+        key, value = _halves(record.payload)
+    return {
+        "key": decode_payload(kinds[0], key_schema, key),
+        "value": decode_payload(kinds[1], value_schema, value),
+    }
+
+
+def _halves(data: bytes) -> tuple[bytes, bytes]:
+    found = []
+    at = 0
+    for _ in range(2):
+        (size,) = _SIZE.unpack_from(data, at)
+        size = max(0, size)
+        at += 4
+        if at + size > len(data):
+            raise ValueError("cut off")
+        found.append(data[at : at + size])
+        at += size
+    return found[0], found[1]
+
+
+def _type_name(name: str) -> str:
+    """The protocol's name of a type that a schema's properties name in capitals."""
+    plain_name = {"BOOLEAN": "BOOL", "BYTES": "NONE", "": "NONE"}.get(name, name).replace("_", "")
+    for value in pb.Schema.Type.values():
+        known = pb.Schema.Type.Name(value)
+        if known.upper() == plain_name:
+            return known
+    return "None"
+
+
+def text_or_bytes(payload: bytes) -> str | bytes:
+    """Text where it is some."""
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return payload
+
+
+def plain(value: Any) -> Any:
+    """The same for JSON: bytes in base64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+def text(value: Any) -> str:
+    """The same for people."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return json.dumps(plain(value), ensure_ascii=False)

@@ -1,0 +1,107 @@
+"""Options that commands on messages share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from magnetar.cli.times import Moment
+
+if TYPE_CHECKING:
+    from magnetar.base.names import TopicName
+    from magnetar.cli.messages.decoding import Decoder
+    from magnetar.cli.messages.reading import Range
+    from magnetar.cli.messages.records import Record
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+FROM: Final = click.option(
+    "--from",
+    "begin",
+    type=Moment(),
+    default="earliest",
+    help="earliest, a time, or an age as 2h.  [earliest]",
+)
+TO: Final = click.option("--to", "end", type=Moment(), default="latest", help="A time or an age.  [latest]")
+COUNT: Final = click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after so many messages.")
+FILTER: Final = click.option(
+    "--filter", "condition", help="An expression that must hold: 'value.amount > 100 and key == \"a\"'."
+)
+FORMAT: Final = click.option(
+    "--format", "template", help="A line: '{publish_time:time} {key} {value.amount}'."
+)
+RAW: Final = click.option("--raw", is_flag=True, help="Do not decode by the topic's schema.")
+
+
+def several(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """All of these options, in this order."""
+
+    def decorate(command: _F) -> _F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def range_of(begin: str | int, end: str | int, last: int | None = None) -> Range:
+    """What the options say. Raises click.BadParameter."""
+    from magnetar.cli.messages.reading import Range
+
+    if end == "earliest" or (begin == "latest" and last is None):
+        raise click.BadParameter("nothing lies there; `consume --follow --from latest` waits for what comes")
+    return Range(
+        from_time_ms=begin if isinstance(begin, int) else None,
+        to_time_ms=end if isinstance(end, int) else None,
+        last=last,
+    )
+
+
+def names_of(record: Record, decoder: Decoder) -> dict[str, Any]:
+    """A message as filters, format strings and `-o json` see it."""
+    return record.document(decoder.value(record))
+
+
+def tester(condition: str | None) -> Callable[[Record, Mapping[str, Any]], bool]:
+    """Whether the condition holds for a message and its names. Raises ExpressionError."""
+    if condition is None:
+        return lambda record, names: True
+    import time
+
+    from magnetar.cli.messages.expressions import compiled
+
+    holds = compiled(condition)
+    return lambda record, names: holds({**names, "age": time.time() - record.publish_time_ms / 1000})
+
+
+def printer(output: str, template: str | None) -> Callable[[Mapping[str, Any]], None]:
+    """What prints a message: by the template, as an object a line (`-o json`), as YAML, or its value."""
+    from magnetar.cli.messages import templates
+    from magnetar.cli.messages.decoding import plain
+
+    if template is None and output == "json":
+        return lambda names: click.echo(json.dumps(plain(names), ensure_ascii=False))
+    if template is None and output == "yaml":
+        from magnetar.cli.output import yaml_lines
+
+        return lambda names: click.echo("---\n" + "\n".join(yaml_lines(plain(names))))
+    line = templates.compiled("{value}" if template is None else template)
+    # Who ends a line himself gets no second one.
+    newline = template is None or not template.endswith((r"\n", r"\0"))
+    return lambda names: click.echo(line(names), nl=newline)
+
+
+@contextmanager
+def resumable(topic: TopicName, last_ms: Callable[[], int | None]) -> Iterator[None]:
+    """When the command is interrupted it says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        at = last_ms()
+        if at is not None:
+            click.echo(f"\nstopped in {topic}; go on with the same command and --from {at}", err=True)
+        raise

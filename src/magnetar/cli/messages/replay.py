@@ -1,0 +1,152 @@
+"""`magnetar replay`: messages of a range once more, into another topic or back to where they came from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import TopicName
+from magnetar.cli.caller import Caller, calls, confirm
+from magnetar.cli.messages import options
+
+if TYPE_CHECKING:
+    from magnetar.cli.messages.publishing import TopicWriter
+    from magnetar.cli.messages.reading import Range
+    from magnetar.cli.messages.records import Record
+    from magnetar.client.client import Client
+
+ORIGIN: Final = ("REAL_TOPIC", "ORIGIN_TOPIC")
+"""Properties in which clients say where a dead letter comes from."""
+_CLIENTS_OWN: Final = frozenset(
+    {*ORIGIN, "RECONSUMETIMES", "DELAY_TIME", "ORIGIN_MESSAGE_ID", "ORIGIN_MESSAGE_IDY_TIME", "EXCEPTION"}
+)
+"""What clients note on dead letters and retries: it does not go back."""
+
+
+class ReplayError(MagnetarError):
+    """The messages cannot be sent anew."""
+
+
+@click.command(
+    epilog="Example: magnetar replay orders orders-again --from 2h --to 1h --filter 'key == \"a\"'"
+)
+@click.argument("topic")
+@click.argument("target", required=False)
+@options.several(options.FROM, options.TO, options.COUNT, options.FILTER)
+@click.option("--dead-letters", is_flag=True, help="Back to the topic that each says it comes from.")
+@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@calls
+def replay(
+    caller: Caller,
+    topic: str,
+    target: str | None,
+    begin: str | int,
+    end: str | int,
+    count: int | None,
+    condition: str | None,
+    dead_letters: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Send messages of TOPIC once more: to TARGET, or dead letters back to where they come from.
+
+    Keys, properties, event times and payloads stay, the order of each key too; what was a dead letter stays
+    in its topic.
+    """
+    if dead_letters == (target is not None):
+        raise click.UsageError("name either a TARGET or --dead-letters")
+    source = TopicName.parse(topic)
+    if target is not None and TopicName.parse(target).base == source.base and not dry_run:
+        confirm(f"Send messages of {topic} to itself?", yes=yes)
+    with caller.client() as client:
+        copied = _Replay(client, source, target, dry_run=dry_run)
+        try:
+            copied.run(options.range_of(begin, end), condition, count)
+        finally:
+            copied.close()
+    for place, number in sorted(copied.sent.items()):
+        click.echo(
+            f"{number} message{'' if number == 1 else 's'} {'would go' if dry_run else 'sent'} to {place}"
+        )
+    if not copied.sent:
+        click.echo("no message to send", err=True)
+
+
+class _Replay:
+    """One run."""
+
+    def __init__(self, client: Client, source: TopicName, target: str | None, *, dry_run: bool) -> None:
+        self.sent: dict[str, int] = {}
+        self._client = client
+        self._source = source
+        self._target = target
+        self._dry_run = dry_run
+        self._writers: dict[str, TopicWriter] = {}
+
+    def run(self, wanted: Range, condition: str | None, count: int | None) -> None:
+        from magnetar.cli.messages.decoding import Decoder
+        from magnetar.cli.messages.reading import TopicReading
+        from magnetar.cli.progress import Progress
+
+        reading = TopicReading(self._client, self._source, wanted)
+        decoder = Decoder(self._client, self._source)
+        holds = options.tester(condition)
+        progress = Progress("replayed", reading.count() if condition is None else None)
+        last_ms: int | None = None
+        with options.resumable(self._source, lambda: last_ms):
+            try:
+                for record in reading.records():
+                    last_ms = record.time_ms
+                    if condition is None or holds(record, options.names_of(record, decoder)):
+                        self._send(record)
+                        progress.add(1)
+                    if progress.done == count:
+                        break
+            finally:
+                # Also when it is interrupted: what it says of how to go on must be true.
+                for writer in self._writers.values():
+                    writer.flush()
+                progress.close()
+
+    def _send(self, record: Record) -> None:
+        from magnetar.cli.messages.publishing import Outgoing, TopicWriter
+
+        if record.encrypted:
+            raise ReplayError(
+                f"message {record.id} of {record.topic} is encrypted: only who has its key can send it anew"
+            )
+        target = self._target or self._origin(record)
+        self.sent[target] = self.sent.get(target, 0) + 1
+        if self._dry_run:
+            return
+        if target not in self._writers:
+            self._writers[target] = TopicWriter(self._client, TopicName.parse(target))
+        properties = dict(record.properties)
+        if self._target is None:
+            properties = {key: value for key, value in properties.items() if key not in _CLIENTS_OWN}
+        self._writers[target].send(
+            Outgoing(
+                payload=record.payload,
+                key=record.key,
+                properties=properties,
+                event_time_ms=record.event_time_ms,
+                is_null=record.is_null,
+            )
+        )
+
+    def _origin(self, record: Record) -> str:
+        for name in ORIGIN:
+            if found := record.properties.get(name):
+                # A partition is where it was, not where its key belongs when partitions were added.
+                return str(TopicName.parse(found).base)
+        raise ReplayError(
+            f"message {record.id} of {record.topic} does not say where it comes from (no {ORIGIN[0]}):"
+            " it is no dead letter; name a TARGET"
+        )
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()

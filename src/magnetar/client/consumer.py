@@ -1,0 +1,108 @@
+"""A consumer of a durable subscription: takes entries and acknowledges them. Blocking.
+
+For sequential programs that look at messages; applications use an official client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.client.client import Client
+from magnetar.client.deliveries import DeliveryReader, EntryColumns
+from magnetar.client.errors import RefusedError, UnreachableError
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.acks import encode_ack, encode_flow
+
+_Type = pb.BaseCommand.Type
+_CONSUMER_ID: Final = 1
+
+
+class EntryConsumer:
+    """One consumer on a connection of its own."""
+
+    def __init__(
+        self,
+        client: Client,
+        topic: TopicName,
+        subscription: str,
+        *,
+        kind: str = "Shared",
+        earliest: bool = True,
+    ) -> None:
+        """Opens the consumer; the subscription is created when there is none.
+
+        Args:
+            kind: Exclusive, Shared, Failover or Key_Shared.
+            earliest: where a new subscription begins: with the first message, else with the next one.
+
+        Nothing comes before `ask`. Raises RefusedError, UnreachableError, RequestTimeoutError.
+        """
+        self.topic = topic
+        self.subscription = subscription
+        self._connection = client.connect_to(topic)
+        self._deliveries = DeliveryReader(str(topic))
+        session = self._connection.session
+        session.deliver_to(_CONSUMER_ID, self._deliveries)
+        request_id = session.next_request_id()
+        position = pb.CommandSubscribe.Earliest if earliest else pb.CommandSubscribe.Latest
+        body = pb.CommandSubscribe(
+            topic=str(topic),
+            subscription=subscription,
+            subType=kind,
+            consumer_id=_CONSUMER_ID,
+            request_id=request_id,
+            durable=True,
+            initialPosition=position,
+            force_topic_creation=False,
+        )
+        try:
+            self._connection.call(
+                pb.BaseCommand(type=_Type.SUBSCRIBE, subscribe=body),
+                request_id,
+                f"subscription {subscription!r} of {topic}",
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, messages: int) -> None:
+        """Lets the broker send so many messages more."""
+        self._connection.write(encode_flow(_CONSUMER_ID, messages))
+
+    def read(self, timeout_s: float) -> EntryColumns:
+        """What has arrived; waits up to `timeout_s` for something. Empty when there was nothing.
+
+        Raises UnreachableError, PayloadError.
+        """
+        if not len(self._deliveries.columns):
+            if self._connection.session.is_consumer_closed(_CONSUMER_ID):
+                raise UnreachableError(str(self._connection.url), f"the broker let go of {self.topic}")
+            self._connection.read(timeout_s)
+        return self._deliveries.fetch()
+
+    def acknowledge(self, positions: Sequence[Position]) -> None:
+        """Acknowledges whole entries; returns when the broker has taken it. Raises RefusedError."""
+        if not positions:
+            return
+        request_id = self._connection.session.next_request_id()
+        what = f"acknowledgement in {self.subscription!r}"
+        ack = encode_ack(_CONSUMER_ID, positions, request_id=request_id)
+        answer = self._connection.request(request_id, ack, what).ackResponse
+        if answer.HasField("error"):
+            raise RefusedError(what, answer.error, answer.message)
+
+    def close(self) -> None:
+        """Ends the consumer; what is not acknowledged is delivered again."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,81 @@
+"""Avro's bytes, as another library writes them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.cli.messages.avro import AvroError, decode
+
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "small", "type": "int"},
+        {"name": "price", "type": "double"},
+        {"name": "ratio", "type": "float"},
+        {"name": "paid", "type": "boolean"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "raw", "type": "bytes"},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "again", "type": "Kind"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "counts", "type": {"type": "map", "values": "long"}},
+        {"name": "mark", "type": {"type": "fixed", "name": "Mark", "size": 2}},
+        {"name": "next", "type": ["null", "shop.Order"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "unheard-of"}},
+    ],
+}
+NOTHING = {"note": None, "next": None}
+ORDER: dict[str, Any] = {
+    "id": -(1 << 62), "small": -1, "price": 1.5, "ratio": 0.5, "paid": True, "raw": b"\xff", "kind": "B",
+    "again": "A", "tags": ["x", ""], "counts": {"a": 1}, "mark": b"ab", "at": 7,
+}  # fmt: skip
+
+
+def encoded(schema: Any, value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def test_every_kind_of_value() -> None:
+    order = {**ORDER, **NOTHING, "note": "ü", "next": {**ORDER, **NOTHING}}
+    assert decode(SCHEMA, encoded(SCHEMA, order)) == order
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
+def test_numbers(values: list[int]) -> None:
+    schema = {"type": "array", "items": "long"}
+    assert decode(schema, encoded(schema, values)) == values
+
+
+def test_every_truncation_is_an_error() -> None:
+    data = encoded(SCHEMA, {**ORDER, **NOTHING})
+    for size in range(len(data)):
+        with pytest.raises(AvroError):
+            decode(SCHEMA, data[:size])
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (["null"], b"\x04"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02"),
+        ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+        ("long", b"\xff" * 20),
+        ("bytes", b"\x01"),
+        ("Unknown", b""),
+        ({"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"}]}, b""),
+    ],
+)
+def test_what_follows_no_schema(schema: Any, data: bytes) -> None:
+    with pytest.raises(AvroError):
+        decode(schema, data)
