@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from magnetar.base.ids import Position
+from magnetar.spark.stretches import HistoryFile, Stretch
 
 
 class Ledger(NamedTuple):
@@ -17,6 +18,8 @@ class Ledger(NamedTuple):
     size_bytes: int
     first_index: int | None
     """Messages before its first entry; None when the broker does not say."""
+    files: tuple[HistoryFile, ...] = ()
+    """Its copy as Parquet, when there is one that executors may read."""
 
 
 class EntryRange(NamedTuple):
@@ -65,7 +68,13 @@ class LogState:
             if entries > 0:
                 first_index = ledger.get("firstIndex")
                 ledgers.append(
-                    Ledger(ledger_id, entries, size_bytes, None if first_index is None else int(first_index))
+                    Ledger(
+                        ledger_id,
+                        entries,
+                        size_bytes,
+                        None if first_index is None else int(first_index),
+                        _files(ledger.get("offloadedTo"), entries),
+                    )
                 )
         if ledgers:
             end = Position(ledgers[-1].ledger_id, ledgers[-1].entries)
@@ -95,6 +104,22 @@ class LogState:
                 stop = min(stop, end.entry_id)
             if first < stop:
                 yield ledger, first, stop
+
+    def stretches(self, start: Position, end: Position) -> list[Stretch]:
+        """The range by where its entries lie, in order; none when all are asked of the broker."""
+        found: list[Stretch] = []
+        for ledger, first, stop in self._parts(start, end):
+            for file in ledger.files:
+                low, high = max(first, file.first_entry), min(stop, file.last_entry + 1)
+                if low < high:
+                    found.append(Stretch((ledger.ledger_id, low), (ledger.ledger_id, high), file))
+            if ledger.files:
+                continue
+            if found and found[-1].file is None:
+                found[-1] = Stretch(found[-1].start, (ledger.ledger_id, stop), None)
+            else:
+                found.append(Stretch((ledger.ledger_id, first), (ledger.ledger_id, stop), None))
+        return found if any(stretch.file for stretch in found) else []
 
     def measure(self, start: Position, end: Position) -> EntryRange:
         """The range with its entries and bytes counted; 0 when the ledgers are not known."""
@@ -168,3 +193,25 @@ class LogState:
             if position <= Position(ledger.ledger_id, 0):
                 return ledger.first_index
         return None
+
+
+def _files(copy: Any, entries: int) -> tuple[HistoryFile, ...]:
+    """The files of an offloaded ledger, if they hold all of it and can be read from elsewhere."""
+    if not isinstance(copy, dict):
+        return ()
+    files = tuple(
+        HistoryFile(
+            str(copy.get("url", "")),
+            str(segment["name"]),
+            int(segment["firstEntry"]),
+            int(segment["lastEntry"]),
+            int(segment["size"]),
+        )
+        for segment in copy.get("segments", ())
+    )
+    next_entry = 0
+    for file in files:
+        if file.first_entry != next_entry or not file.is_readable:
+            return ()
+        next_entry = file.last_entry + 1
+    return files if next_entry >= entries else ()

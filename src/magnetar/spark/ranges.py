@@ -10,6 +10,7 @@ from magnetar.spark.offsets import Offset
 from magnetar.spark.planning import pieces_per_topic
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import RangePartition
+from magnetar.spark.stretches import Stretch
 
 
 def plan_ranges(
@@ -41,7 +42,8 @@ def plan_ranges(
         entries = max(measured[topic].entries, 1)
         for piece in states[topic].split(start.position, end.position, pieces[topic]):
             share = rows[topic] * piece.entries // entries
-            ranges.append(_range(topic, piece, share))
+            stretches = states[topic].stretches(piece.start, piece.end) if options.history else []
+            ranges.append(_range(topic, piece, share, stretches))
     return ranges
 
 
@@ -52,6 +54,8 @@ def _rows(start: Offset, end: Offset, entries: int) -> int:
     return entries
 
 
-def _range(topic: str, piece: EntryRange, rows: int) -> RangePartition:
+def _range(topic: str, piece: EntryRange, rows: int, stretches: list[Stretch]) -> RangePartition:
     start, end = piece.start, piece.end
-    return RangePartition(topic, (start.ledger_id, start.entry_id), (end.ledger_id, end.entry_id), rows)
+    return RangePartition(
+        topic, (start.ledger_id, start.entry_id), (end.ledger_id, end.entry_id), rows, tuple(stretches)
+    )

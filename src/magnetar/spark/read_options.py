@@ -50,6 +50,7 @@ READ_OPTIONS: Final = (
     "protobufDescriptor",
     "protobufMessage",
     "allowDifferentTopicSchemas",
+    "history",
     "keys",
     "pushFilters",
 )
@@ -57,6 +58,9 @@ READ_OPTIONS: Final = (
 VALUE_FORMATS: Final = ("bytes", "string", "auto", "json", "avro", "protobuf", "keyvalue", "variant")
 ENCRYPTED: Final = ("fail", "skip", "bytes")
 """What becomes of entries that producers encrypted."""
+
+HISTORY: Final = ("files", "broker")
+"""From where offloaded history is read."""
 
 TRIGGER_DELAY_MS: Final = 15 * 60_000
 """How long fewer rows than `minRowsPerTrigger` are waited upon, as in Spark's Kafka source."""
@@ -112,6 +116,8 @@ class ReadOptions:
     value: ValueOptions
     keys: frozenset[bytes] | None
     """Keys whose messages are wanted; None for all."""
+    history: bool
+    """Whether executors read offloaded history from its files; else brokers do it for them."""
     push_filters: bool
     """Whether a query's filters narrow what is read. Spark then keeps the narrowed read for all queries of
     the DataFrame, so this is for DataFrames that one query uses."""
@@ -154,6 +160,7 @@ class ReadOptions:
             encrypted=given.choice("encrypted", ENCRYPTED),
             value=_value(given),
             keys=_keys(given.text("keys")),
+            history=given.choice("history", HISTORY) == "files",
             push_filters=given.flag("pushFilters", default=False),
         )
 

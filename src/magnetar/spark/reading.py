@@ -15,8 +15,11 @@ from magnetar.client.client import Client
 from magnetar.client.errors import DataLossError
 from magnetar.client.reader import peek, read_range
 from magnetar.spark.errors import TopicDataLossError
+from magnetar.spark.history import read_stretch
+from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.large_messages import LookBack
 from magnetar.spark.read_options import ReadOptions
+from magnetar.spark.stretches import Stretch
 from magnetar.spark.table_shape import TableShape
 from magnetar.spark.topic_schemas import definitions_of
 
@@ -38,6 +41,8 @@ class RangePartition(InputPartition):
     """One behind the last entry, which exists."""
     rows: int | None
     """Messages, as estimated when it was planned."""
+    stretches: tuple[Stretch, ...] = ()
+    """The range by where its entries lay when it was planned; none when all are the broker's."""
 
     def __repr__(self) -> str:
         return f"RangePartition({self.topic} {self.start[0]}:{self.start[1]}..{self.end[0]}:{self.end[1]})"
@@ -72,31 +77,49 @@ def _read_range(
     options: ReadOptions, shape: TableShape, partition: RangePartition
 ) -> Iterator[pa.RecordBatch]:
     topic = TopicName.parse(partition.topic)
-    start, end = Position(*partition.start), Position(*partition.end)
+    start = Position(*partition.start)
     connection = options.connection
     with Client(connection.service_url, connection.client, admin_url=connection.admin_url) as client:
+        values = shape.value.open(definitions_of(client, topic)) if "value" in shape.columns else None
         decoder = Decoder(
             topic,
             shape.columns,
-            values=shape.value.open(definitions_of(client, topic)) if "value" in shape.columns else None,
+            values=values,
             encrypted=options.encrypted,
             rows=shape.rows,
             pieces_before=LookBack(client, topic, start, strict=options.fail_on_data_loss),
         )
-        strict = options.fail_on_data_loss and start > EARLIEST
-        expected: Position | None = start
-        try:
-            for entries in read_range(client, topic, start, end, bytes_target=_BYTES_PER_BATCH):
-                if expected is not None and strict:
-                    _check_beginning(client, topic, expected, entries.position(0))
-                expected = None
-                yield from decoder.decode(entries)
-        except DataLossError as error:
-            if options.fail_on_data_loss:
-                raise _lost(client, topic, start, end) from error
-            return
-        if expected is not None and strict:
-            _check_beginning(client, topic, expected, end)
+        columns = SegmentColumns(topic, shape.columns, values, shape.rows)
+        for stretch in partition.stretches or (Stretch(partition.start, partition.end, None),):
+            begin, stop = Position(*stretch.start), Position(*stretch.end)
+            if stretch.file is not None:
+                for found in read_stretch(topic, stretch, decoder, columns):
+                    if isinstance(found, Position):
+                        begin = found
+                    else:
+                        yield found
+            if begin < stop:
+                yield from _from_broker(client, topic, begin, stop, decoder, strict=options.fail_on_data_loss)
+
+
+def _from_broker(
+    client: Client, topic: TopicName, start: Position, end: Position, decoder: Decoder, *, strict: bool
+) -> Iterator[pa.RecordBatch]:
+    """The same for entries that the broker sends, wherever it has them."""
+    checked = strict and start > EARLIEST
+    expected: Position | None = start
+    try:
+        for entries in read_range(client, topic, start, end, bytes_target=_BYTES_PER_BATCH):
+            if expected is not None and checked:
+                _check_beginning(client, topic, expected, entries.position(0))
+            expected = None
+            yield from decoder.decode(entries)
+    except DataLossError as error:
+        if strict:
+            raise _lost(client, topic, start, end) from error
+        return
+    if expected is not None and checked:
+        _check_beginning(client, topic, expected, end)
 
 
 def _lost(client: Client, topic: TopicName, start: Position, first: Position) -> TopicDataLossError:

@@ -1,0 +1,153 @@
+"""Rows of history's files as the columns of a topic's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from magnetar.arrow import arrays
+from magnetar.arrow.fields import PADDING, Ints
+from magnetar.arrow.row_filter import RowFilter
+from magnetar.arrow.values import Values
+from magnetar.base.names import TopicName
+
+_ROWS_AT_ONCE: Final = 32_768
+"""Of one record batch: what Spark holds at a time."""
+
+NEEDED: Final = ("entry_id", "is_null_value", "is_compacted_out", "marker_type")
+"""Columns without which no row can be told."""
+
+_SOURCES: Final[dict[str, tuple[str, ...]]] = {
+    "value": ("payload",),
+    "message_id": ("ledger_id", "batch_index"),
+    "headers": ("properties",),
+    "topic": (),
+    "partition": (),
+    "redelivery_count": (),
+    "encryption": (),
+    "is_null_value": (),
+}
+"""Columns of files that a table's column is made of; others have the same name."""
+
+
+class SegmentColumns:
+    """Builds the columns that are asked for."""
+
+    def __init__(
+        self, topic: TopicName, columns: tuple[str, ...], values: Values | None, rows: RowFilter | None
+    ) -> None:
+        self._topic = topic
+        self._columns = columns
+        self._values = values
+        self._rows = rows
+        self.schema = arrays.arrow_schema(columns, None if values is None else values.type)
+
+    def names(self, there: Collection[str]) -> list[str]:
+        """Columns to read of a file that has these."""
+        wanted = set(self._columns)
+        if self._rows is not None:
+            wanted |= self._rows.columns
+        if self._values is not None and "value" in wanted:
+            wanted |= self._values.columns
+        found = {*NEEDED, *(source for name in wanted for source in _SOURCES.get(name, (name,)))}
+        return [name for name in there if name in found]
+
+    def batches(self, table: pa.Table, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The messages among the rows of a file, of the entries `first <= e < stop`."""
+        kept = pc.and_(pc.is_null(table["marker_type"]), pc.invert(table["is_compacted_out"]))
+        kept = pc.and_(
+            kept, pc.and_(pc.greater_equal(table["entry_id"], first), pc.less(table["entry_id"], stop))
+        )
+        if self._rows is not None:
+            kept = pc.and_(kept, self._wanted(table))
+        if not pc.all(kept).as_py():
+            table = table.filter(kept)
+        for batch in table.combine_chunks().to_batches(max_chunksize=_ROWS_AT_ONCE):
+            if batch.num_rows:
+                yield self._batch(batch)
+
+    def _wanted(self, table: pa.Table) -> Any:
+        assert self._rows is not None
+        wanted = pa.array(np.ones(table.num_rows, np.bool_))
+        if self._rows.keys is not None:
+            keys = pa.array(sorted(self._rows.keys), pa.binary())
+            wanted = pc.and_(wanted, pc.is_in(table["key"], value_set=keys))
+        for limit, compare in (
+            (self._rows.published_from_ms, pc.greater_equal),
+            (self._rows.published_until_ms, pc.less_equal),
+        ):
+            if limit is not None:
+                moment = pa.scalar(limit * 1000, pa.int64())
+                times = pc.fill_null(table["publish_time"].cast(pa.int64()), 0)
+                wanted = pc.and_(wanted, compare(times, moment))
+        return wanted
+
+    def _batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if not self._columns:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
+        columns = []
+        for name, kind in zip(self._columns, self.schema.types, strict=True):
+            made = _MADE.get(name)
+            built = rows[name] if made is None else made(self, rows)
+            columns.append(built if built.type == kind else built.cast(kind))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _value(self, rows: pa.RecordBatch) -> pa.Array:
+        payload = rows["payload"]
+        present = pc.and_(pc.is_valid(payload), pc.invert(rows["is_null_value"]))
+        if self._values is None:
+            if pc.all(present).as_py():
+                return payload
+            return pc.if_else(present, payload, pa.scalar(None, pa.binary()))
+        _, offsets, data = payload.buffers()
+        ends = np.frombuffer(offsets, np.int32)[payload.offset : payload.offset + len(payload) + 1]
+        places: Ints = ends.astype(np.int64)
+        # What decodes values may look a little behind the last one.
+        buffer = np.frombuffer(b"".join((data or b"", PADDING)), np.uint8)
+        mask = present.to_numpy(zero_copy_only=False)
+        return self._values.decode(buffer, places[:-1], places[1:], mask, lambda name: rows[name])
+
+    def _message_id(self, rows: pa.RecordBatch) -> pa.Array:
+        text = pa.string()
+        parts = (
+            rows["ledger_id"].cast(text),
+            rows["entry_id"].cast(text),
+            pa.repeat(str(self._topic.partition), rows.num_rows),
+            rows["batch_index"].cast(text),
+        )
+        return pc.binary_join_element_wise(*parts, ":")
+
+    def _base(self, rows: pa.RecordBatch) -> pa.Array:
+        return pa.repeat(str(self._topic.base), rows.num_rows)
+
+    def _partition(self, rows: pa.RecordBatch) -> pa.Array:
+        return pa.repeat(pa.scalar(self._topic.partition, pa.int32()), rows.num_rows)
+
+    def _redelivery_count(self, rows: pa.RecordBatch) -> pa.Array:
+        return pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+
+    def _encryption(self, rows: pa.RecordBatch) -> pa.Array:
+        return pa.nulls(rows.num_rows, self.schema.field("encryption").type)
+
+    def _headers(self, rows: pa.RecordBatch) -> pa.Array:
+        kind = self.schema.field("headers").type
+        pairs = rows["properties"]
+        items = pa.StructArray.from_arrays([pairs.keys, pairs.items], fields=list(kind.value_type))
+        # Offsets of a slice begin where the slice does, in keys and items of the whole.
+        return pa.ListArray.from_arrays(pairs.offsets, items, type=kind)
+
+
+_MADE: Final[dict[str, Callable[[SegmentColumns, pa.RecordBatch], pa.Array]]] = {
+    "value": SegmentColumns._value,
+    "message_id": SegmentColumns._message_id,
+    "topic": SegmentColumns._base,
+    "partition": SegmentColumns._partition,
+    "redelivery_count": SegmentColumns._redelivery_count,
+    "encryption": SegmentColumns._encryption,
+    "headers": SegmentColumns._headers,
+}
+"""Columns that files have not as they are."""

@@ -1,0 +1,32 @@
+"""Where the entries of a range lie. Values only: driver and executors share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """One segment of a ledger. Can be pickled."""
+
+    url: str
+    """The store, without credentials."""
+    name: str
+    first_entry: int
+    last_entry: int
+    size_bytes: int
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether executors may be able to open it."""
+        return urlsplit(self.url).scheme in ("file", "s3", "gs", "hdfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Entries `start <= e < end`, of one ledger if they are in a file."""
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    file: HistoryFile | None
