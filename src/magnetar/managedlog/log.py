@@ -346,7 +346,7 @@ class ManagedLog:
 
         Raises LedgerError, MetadataError, StorageError, LogFencedError, InvalidLogDataError.
         """
-        await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence)
+        await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence, is_new=self._stored.is_new)
         if self._state is LogState.OPEN:
             await self._lifecycle.begin(recovered)
         elif recovered(self._stored.metadata) != self._stored.metadata:

@@ -120,9 +120,11 @@ class LogCursors:
         return cursor
 
     async def recover(
-        self, advanced: Callable[[Position], None], fence: Callable[[LogFencedError], None]
+        self, advanced: Callable[[Position], None], fence: Callable[[LogFencedError], None], *, is_new: bool
     ) -> None:
         """Reads every cursor of the log, as its last durable change left it; `settle` must follow.
+
+        A log that `is_new` is not asked for any.
 
         `advanced` is told each new mark-delete of a cursor, `fence` when another owner is found.
         A cursor whose ledger is damaged falls back to its last readable state, see `damaged`. Raises
@@ -130,6 +132,8 @@ class LogCursors:
         for a damaged value in the metadata store: there is nothing to fall back to.
         """
         self._advanced, self._fence = advanced, fence
+        if is_new:
+            return
         for child in await self._store.children(log_path(self._log_name)):
             name = decode_local(child)
             path = f"{log_path(self._log_name)}/{child}"

@@ -39,6 +39,11 @@ class StoredLog:
             return cls(store, name, LogMetadata(), MUST_NOT_EXIST)
         return cls(store, name, decode(value.data, path), value.stat.version)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was stored yet: then there are no cursors either."""
+        return self._version == MUST_NOT_EXIST
+
     async def update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
         """Stores what `change` makes of the value. Raises LogFencedError, MetadataError.
 
