@@ -14,6 +14,8 @@ EXTRAS = (
     "--extra",
     "spark",
     "--extra",
+    "pipelines",
+    "--extra",
     "lake",
     "--extra",
     "demo",

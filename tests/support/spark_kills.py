@@ -98,7 +98,7 @@ class KilledQuery:
         found: Counter[str] = Counter()
         with client:
             for partition in target_partitions(client, TopicName.parse(self._target)).values():
-                values = _values(client, partition)
+                values = values_of_partition(client, partition)
                 found.update(values)
                 by_key: dict[str, list[str]] = {}
                 for value in values:
@@ -212,7 +212,8 @@ def _text(path: Path) -> str:
     return path.read_text(errors="replace")
 
 
-def _values(client: Client, partition: TopicName) -> list[str]:
+def values_of_partition(client: Client, partition: TopicName) -> list[str]:
+    """Every row's value, in the order of the partition."""
     last = last_position(client, partition)
     if last is None:
         return []

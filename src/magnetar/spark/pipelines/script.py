@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import runpy
 import sys
 from collections.abc import Sequence
@@ -44,9 +45,10 @@ def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> i
 
 
 def _quiet_echoes() -> None:
-    """Spark logs what it raises once more, as JSON; what is raised is told anyway."""
+    """Spark logs what it raises once more, and its bridge what a signal interrupts: both are told anyway."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
 
 def _execute(spark: SparkSession, file: Path, arguments: Sequence[str]) -> int:
