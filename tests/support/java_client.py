@@ -24,14 +24,14 @@ def cache_home() -> Path:
     return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "magnetar"
 
 
-def cache_folder() -> Path:
-    """Where the jars of this pinned list are kept."""
-    pinned = hashlib.sha256((HERE / "jars.sha256").read_bytes()).hexdigest()[:12]
+def cache_folder(home: Path = HERE) -> Path:
+    """Where the jars of the pinned list in `home` are kept."""
+    pinned = hashlib.sha256((home / "jars.sha256").read_bytes()).hexdigest()[:12]
     return cache_home() / f"java-client-{pinned}"
 
 
-def class_path() -> str:
-    """Java's class path of the client. Raises NotHereError."""
+def class_path(home: Path = HERE) -> str:
+    """Java's class path of what `pom.xml` and `jars.sha256` in `home` pin. Raises NotHereError."""
     for tool in ("java", "javac", "mvn"):
         if shutil.which(tool) is None:
             raise NotHereError(f"{tool} is not installed")
@@ -39,20 +39,20 @@ def class_path() -> str:
     found = re.search(r"\d+", version)
     if found is None or int(found[0]) < VERSION_MIN:
         raise NotHereError(f"Java {VERSION_MIN} is needed, and here is {version.strip() or 'another one'}")
-    folder = cache_folder()
+    folder = cache_folder(home)
     if not folder.exists():
-        _fetch(folder)
-    _check(folder)
+        _fetch(home, folder)
+    _check(home, folder)
     return str(folder / "*")
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(home: Path, folder: Path) -> None:
     # Into a folder of its own first: another run may be doing the same.
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-    command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+    command = ["mvn", "-q", "-B", "-f", str(home / "pom.xml"), "dependency:copy-dependencies"]
     try:
         subprocess.run(
-            [*command, f"-DoutputDirectory={unfinished}"],
+            [*command, "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"],
             check=True,
             capture_output=True,
             text=True,
@@ -69,11 +69,11 @@ def _fetch(folder: Path) -> None:
         unfinished.rename(folder)
 
 
-def _check(folder: Path) -> None:
+def _check(home: Path, folder: Path) -> None:
     """AssertionError when the jars are not the pinned ones: never run what nobody looked at."""
-    expected = dict(reversed(line.split()) for line in (HERE / "jars.sha256").read_text().splitlines())
+    expected = dict(reversed(line.split()) for line in (home / "jars.sha256").read_text().splitlines())
     found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
-    assert found == expected, f"the jars in {folder} are not those of jars.sha256"
+    assert found == expected, f"the jars in {folder} are not those of {home / 'jars.sha256'}"
 
 
 def run_driver(classes: Path, main: str, *arguments: str) -> dict[str, str]:

@@ -66,10 +66,15 @@ def bundle_of(topic: TopicName, policies: Mapping[str, Any]) -> str:
     raise AssertionError(f"boundaries {bounds} do not end at the last hash")
 
 
-def within(topic: TopicName, bundle: str) -> bool:
-    """Whether the topic falls into a range, by its name. Raises BadRequestError."""
+def bounds_of(bundle: str) -> tuple[int, int]:
+    """The bounds that a bundle's name tells. Raises BadRequestError."""
     found = _NAME.fullmatch(bundle)
     if found is None:
         raise BadRequestError(f"a bundle is written 0x00000000_0xffffffff, not {bundle!r}")
-    lower, upper = (int(bound, 16) for bound in found.groups())
+    return int(found[1], 16), int(found[2], 16)
+
+
+def within(topic: TopicName, bundle: str) -> bool:
+    """Whether the topic falls into a range, by its name. Raises BadRequestError."""
+    lower, upper = bounds_of(bundle)
     return lower <= hash_of(topic) < upper + (upper == LAST)

@@ -37,6 +37,10 @@ BODY_BYTES_MAX = 1 << 20
 """Largest body that is read; the largest legal one is a schema."""
 
 
+PARTITIONS_MAX = 10_000
+"""Partitions of one topic; each is a topic of its own once someone publishes to it."""
+
+
 class Text(str):
     """An answer that is plain text."""
 
@@ -157,6 +161,22 @@ Handler = Callable[[Call], Awaitable[object]]
 
 Route = tuple[str, str, Handler]
 """Method, path with `{variables}`, handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A handler, and what the OpenAPI document says of it beside its first line of documentation."""
+
+    handler: Handler
+    body: Mapping[str, Any] | None = None
+    """JSON schema of the body; None: it takes none, or any."""
+    answer: Mapping[str, Any] | None = None
+    """JSON schema of the answer with status 200; None: any."""
+    query: tuple[str, ...] = ()
+    """Parameters of the query."""
+
+    def __call__(self, call: Call) -> Awaitable[object]:
+        return self.handler(call)
 
 
 def natural(text: str, what: str) -> int:

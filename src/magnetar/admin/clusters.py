@@ -1,24 +1,28 @@
-"""`/admin/v2/clusters` and `/admin/v2/brokers`: who we are, and whether we work."""
+"""`/admin/v2/clusters`: clusters, their peers, and where their clients are to go."""
 
 from __future__ import annotations
 
 import json
-from urllib.parse import urlsplit
+from typing import Final
 
-from magnetar import __version__
-from magnetar.admin.call import Call, Route, Text
-from magnetar.admin.errors import NotHereError
-from magnetar.admin.health import check_health
-from magnetar.broker.errors import ConflictError, PreconditionFailedError, ServiceNotReadyError
+from magnetar.admin.call import Call, Route
+from magnetar.admin.errors import BadRequestError, NotHereError, NotImplementedHereError
+from magnetar.broker.errors import ConflictError, PreconditionFailedError
+from magnetar.broker.policies import Policies
 from magnetar.metadata import keys
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, NotFoundError
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
+
+_C: Final = "/admin/v2/clusters/{cluster}"
+_PEERS: Final = "peerClusterNames"
 
 
 async def list_clusters(call: Call) -> object:
+    """Names of all clusters."""
     return await call.broker.policies.clusters()
 
 
-async def get_cluster(call: Call) -> object:
+async def get_cluster(call: Call) -> Policies:
+    """Addresses of a cluster."""
     document = await call.broker.policies.cluster_document(call.name("cluster"))
     if document is None:
         raise NotHereError(f"cluster {call.params['cluster']} does not exist")
@@ -26,6 +30,7 @@ async def get_cluster(call: Call) -> object:
 
 
 async def create_cluster(call: Call) -> object:
+    """Makes a cluster known."""
     name = call.name("cluster")
     value = json.dumps(call.json_object()).encode()
     try:
@@ -36,83 +41,82 @@ async def create_cluster(call: Call) -> object:
 
 
 async def update_cluster(call: Call) -> object:
-    await get_cluster(call)
-    value = json.dumps(call.json_object()).encode()
-    await call.broker.store.put(keys.cluster(call.name("cluster")), value)
+    """Replaces the addresses of a cluster; its peers stay."""
+    kept = (await get_cluster(call)).get(_PEERS)
+    document = call.json_object()
+    if kept is not None:
+        document.setdefault(_PEERS, kept)
+    await call.broker.store.put(keys.cluster(call.name("cluster")), json.dumps(document).encode())
     return None
 
 
 async def delete_cluster(call: Call) -> object:
+    """Forgets a cluster; not this broker's own, nor one that is a peer."""
     name = call.name("cluster")
     if name == call.broker.config.cluster:
         raise PreconditionFailedError(f"{name} is the cluster of this broker")
-    try:
-        await call.broker.store.delete(keys.cluster(name))
-    except NotFoundError as error:
-        raise NotHereError(f"cluster {name} does not exist") from error
+    await get_cluster(call)
+    for other in await call.broker.policies.clusters():
+        document = await call.broker.policies.cluster_document(other) or {}
+        if name in (document.get(_PEERS) or ()):
+            raise PreconditionFailedError(f"cluster {name} is a peer of {other}")
+    await call.broker.store.delete_recursive(keys.cluster(name))
     return None
 
 
-async def empty_map(call: Call) -> object:
-    """What can be set per cluster and is not: nothing of it is offered yet."""
-    return {}
+async def get_peers(call: Call) -> object:
+    """Clusters that stand in for a cluster."""
+    return (await get_cluster(call)).get(_PEERS) or []
 
 
-async def broker_id(call: Call) -> str:
-    """This broker's `host:port` of the admin API, as the client reaches it."""
-    return f"{call.broker.config.advertised_host or call.host}:{call.service.http_port}"
+async def set_peers(call: Call) -> None:
+    """Names the clusters that stand in for a cluster."""
+    name, peers = call.name("cluster"), call.json() or []
+    await get_cluster(call)
+    if not isinstance(peers, list) or not all(isinstance(peer, str) for peer in peers):
+        raise BadRequestError("the body must be a list of clusters")
+    wanted = sorted({peer for peer in peers if peer})
+    unknown = set(wanted) - set(await call.broker.policies.clusters())
+    if unknown:
+        raise PreconditionFailedError(f"clusters do not exist: {', '.join(sorted(unknown))}")
+    if name in wanted:
+        raise PreconditionFailedError(f"{name} cannot be its own peer")
+
+    def change(document: Policies) -> None:
+        document[_PEERS] = wanted
+
+    await call.broker.policies.update_document(keys.cluster(name), change)
 
 
-async def broker_port(call: Call) -> int:
-    """Port of the binary protocol. Raises ServiceNotReadyError before the broker has told it."""
-    document = await call.broker.policies.cluster_document(call.broker.config.cluster)
-    port = urlsplit((document or {}).get("brokerServiceUrl") or "").port
-    if port is None:
-        raise ServiceNotReadyError("the broker is starting")
-    return port
+async def get_migration(call: Call) -> object:
+    """Where a cluster's clients are to go."""
+    await get_cluster(call)
+    found = await call.broker.policies.document(keys.cluster_policies(call.name("cluster")))
+    return found or {"migrated": False, "migratedClusterUrl": None}
 
 
-async def list_brokers(call: Call) -> object:
-    cluster = call.params.get("cluster")
-    if cluster is not None and cluster != call.broker.config.cluster:
-        raise NotHereError(f"cluster {cluster} has no broker known here")
-    return [await broker_id(call)]
+async def set_migration(call: Call) -> None:
+    """Says where another cluster's clients are to go. This one's own stay: they are not sent elsewhere."""
+    name = call.name("cluster")
+    await get_cluster(call)
+    migrated, urls = call.flag("migrated"), call.json_object()
+    if name == call.broker.config.cluster and migrated:
+        raise NotImplementedHereError("this broker does not send its clients to another cluster")
 
+    def change(document: Policies) -> None:
+        document.update({"migrated": migrated, "migratedClusterUrl": urls})
 
-async def leader(call: Call) -> object:
-    own = await broker_id(call)
-    return {"serviceUrl": f"http://{own}", "brokerId": own}
-
-
-async def health(call: Call) -> object:
-    # Calls that come while a check runs share its result.
-    await call.service.checks.run("health", lambda: check_health(call.broker))
-    return Text("ok")
-
-
-async def ready(call: Call) -> object:
-    await broker_port(call)
-    if call.broker.draining:
-        raise ServiceNotReadyError("the broker is shutting down")
-    return Text("ok")
-
-
-async def version(call: Call) -> object:
-    return Text(__version__)
+    await call.broker.policies.update_document(keys.cluster_policies(name), change)
 
 
 ROUTES: list[Route] = [
     ("GET", "/admin/v2/clusters", list_clusters),
-    ("GET", "/admin/v2/clusters/{cluster}", get_cluster),
-    ("PUT", "/admin/v2/clusters/{cluster}", create_cluster),
-    ("POST", "/admin/v2/clusters/{cluster}", update_cluster),
-    ("DELETE", "/admin/v2/clusters/{cluster}", delete_cluster),
-    ("GET", "/admin/v2/clusters/{cluster}/failureDomains", empty_map),
-    ("GET", "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies", empty_map),
-    ("GET", "/admin/v2/brokers", list_brokers),
-    ("GET", "/admin/v2/brokers/health", health),
-    ("GET", "/admin/v2/brokers/ready", ready),
-    ("GET", "/admin/v2/brokers/version", version),
-    ("GET", "/admin/v2/brokers/leaderBroker", leader),
-    ("GET", "/admin/v2/brokers/{cluster}", list_brokers),
+    ("GET", _C, get_cluster),
+    ("PUT", _C, create_cluster),
+    ("POST", _C, update_cluster),
+    ("DELETE", _C, delete_cluster),
+    ("GET", f"{_C}/peers", get_peers),
+    ("POST", f"{_C}/peers", set_peers),
+    ("GET", f"{_C}/migrate", get_migration),
+    ("POST", f"{_C}/migrate", set_migration),
 ]

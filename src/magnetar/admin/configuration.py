@@ -27,7 +27,7 @@ async def in_force(call: Call) -> object:
     """Settings by Pulsar's names where they have one, else by ours."""
     config = call.broker.config
     own = {name: "" if value is None else str(value) for name, value in asdict(config).items()}
-    return {**own, **dynamic.shown(config)}
+    return {**own, "clusterName": config.cluster, **dynamic.shown(config)}
 
 
 def _name(call: Call) -> str:

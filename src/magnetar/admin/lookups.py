@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from magnetar.admin import bundles
+from magnetar.admin.brokers import broker_id, broker_port
 from magnetar.admin.call import Call, Route, Text, is_domain
-from magnetar.admin.clusters import broker_id, broker_port
 from magnetar.admin.errors import NotHereError
 from magnetar.base.names import TopicName
 

@@ -8,8 +8,9 @@ from magnetar.admin import bundles as bundle_ranges
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.admin.topics import forget_policies
-from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
-from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, UnsupportedError
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.errors import ConflictError, NamespaceNotFoundError
+from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
@@ -34,23 +35,28 @@ async def create_namespace(call: Call) -> object:
 
 
 async def delete_namespace(call: Call) -> object:
-    name = call.namespace()
-    await call.broker.policies.namespace(name)
-    topics = [topic for domain in _DOMAINS["ALL"] for topic in await call.broker.topics_of(name, domain)]
-    if topics and not call.flag("force"):
+    """Deletes a namespace; with `force` its topics too."""
+    await delete_whole(call.broker, call.namespace(), force=call.flag("force"))
+    return None
+
+
+async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> None:
+    """Deletes a namespace; its topics too with `force`, else raises ConflictError while there are any."""
+    await broker.policies.namespace(name)
+    topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
+    if topics and not force:
         raise ConflictError(f"namespace {name} still has topics; delete them or add ?force=true")
     for topic in topics:
-        if await call.broker.exists(topic):
-            await call.broker.delete_topic(topic, force=True)
+        if await broker.exists(topic):
+            await broker.delete_topic(topic, force=True)
         if topic.partition < 0:
-            await forget_policies(call.broker, topic)
+            await forget_policies(broker, topic)
     for domain in _DOMAINS["ALL"]:
-        for topic in await call.broker.policies.partitioned_topics(name, domain):
-            await call.broker.policies.delete_partitioned(topic)
-            await call.broker.schemas.delete(topic)
-            await forget_policies(call.broker, topic)
-    await call.broker.policies.delete_namespace(name)
-    return None
+        for topic in await broker.policies.partitioned_topics(name, domain):
+            await broker.policies.delete_partitioned(topic)
+            await broker.schemas.delete(topic)
+            await forget_policies(broker, topic)
+    await broker.policies.delete_namespace(name)
 
 
 _DOMAINS: Final = {
@@ -68,30 +74,6 @@ async def list_topics(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
     return [str(topic) for domain in _DOMAINS[mode] for topic in await call.broker.topics_of(name, domain)]
-
-
-async def replication(call: Call) -> object:
-    document = await call.broker.policies.namespace(call.namespace())
-    return document.get("replication_clusters") or []
-
-
-async def set_replication(call: Call) -> object:
-    """Only the cluster itself can be named: nothing is replicated yet."""
-    clusters = call.json()
-    own = call.broker.config.cluster
-    if not isinstance(clusters, list) or not clusters:
-        raise BadRequestError("the body must be a list of clusters")
-    if foreign := [cluster for cluster in clusters if cluster != own]:
-        raise UnsupportedError(f"this broker does not replicate to {foreign} yet")
-    await call.broker.policies.update_namespace(
-        call.namespace(), lambda document: document.update({"replication_clusters": [own]})
-    )
-    return None
-
-
-async def bundles(call: Call) -> object:
-    document = await call.broker.policies.namespace(call.namespace())
-    return document.get("bundles") or bundle_ranges.WHOLE
 
 
 # -- all topics of a namespace -----------------------------------------------------------------------
@@ -147,9 +129,6 @@ ROUTES: list[Route] = [
     ("PUT", _N, create_namespace),
     ("DELETE", _N, delete_namespace),
     ("GET", f"{_N}/topics", list_topics),
-    ("GET", f"{_N}/replication", replication),
-    ("POST", f"{_N}/replication", set_replication),
-    ("GET", f"{_N}/bundles", bundles),
     ("PUT", f"{_N}/unload", unload),
     ("PUT", f"{_N}/{{bundle}}/unload", unload),
     ("POST", f"{_N}/clearBacklog", clear_backlog),

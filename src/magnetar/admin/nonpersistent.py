@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Final
 
 from magnetar.admin import topics
+from magnetar.admin.bundles import within
 from magnetar.admin.call import Call, Handler, Route
 from magnetar.admin.rates import Rates
 from magnetar.admin.stats import aggregate, consumer_stats, producer_stats
@@ -148,6 +149,14 @@ async def delete_subscription(call: Call) -> None:
         await topic.delete_subscription(name, force=call.flag("force"))
 
 
+async def list_in_bundle(call: Call) -> object:
+    """Topics of the namespace that fall into a bundle, which stands where other paths have a topic."""
+    bundle = call.params["topic"]
+    await call.broker.policies.namespace(call.namespace())
+    found = await call.broker.topics_of(call.namespace(), NON_PERSISTENT)
+    return [str(topic) for topic in found if within(topic, bundle)]
+
+
 def _of_this_domain(handler: Handler) -> Handler:
     async def called(call: Call) -> object:
         return await handler(dataclasses.replace(call, params={**call.params, "domain": NON_PERSISTENT}))
@@ -160,6 +169,7 @@ ROUTES: list[Route] = [
     for method, path, handler in (
         ("GET", _N, topics.list_topics),
         ("GET", f"{_N}/partitioned", topics.list_partitioned),
+        ("GET", _T, list_in_bundle),
         ("PUT", _T, topics.create_topic),
         ("DELETE", _T, topics.delete_topic),
         ("PUT", f"{_T}/unload", topics.unload),

@@ -143,7 +143,19 @@ async def delete(call: Call) -> object:
     version = await call.broker.schemas.retire(topic)
     if call.flag("force"):
         await call.broker.schemas.delete(topic)
-    return _version(version)
+    # A number, where all other answers have an object: Pulsar's client can read nothing else.
+    return {"version": version}
+
+
+async def metadata(call: Call) -> object:
+    """Where the schemas lie: here beside the topic's other metadata, in no ledger."""
+    topic = call.topic()
+    await call.broker.check_name(topic)
+    versions = await call.broker.schemas.versions(topic)
+    if not versions:
+        raise NotHereError(f"{topic} has no schema")
+    entries = [{"ledgerId": -1, "entryId": -1, "version": stored.version} for stored in versions]
+    return {"info": entries[-1], "index": entries}
 
 
 ROUTES: list[Route] = [
@@ -152,6 +164,7 @@ ROUTES: list[Route] = [
     ("DELETE", f"{_T}/schema", delete),
     ("GET", f"{_T}/schema/{{version}}", by_version),
     ("GET", f"{_T}/schemas", all_versions),
+    ("GET", f"{_T}/metadata", metadata),
     ("POST", f"{_T}/compatibility", compatibility),
     ("POST", f"{_T}/version", version_of),
 ]

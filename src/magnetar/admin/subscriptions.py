@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin.call import Call, Route, message_position
-from magnetar.admin.errors import BadRequestError
+from magnetar.admin.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics import parts, refuse_partitioned
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError
@@ -167,6 +167,26 @@ async def get_properties(call: Call) -> object:
     return dict((await _found(call))[0][1].properties)
 
 
+async def set_properties(call: Call) -> None:
+    """Replaces the properties of a subscription."""
+    properties = call.json_strings()
+    for _, subscription in await _found(call):
+        await subscription.cursor.set_cursor_properties(properties)
+
+
+async def replicated(call: Call) -> object:
+    """Whether the place of a subscription is replicated: nothing is."""
+    return {str(topic.name): False for topic, _ in await _found(call)}
+
+
+async def set_replicated(call: Call) -> None:
+    """Refused, unless it is turned off."""
+    wanted = call.json_bool()
+    await _found(call)
+    if wanted:
+        raise NotImplementedHereError("this broker does not replicate subscriptions yet")
+
+
 ROUTES: list[Route] = [
     ("GET", f"{_T}/subscriptions", list_subscriptions),
     ("PUT", _S, create_subscription),
@@ -179,4 +199,7 @@ ROUTES: list[Route] = [
     ("POST", f"{_S}/resetcursor", reset_to_message),
     ("POST", f"{_S}/resetcursor/{{timestamp}}", reset_to_time),
     ("GET", f"{_S}/properties", get_properties),
+    ("PUT", f"{_S}/properties", set_properties),
+    ("GET", f"{_S}/replicatedSubscriptionStatus", replicated),
+    ("POST", f"{_S}/replicatedSubscriptionStatus", set_replicated),
 ]

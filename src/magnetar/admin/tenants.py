@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError
+from magnetar.admin.namespaces import delete_whole
+from magnetar.base.names import NamespaceName
 from magnetar.broker.errors import NamespaceNotFoundError, PreconditionFailedError
 from magnetar.broker.policies import Policies
 
@@ -55,6 +57,10 @@ async def update_tenant(call: Call) -> object:
 
 
 async def delete_tenant(call: Call) -> object:
+    """Deletes a tenant; with `force` its namespaces and their topics too."""
+    if call.flag("force"):
+        for namespace in await call.broker.policies.namespaces(call.name("tenant")):
+            await delete_whole(call.broker, NamespaceName.parse(namespace), force=True)
     await call.broker.policies.delete_tenant(call.name("tenant"))
     return None
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar.admin.call import Call, Route, position_document, whole
-from magnetar.admin.errors import BadRequestError, FewerPartitionsError, NotAcceptableError
+from magnetar.admin.call import PARTITIONS_MAX, Call, Route, position_document, whole
+from magnetar.admin.errors import (
+    BadRequestError,
+    FewerPartitionsError,
+    NotAcceptableError,
+    NotImplementedHereError,
+)
 from magnetar.base.names import TopicName
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import (
@@ -17,15 +22,11 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
-from magnetar.metadata import keys
 
 _N: Final = "/admin/v2/persistent/{tenant}/{namespace}"
 _T: Final = f"{_N}/{{topic}}"
 
 PROPERTIES: Final = "properties"
-
-PARTITIONS_MAX: Final = 10_000
-"""Partitions of one topic; each is a topic of its own once someone publishes to it."""
 
 
 async def loaded(broker: Broker, name: TopicName) -> Topic:
@@ -78,13 +79,22 @@ async def list_partitioned(call: Call) -> object:
 # -- one topic ---------------------------------------------------------------------------------------
 
 
+_SHADOW_SOURCE: Final = "PULSAR.SHADOW_SOURCE"
+"""Property of a topic that is to show another one's messages."""
+
+
 async def create_topic(call: Call) -> None:
-    name = call.topic()
+    """Creates a topic; the body may be its properties."""
+    name, properties = call.topic(), call.json_strings()
+    if _SHADOW_SOURCE in properties:
+        raise NotImplementedHereError("this broker has no shadow topics")
     if name.partition >= 0:
         await call.broker.check_name(name)
         if name.partition >= await call.broker.policies.partitions(name):
             raise InvalidTopicError(f"{name} ends like a partition, but is none of a partitioned topic")
     await call.broker.create_topic(name)
+    if properties and name.persistent:
+        await (await loaded(call.broker, name)).log.set_properties(properties)
 
 
 async def delete_topic(call: Call) -> None:
@@ -99,7 +109,7 @@ async def delete_topic(call: Call) -> None:
 
 async def forget_policies(broker: Broker, name: TopicName) -> None:
     """A later topic of the same name must not find the policies of this one."""
-    await broker.store.delete_recursive(keys.topic_policies(name))
+    await broker.policies.forget_topic(name)
 
 
 async def unload(call: Call) -> None:

@@ -95,6 +95,25 @@ class PolicyStore:
         """Changes them in one step."""
         await self._create_or_update(keys.CONFIGURATION, change)
 
+    # -- documents by key --------------------------------------------------------------------------
+
+    async def resource_group(self, name: str) -> Policies | None:
+        """Rates that namespaces share."""
+        return await self._read(keys.resource_group(name))
+
+    async def document(self, path: str) -> Policies | None:
+        """Any document below `/admin`, by its key; None when there is none."""
+        return await self._read(path)
+
+    async def fresh_document(self, path: str) -> Policies | None:
+        """Any document, read from the store: of changes outside of `/admin` the cache does not hear."""
+        value = await self._store.get(path)
+        return None if value is None else json.loads(value.data)
+
+    async def update_document(self, path: str, change: Callable[[Policies], None]) -> None:
+        """Changes a document in one step; it is {} before the first time."""
+        await self._create_or_update(path, change)
+
     # -- clusters and tenants ----------------------------------------------------------------------
 
     async def clusters(self) -> list[str]:
@@ -152,6 +171,8 @@ class PolicyStore:
             "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
             **document,
         }
+        # Pulsar's own tool sends an empty list where it was told nothing.
+        complete["replication_clusters"] = complete["replication_clusters"] or [self.cluster]
         await self._create(keys.namespace_policies(name), complete, f"namespace {name}")
 
     async def update_namespace(self, name: NamespaceName, change: Callable[[Policies], None]) -> None:
@@ -180,12 +201,30 @@ class PolicyStore:
     # -- topic policies ----------------------------------------------------------------------------
 
     async def topic_policies(self, topic: TopicName) -> Policies:
-        """Policies set on the topic itself; {} when there are none. Partitions share their topic's."""
-        return await self._read(keys.topic_policies(topic.base)) or {}
+        """Policies set on the topic itself; {} when there are none. Partitions share their topic's.
 
-    async def update_topic(self, topic: TopicName, change: Callable[[Policies], None]) -> None:
-        """Changes the topic's own policies in one step."""
-        await self._create_or_update(keys.topic_policies(topic.base), change)
+        What is set for this cluster wins over what is set for all.
+        """
+        everywhere = await self._read(keys.topic_policies(topic.base))
+        here = await self._read(keys.local_topic_policies(topic.base))
+        if not everywhere:
+            return here or {}
+        return {**everywhere, **here} if here else everywhere
+
+    async def own_topic_policies(self, topic: TopicName, *, everywhere: bool = False) -> Policies:
+        """Those set for this cluster alone, or `everywhere` those set for all."""
+        return await self._read(_topic_key(topic, everywhere=everywhere)) or {}
+
+    async def update_topic(
+        self, topic: TopicName, change: Callable[[Policies], None], *, everywhere: bool = False
+    ) -> None:
+        """Changes the topic's own policies in one step: for this cluster, or `everywhere` for all."""
+        await self._create_or_update(_topic_key(topic, everywhere=everywhere), change)
+
+    async def forget_topic(self, topic: TopicName) -> None:
+        """Removes everything that is set on the topic itself."""
+        for everywhere in (False, True):
+            await self._store.delete_recursive(_topic_key(topic, everywhere=everywhere))
 
     async def _create_or_update(self, path: str, change: Callable[[Policies], None]) -> None:
         while True:
@@ -248,6 +287,10 @@ class PolicyStore:
         return [
             TopicName.of(domain, name.tenant, name.namespace, keys.decode_child(local)) for local in locals_
         ]
+
+
+def _topic_key(topic: TopicName, *, everywhere: bool) -> str:
+    return keys.topic_policies(topic.base) if everywhere else keys.local_topic_policies(topic.base)
 
 
 def _encode(document: Policies) -> bytes:

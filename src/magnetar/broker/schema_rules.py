@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import TopicName
 from magnetar.broker.policies import Policies
@@ -15,6 +15,22 @@ from magnetar.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from magnetar.broker.service import Broker
     from magnetar.schemas.registry import StoredSchema
+
+
+AUTO_UPDATE_POLICY: Final = "schema_auto_update_compatibility_strategy"
+"""Key of a namespace's document: the strategy by its older names, where no strategy is set."""
+
+AUTO_UPDATE_STRATEGIES: Final = {
+    "AutoUpdateDisabled": Strategy.ALWAYS_INCOMPATIBLE,
+    "Backward": Strategy.BACKWARD,
+    "Forward": Strategy.FORWARD,
+    "Full": Strategy.FULL,
+    "AlwaysCompatible": Strategy.ALWAYS_COMPATIBLE,
+    "BackwardTransitive": Strategy.BACKWARD_TRANSITIVE,
+    "ForwardTransitive": Strategy.FORWARD_TRANSITIVE,
+    "FullTransitive": Strategy.FULL_TRANSITIVE,
+}
+"""The older names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,8 @@ class SchemaRules:
         except ValueError:
             # Policies of a namespace may be put as a whole, unchecked: the default, which is strict.
             strategy = Strategy.UNDEFINED
+        if strategy is Strategy.UNDEFINED:
+            strategy = AUTO_UPDATE_STRATEGIES.get(namespace.get(AUTO_UPDATE_POLICY, ""), strategy)
         return cls(
             strategy=default.strategy if strategy is Strategy.UNDEFINED else strategy,
             auto_update_allowed=both.get("is_allow_auto_update_schema", default.auto_update_allowed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from magnetar.auth.authentication import Authentication
@@ -28,6 +29,7 @@ from magnetar.broker.handlers import permission, renewals, topic_lists
 from magnetar.broker.inactive.room import InactiveTopics
 from magnetar.broker.intake import Intake
 from magnetar.broker.limits import enforcement
+from magnetar.broker.limits.groups import GROUP_POLICY, ResourceGroups
 from magnetar.broker.limits.limits import Limits, LimitsInForce
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
@@ -111,6 +113,7 @@ class Broker:
         self.started_ms = clock.now_ms()
         self._loading: SingleFlight[Topic] = SingleFlight()
         self._limits = LimitsInForce(config.limits, config.cluster)
+        self._groups = ResourceGroups(clock)
         self.intake = Intake(config.in_flight_bytes_max)
         self.outputs = OutputBudget(
             config.output_bytes_max,
@@ -345,7 +348,13 @@ class Broker:
 
     async def _limits_of(self, name: TopicName) -> Limits:
         own = await self.policies.topic_policies(name)
-        return self._limits.of(own, await self.policies.namespace(name.namespace_name))
+        return await self._in_force(own, await self.policies.namespace(name.namespace_name))
+
+    async def _in_force(self, own: Policies, namespace: Policies) -> Limits:
+        limits = self._limits.of(own, namespace)
+        name = namespace.get(GROUP_POLICY)
+        document = await self.policies.resource_group(name) if name else None
+        return replace(limits, group=self._groups.of(name, document)) if name and document else limits
 
     async def _apply(self, topic: Topic) -> None:
         """Gives the loaded topic the policies that are in force now."""
@@ -361,7 +370,7 @@ class Broker:
         topic.compaction.apply(self.config, own, namespace)
         if self.offloading is not None:
             self.offloading.apply(topic.log.offloading, own, namespace)
-        topic.limits.apply(self._limits.of(own, namespace), topic, self.alarms)
+        topic.limits.apply(await self._in_force(own, namespace), topic, self.alarms)
         wanted = self._deduplicates(own, namespace)
         limits = self.config.deduplication_limits.with_interval(own, namespace)
         if topic.dedup is not None:

@@ -307,7 +307,7 @@ class Topic(AnyTopic):
             alarms=self._alarms,
             outputs=self._outputs,
         )
-        subscription.keep(self.limits.of_subscription())
+        subscription.keep(self.limits.of_subscription(name))
         self.subscriptions[name] = subscription
         return subscription
 

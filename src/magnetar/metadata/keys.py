@@ -7,6 +7,13 @@
 | `/admin/policies/{tenant}` | tenant: roles and clusters, JSON | admin |
 | `/admin/policies/{tenant}/{namespace}` | namespace policies, JSON | admin |
 | `/admin/local-policies/{tenant}/{namespace}` | bundles of this cluster, JSON | admin, broker |
+| `/admin/topic-policies/{tenant}/{namespace}/{domain}/{topic}` | a topic's policies in all clusters | admin |
+| `/admin/local-policies/topic-policies/{...}/{topic}` | a topic's policies in this cluster | admin |
+| `/admin/resourcegroups/{group}` | rates that namespaces share, JSON | admin |
+| `/admin/clusters/{cluster}/failureDomain/{domain}` | brokers that fail together, JSON | admin |
+| `/admin/clusters/{cluster}/namespaceIsolationPolicies` | who serves which namespaces, JSON | admin |
+| `/bookies` | where bookies stand, JSON | admin |
+| `/loadbalance/resource-quota/...` | what bundles need, JSON | admin |
 | `/admin/partitioned-topics/{tenant}/{namespace}/{domain}/{topic}` | `{"partitions": n}` | admin, broker |
 | `/managed-ledgers/{tenant}/{namespace}/persistent/{topic}` | list of ledgers, protobuf | managedlog |
 | `/managed-ledgers/{...}/{topic}/{cursor}` | cursor, protobuf | managedlog |
@@ -45,6 +52,15 @@ LEDGERS: Final = "/ledgers"
 BROKERS: Final = "/loadbalance/brokers"
 """Children: ids of live brokers."""
 
+RESOURCE_GROUPS: Final = "/admin/resourcegroups"
+"""Children: names of resource groups."""
+
+BOOKIE_RACKS: Final = "/bookies"
+"""Where bookies stand: group → bookie → rack, JSON."""
+
+RESOURCE_QUOTAS: Final = "/loadbalance/resource-quota"
+"""What a bundle is expected to need, JSON; children by namespace and bundle."""
+
 BUNDLE_DIGITS: Final = 8
 """Hexadecimal digits of a bundle's bounds."""
 
@@ -54,6 +70,35 @@ _PARTITIONED_TOPICS: Final = "/admin/partitioned-topics"
 def cluster(name: str) -> str:
     """Data of a cluster."""
     return f"{CLUSTERS}/{name}"
+
+
+def cluster_policies(name: str) -> str:
+    """Where a cluster's clients are to go, JSON."""
+    return f"{CLUSTERS}/{name}/policies"
+
+
+def failure_domains(cluster: str) -> str:
+    """Children: names of the failure domains of a cluster."""
+    return f"{CLUSTERS}/{cluster}/failureDomain"
+
+
+def isolation_policies(cluster: str) -> str:
+    """Which brokers serve which namespaces, by name, JSON."""
+    return f"{CLUSTERS}/{cluster}/namespaceIsolationPolicies"
+
+
+def resource_group(name: str) -> str:
+    """Rates that namespaces share, JSON."""
+    return f"{RESOURCE_GROUPS}/{name}"
+
+
+def resource_quota(namespace: NamespaceName | None, bundle: str) -> str:
+    """What a bundle needs; without a namespace: any."""
+    return (
+        f"{RESOURCE_QUOTAS}/root"
+        if namespace is None
+        else f"{RESOURCE_QUOTAS}/namespace/{namespace}/{bundle}"
+    )
 
 
 def tenant(name: str) -> str:
@@ -97,8 +142,18 @@ def cursor(log_name: str, name: str) -> str:
 
 
 def topic_policies(topic: TopicName) -> str:
-    """Policies set on one topic (PIP-469); `topic` is the topic's own name, not a partition's."""
-    return f"/admin/topic-policies/{topic.namespace_name}/{topic.domain}/{topic.encoded_local}"
+    """Policies set on one topic for all clusters (PIP-469); `topic` is the topic's own name, not a
+    partition's."""
+    return f"/admin/topic-policies/{_policies_of(topic)}"
+
+
+def local_topic_policies(topic: TopicName) -> str:
+    """Policies set on one topic for this cluster; `topic` as in `topic_policies`."""
+    return f"/admin/local-policies/topic-policies/{_policies_of(topic)}"
+
+
+def _policies_of(topic: TopicName) -> str:
+    return f"{topic.namespace_name}/{topic.domain}/{topic.encoded_local}"
 
 
 def decode_child(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.admin.call import BODY_BYTES_MAX
-from magnetar.admin.routes import NOT_OFFERED
+from magnetar.admin.unoffered import GROUPS
 from support.admin_api import AdminApi, T, with_api
 
 
@@ -24,7 +24,7 @@ def test_unknown_paths_and_methods_have_reasons() -> None:
 
 def test_groups_that_are_not_offered_say_so() -> None:
     async def story(api: AdminApi) -> None:
-        for group in NOT_OFFERED:
+        for group in GROUPS:
             assert (await api.refused("GET", group))[0] == 501
             assert (await api.refused("POST", f"{group}/a/b/c"))[0] == 501
         assert (await api.refused("PUT", f"{T}/t/offload"))[0] == 501

@@ -123,7 +123,7 @@ def test_the_size_of_what_lies_behind_a_message() -> None:
 
 def test_policies_that_are_not_offered_read_as_unset() -> None:
     async def story(api: AdminApi) -> None:
-        for path in (f"{N}/entryFilters", f"{N}/resourcegroup", f"{T}/t/replication"):
+        for path in (f"{N}/entryFilters", f"{T}/t/entryFilters"):
             assert (await api.call("GET", path)).status == 204
             assert (await api.refused("POST", path, 1))[0] == 501
 

@@ -10,7 +10,6 @@ from magnetar.base.names import TopicName
 from magnetar.broker.inactive.expiry import InactiveSubscriptions
 from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
 from magnetar.broker.watchers.selection import is_system
-from magnetar.metadata import keys
 
 if TYPE_CHECKING:
     from magnetar.broker.any_topic import AnyTopic
@@ -59,7 +58,7 @@ class InactiveTopics:
         # Loaded, so the deletion sends its clients away before it waits for anything.
         await broker.delete_topic(name, force=True)
         if name.partition < 0:
-            await broker.store.delete_recursive(keys.topic_policies(name))
+            await broker.policies.forget_topic(name)
         elif self._partitioned:
             await self._end_partitioned(name)
 
@@ -74,4 +73,4 @@ class InactiveTopics:
                 return
         await broker.policies.delete_partitioned(base)
         await broker.schemas.delete(base)
-        await broker.store.delete_recursive(keys.topic_policies(base))
+        await broker.policies.forget_topic(base)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
 from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
+from magnetar.broker.limits.groups import ResourceGroup
 from magnetar.broker.limits.token_bucket import Rate
 
 ALL_TYPES: Final = frozenset({"Exclusive", "Shared", "Failover", "Key_Shared"})
@@ -42,6 +43,8 @@ class Limits:
     """Largest message, beside the broker's own limit."""
     delayed_delivery: bool = True
     """Whether Shared and Key_Shared subscriptions hold messages back until their time."""
+    delay_ms_max: int = 0
+    """Longest time for which a message may ask to be held back."""
     ttl_s: int = 0
     """Age in seconds at which messages count as acknowledged."""
     quotas: tuple[BacklogQuota, ...] = ()
@@ -50,6 +53,10 @@ class Limits:
     """Of all subscriptions of the topic together."""
     subscription_dispatch_rate: Rate = field(default_factory=Rate)
     """Of each subscription."""
+    subscription_rates: tuple[tuple[str, Rate], ...] = ()
+    """Of single subscriptions of the topic, by name, instead of `subscription_dispatch_rate`."""
+    group: ResourceGroup | None = None
+    """Whose rates the topic shares with others."""
     subscribe_rate: Rate = field(default_factory=Rate)
     """Subscribe commands of one consumer (`messages`)."""
 
@@ -78,6 +85,14 @@ _NUMBERS: Final = {
 DELAYED_DELIVERY_POLICY: Final = "delayed_delivery_policies"
 """Key of a topic's document and of a namespace's. `active` counts; `tickTime` is kept for those who ask,
 delivery is always as exact as with the smallest."""
+
+DELAY_MAX: Final = "maxDeliveryDelayInMillis"
+"""Part of that policy: 0 is without limit."""
+
+SUBSCRIPTION_POLICIES: Final = "subscriptionPolicies"
+"""Key of a topic's document: policies of single subscriptions, by name."""
+SUBSCRIPTION_RATE: Final = "dispatchRate"
+"""Of these policies."""
 
 QUOTAS_OF_TOPIC: Final = "backLogQuotaMap"
 QUOTAS_OF_NAMESPACE: Final = "backlog_quota_map"
@@ -110,6 +125,8 @@ def effective(own: Document, namespace: Document, defaults: Limits, cluster: str
         encryption_required=bool(namespace.get("encryption_required")) or defaults.encryption_required,
         subscription_types=frozenset(map(_type_name, types)) if types else defaults.subscription_types,
         delayed_delivery=bool(delayed.get("active", defaults.delayed_delivery)),
+        delay_ms_max=max(0, int(delayed.get(DELAY_MAX) or 0)),
+        subscription_rates=_subscription_rates(own.get(SUBSCRIPTION_POLICIES) or {}),
         quotas=_quotas(own, namespace, defaults),
         **found,
     )
@@ -156,6 +173,11 @@ def _rate(document: Document, messages: str, size: str | None) -> Rate:
         max(1, period_s) * 1000,
         document.get("relativeToPublishRate") is True,
     )
+
+
+def _subscription_rates(policies: Document) -> tuple[tuple[str, Rate], ...]:
+    rates = ((name, found.get(SUBSCRIPTION_RATE)) for name, found in sorted(policies.items()))
+    return tuple((name, _rate(document, *_DISPATCH)) for name, document in rates if document)
 
 
 def _type_name(name: str) -> str:

@@ -30,17 +30,27 @@ def _encrypted(entry: bytes) -> bool:
         return False
 
 
+def _delay_ms(entry: bytes) -> int:
+    try:
+        metadata = metadata_of(entry)
+    except EntryError:
+        return 0
+    return metadata.deliver_at_time - metadata.publish_time if metadata.HasField("deliver_at_time") else 0
+
+
 class PublishGate:
     """The limits of one topic that concern what is published."""
 
-    __slots__ = ("_alarms", "_clock", "_limits", "_rate", "_throttled")
+    __slots__ = ("_alarms", "_clock", "_limits", "_rates", "_throttled")
 
     def __init__(self, limits: Limits, clock: Clock, alarms: Alarms) -> None:
         self._limits = limits
         self._clock = clock
         self._alarms = alarms
         rate = limits.publish_rate
-        self._rate = RateLimiter(rate, clock.now_ms()) if rate.limits else None
+        own = [RateLimiter(rate, clock.now_ms())] if rate.limits else []
+        shared = limits.group.publish if limits.group is not None else None
+        self._rates = own if shared is None else [*own, shared]
         self._throttled: set[Throttled] = set()
 
     def refusals(self, run: SendRun) -> dict[int, RefusedError]:
@@ -58,25 +68,35 @@ class PublishGate:
                     found[row] = NotAllowedError(
                         f"a message of {len(entry)} bytes exceeds this topic's limit of {largest}"
                     )
+        longest_ms = self._limits.delay_ms_max
+        if longest_ms:
+            for row, entry in enumerate(run.entries):
+                if _delay_ms(entry) > longest_ms:
+                    found[row] = NotAllowedError(
+                        f"a message may be held back for {longest_ms} ms at most here"
+                    )
         return found
 
     def passed(self, connection: Throttled, run: SendRun) -> None:
         """Counts a vector that was taken; beyond the rate its connection is not read for a while."""
-        if self._rate is None:
+        if not self._rates:
             return
         now_ms = self._clock.now_ms()
         messages = len(run.entries) if run.counts is None else sum(run.counts)
-        self._rate.take(messages, run.size_bytes, now_ms)
-        wait_ms = self._rate.wait_ms(now_ms)
+        for rate in self._rates:
+            rate.take(messages, run.size_bytes, now_ms)
+        wait_ms = self._wait_ms(now_ms)
         if wait_ms:
             self._throttled.add(connection)
             connection.throttle(self)
             self._alarms.set(self, now_ms + wait_ms, self._resume)
 
+    def _wait_ms(self, now_ms: int) -> int:
+        return max(rate.wait_ms(now_ms) for rate in self._rates)
+
     def _resume(self) -> None:
-        assert self._rate is not None
         now_ms = self._clock.now_ms()
-        wait_ms = self._rate.wait_ms(now_ms)
+        wait_ms = self._wait_ms(now_ms)
         if wait_ms:
             self._alarms.set(self, now_ms + wait_ms, self._resume)
         else:
@@ -92,6 +112,8 @@ class PublishGate:
 
 def gate_for(limits: Limits, clock: Clock, alarms: Alarms) -> PublishGate | None:
     """The gate that these limits need; None when they limit nothing that is published."""
-    if limits.encryption_required or limits.message_bytes_max or limits.publish_rate.limits:
+    shared = limits.group is not None and limits.group.publish is not None
+    looks = limits.encryption_required or limits.message_bytes_max or limits.delay_ms_max
+    if looks or shared or limits.publish_rate.limits:
         return PublishGate(limits, clock, alarms)
     return None

@@ -100,17 +100,19 @@ class TopicLimits:
             for producer in list(topic.producers.values()):
                 if not producer.encrypted:
                     topic.send_producer_away(producer)
-        for subscription in topic.subscriptions.values():
-            subscription.keep(self.of_subscription())
+        for name, subscription in topic.subscriptions.items():
+            subscription.keep(self.of_subscription(name))
 
-    def of_subscription(self) -> SubscriptionLimits:
+    def of_subscription(self, name: str) -> SubscriptionLimits:
         """What a subscription of this topic must keep, with a bucket of its own."""
         limits, limiters = self.limits, []
         if self._topic_rate is not None:
             limiters.append(self._topic_rate)
-        if limits.subscription_dispatch_rate.limits:
-            now_ms = self._clock.now_ms()
-            limiters.append(limiter(limits.subscription_dispatch_rate, self._published, now_ms))
+        if limits.group is not None and limits.group.dispatch is not None:
+            limiters.append(limits.group.dispatch)
+        rate = dict(limits.subscription_rates).get(name, limits.subscription_dispatch_rate)
+        if rate.limits:
+            limiters.append(limiter(rate, self._published, self._clock.now_ms()))
         return SubscriptionLimits(
             limits.unacked_max_per_consumer,
             limits.unacked_max_per_subscription,

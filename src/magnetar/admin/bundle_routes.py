@@ -1,0 +1,152 @@
+"""Bundles of a namespace, shown and split (`namespaces.py` unloads them); namespaces to keep apart."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.admin import bundles
+from magnetar.admin.call import Call, Route
+from magnetar.admin.errors import BadRequestError, NotHereError
+from magnetar.base.names import NamespaceName
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.policies import Policies
+from magnetar.metadata import keys
+
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+_ANTI_AFFINITY: Final = "namespaceAntiAffinityGroup"
+_BOOKIES: Final = "bookieAffinityGroup"
+
+
+async def show(call: Call) -> object:
+    """Boundaries of a namespace's bundles."""
+    document = await call.broker.policies.namespace(call.namespace())
+    return document.get("bundles") or bundles.WHOLE
+
+
+async def split(call: Call) -> None:
+    """Splits a bundle in its middle, or at the boundaries of the body."""
+    name, bundle = call.namespace(), call.params["bundle"]
+    lower, upper = bundles.bounds_of(bundle)
+    document = await call.broker.policies.namespace(name)
+    known = [int(bound, 16) for bound in (document.get("bundles") or bundles.WHOLE)["boundaries"]]
+    if lower not in known or known.index(lower) + 1 >= len(known) or known[known.index(lower) + 1] != upper:
+        raise PreconditionFailedError(f"{name} has no bundle {bundle}")
+    wanted = call.json()
+    if wanted is None:
+        wanted = []
+    if not isinstance(wanted, list) or not all(
+        isinstance(each, int) and lower < each < upper for each in wanted
+    ):
+        raise BadRequestError(f"boundaries must be a list of numbers between {lower} and {upper}")
+    if upper - lower < 2:
+        raise PreconditionFailedError(f"{bundle} cannot be split: it is one hash wide")
+    found = sorted({*known, *(wanted or [(lower + upper) // 2])})
+    if len(found) - 1 > bundles.BUNDLES_MAX:
+        raise PreconditionFailedError(f"a namespace has {bundles.BUNDLES_MAX} bundles at most")
+
+    def change(policies: Policies) -> None:
+        policies["bundles"] = {
+            "boundaries": [f"0x{bound:08x}" for bound in found],
+            "numBundles": len(found) - 1,
+        }
+
+    await call.broker.policies.update_namespace(name, change)
+
+
+async def positions(call: Call) -> object:
+    """Where a bundle's topics fall."""
+    name, bundle = call.namespace(), call.params["bundle"]
+    await call.broker.policies.namespace(name)
+    wanted = {text for text in call.query.get("topics", "").split(",") if text}
+    topics = [topic for topic in await call.broker.topics_of(name) if bundles.within(topic, bundle)]
+    return {
+        "namespace": str(name),
+        "bundle": bundle,
+        "topicHashPositions": {
+            str(topic): bundles.hash_of(topic) for topic in topics if not wanted or str(topic) in wanted
+        },
+    }
+
+
+# -- what the cluster keeps of a namespace -----------------------------------------------------------
+
+
+async def _local(call: Call) -> Policies:
+    await call.broker.policies.namespace(call.namespace())
+    return await call.broker.policies.document(keys.local_policies(call.namespace())) or {}
+
+
+async def _put_local(call: Call, key: str, value: Any) -> None:
+    await call.broker.policies.namespace(call.namespace())
+
+    def change(document: Policies) -> None:
+        document.pop(key, None)
+        if value is not None:
+            document[key] = value
+
+    await call.broker.policies.update_document(keys.local_policies(call.namespace()), change)
+
+
+async def get_anti_affinity(call: Call) -> object:
+    """The group of namespaces that should not be served by the same broker."""
+    return (await _local(call)).get(_ANTI_AFFINITY)
+
+
+async def set_anti_affinity(call: Call) -> None:
+    """Puts a namespace into such a group. One broker serves all of them, whatever is said."""
+    # As JSON, or as it is: Pulsar's own tool sends it so.
+    group = call.body.decode("utf-8", "replace").strip().strip('"')
+    if not group:
+        raise PreconditionFailedError("the body must be the name of a group")
+    await _put_local(call, _ANTI_AFFINITY, group)
+
+
+async def remove_anti_affinity(call: Call) -> None:
+    """Takes a namespace out of its group."""
+    await _put_local(call, _ANTI_AFFINITY, None)
+
+
+async def anti_affine(call: Call) -> object:
+    """Namespaces of such a group."""
+    policies, found = call.broker.policies, []
+    if await policies.cluster_document(call.name("cluster")) is None:
+        raise NotHereError(f"cluster {call.params['cluster']} does not exist")
+    for tenant in await policies.tenants():
+        for name in await policies.namespaces(tenant):
+            local = await policies.document(keys.local_policies(NamespaceName.parse(name))) or {}
+            if local.get(_ANTI_AFFINITY) == call.params["group"]:
+                found.append(name)
+    return found
+
+
+async def get_bookie_affinity(call: Call) -> object:
+    """Groups of bookies that should store a namespace."""
+    return (await _local(call)).get(_BOOKIES)
+
+
+async def set_bookie_affinity(call: Call) -> None:
+    """Names groups of bookies for a namespace. One bookie stores everything, whatever is said."""
+    body = call.json_object()
+    if not isinstance(body.get("bookkeeperAffinityGroupPrimary"), str):
+        raise BadRequestError('the body must be {"bookkeeperAffinityGroupPrimary": "name", ...}')
+    await _put_local(call, _BOOKIES, body)
+
+
+async def remove_bookie_affinity(call: Call) -> None:
+    """Any bookie may store the namespace again."""
+    await _put_local(call, _BOOKIES, None)
+
+
+ROUTES: list[Route] = [
+    ("GET", f"{_N}/bundles", show),
+    ("PUT", f"{_N}/{{bundle}}/split", split),
+    ("GET", f"{_N}/{{bundle}}/topicHashPositions", positions),
+    ("GET", f"{_N}/antiAffinity", get_anti_affinity),
+    ("POST", f"{_N}/antiAffinity", set_anti_affinity),
+    ("DELETE", f"{_N}/antiAffinity", remove_anti_affinity),
+    # Pulsar's own tool asks by the older path.
+    ("GET", "/admin/namespaces/{cluster}/antiAffinity/{group}", anti_affine),
+    ("GET", f"{_N}/persistence/bookieAffinity", get_bookie_affinity),
+    ("POST", f"{_N}/persistence/bookieAffinity", set_bookie_affinity),
+    ("DELETE", f"{_N}/persistence/bookieAffinity", remove_bookie_affinity),
+]

@@ -1,0 +1,1 @@
+"""Policies of namespaces and topics: one declaration each."""

@@ -1,0 +1,137 @@
+"""Policies of single subscriptions, and the clusters that a topic or namespace may be in."""
+
+from __future__ import annotations
+
+from magnetar.admin.call import Call, Operation, Route
+from magnetar.admin.errors import BadRequestError
+from magnetar.admin.policies import kinds
+from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
+from magnetar.broker.errors import PreconditionFailedError, UnsupportedError
+from magnetar.broker.limits.limits import SUBSCRIPTION_POLICIES, SUBSCRIPTION_RATE
+from magnetar.broker.policies import Policies
+
+_RATE = f"{T}/{{subscription}}/dispatchRate"
+_CLUSTERS = {"type": "array", "items": {"type": "string"}}
+_REPLICATION = "replication_clusters"
+_ALLOWED = "allowed_clusters"
+
+
+async def get_rate(call: Call) -> object:
+    """How fast a subscription may be served."""
+    if call.flag("applied"):
+        own = await call.broker.policies.topic_policies(call.topic())
+    else:
+        own = await own_of(call)
+    return ((own.get(SUBSCRIPTION_POLICIES) or {}).get(call.params["subscription"]) or {}).get(
+        SUBSCRIPTION_RATE
+    )
+
+
+async def set_rate(call: Call) -> None:
+    """Says how fast a subscription may be served; in force on return."""
+    value, name = kinds.DISPATCH.read(call), call.params["subscription"]
+
+    def change(document: Policies) -> None:
+        of_all = dict(document.get(SUBSCRIPTION_POLICIES) or {})
+        of_all[name] = {**(of_all.get(name) or {}), SUBSCRIPTION_RATE: value}
+        document[SUBSCRIPTION_POLICIES] = of_all
+
+    await change_topic(call, change)
+
+
+async def remove_rate(call: Call) -> None:
+    """What holds for all subscriptions holds for this one again."""
+    name = call.params["subscription"]
+
+    def change(document: Policies) -> None:
+        of_all = dict(document.get(SUBSCRIPTION_POLICIES) or {})
+        of_all.pop(name, None)
+        document[SUBSCRIPTION_POLICIES] = of_all
+
+    await change_topic(call, change)
+
+
+# -- clusters ----------------------------------------------------------------------------------------
+
+
+async def _only_this(call: Call) -> list[str]:
+    """Clusters of the body. Only the cluster itself can be named: nothing is replicated yet."""
+    clusters, own = call.json(), call.broker.config.cluster
+    if not isinstance(clusters, list) or not clusters or not all(isinstance(each, str) for each in clusters):
+        raise BadRequestError("the body must be a list of clusters")
+    if foreign := sorted({cluster for cluster in clusters if cluster != own}):
+        raise UnsupportedError(f"this broker does not replicate to {foreign} yet")
+    return [own]
+
+
+async def get_namespace_clusters(call: Call) -> object:
+    """Clusters between which a namespace is replicated."""
+    return (await call.broker.policies.namespace(call.namespace())).get(_REPLICATION) or []
+
+
+async def set_namespace_clusters(call: Call) -> None:
+    """Names these clusters: this one alone."""
+    await call.broker.policies.namespace(call.namespace())
+    wanted = await _only_this(call)
+    await change_namespace(call, lambda document: document.update({_REPLICATION: wanted}))
+
+
+async def get_topic_clusters(call: Call) -> object:
+    """Clusters between which a topic is replicated."""
+    if not call.flag("applied"):
+        return (await own_of(call)).get(_REPLICATION)
+    own = (await call.broker.policies.topic_policies(call.topic())).get(_REPLICATION)
+    return own or (await call.broker.policies.namespace(call.namespace())).get(_REPLICATION) or []
+
+
+async def set_topic_clusters(call: Call) -> None:
+    """Names these clusters: this one alone."""
+    wanted = await _only_this(call)
+    await change_topic(call, lambda document: document.update({_REPLICATION: wanted}))
+
+
+async def remove_topic_clusters(call: Call) -> None:
+    """The namespace's hold again."""
+
+    def change(document: Policies) -> None:
+        document.pop(_REPLICATION, None)
+
+    await change_topic(call, change)
+
+
+async def get_allowed(call: Call) -> object:
+    """Clusters that may serve a namespace's topics."""
+    document = await call.broker.policies.namespace(call.namespace())
+    return document.get(_ALLOWED) or document.get(_REPLICATION) or []
+
+
+async def set_allowed(call: Call) -> None:
+    """Names these clusters; the one that asks must be among them, as nobody else serves the topics."""
+    document = await call.broker.policies.namespace(call.namespace())
+    clusters = call.json()
+    if not isinstance(clusters, list) or not clusters or not all(isinstance(each, str) for each in clusters):
+        raise BadRequestError("the body must be a list of clusters")
+    unknown = set(clusters) - set(await call.broker.policies.clusters())
+    if unknown:
+        raise PreconditionFailedError(f"clusters do not exist: {', '.join(sorted(unknown))}")
+    missing = {call.broker.config.cluster, *(document.get(_REPLICATION) or ())} - set(clusters)
+    if missing:
+        raise PreconditionFailedError(
+            f"the namespace is served and replicated in {', '.join(sorted(missing))}"
+        )
+    wanted = sorted(set(clusters))
+    await change_namespace(call, lambda found: found.update({_ALLOWED: wanted}))
+
+
+ROUTES: list[Route] = [
+    ("GET", _RATE, Operation(get_rate, answer=kinds.DISPATCH.schema, query=TOPIC_QUERY)),
+    ("POST", _RATE, Operation(set_rate, body=kinds.DISPATCH.schema)),
+    ("DELETE", _RATE, remove_rate),
+    ("GET", f"{N}/replication", Operation(get_namespace_clusters, answer=_CLUSTERS)),
+    ("POST", f"{N}/replication", Operation(set_namespace_clusters, body=_CLUSTERS)),
+    ("GET", f"{T}/replication", Operation(get_topic_clusters, answer=_CLUSTERS, query=TOPIC_QUERY)),
+    ("POST", f"{T}/replication", Operation(set_topic_clusters, body=_CLUSTERS)),
+    ("DELETE", f"{T}/replication", remove_topic_clusters),
+    ("GET", f"{N}/allowedClusters", Operation(get_allowed, answer=_CLUSTERS)),
+    ("POST", f"{N}/allowedClusters", Operation(set_allowed, body=_CLUSTERS)),
+]

@@ -1,0 +1,105 @@
+"""Backlog quotas of namespaces and topics: one a kind, by size and by age."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.admin.call import Call, Operation, Route, whole
+from magnetar.admin.errors import BadRequestError
+from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy, fits_retention
+from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
+from magnetar.broker.policies import Policies
+
+_NUMBER_MAX: Final = 1 << 63
+_NUMBER: Final = {"type": "integer", "minimum": -1}
+_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "limitSize": _NUMBER,
+        "limitTime": _NUMBER,
+        "policy": {"type": "string", "enum": list(QuotaPolicy)},
+    },
+    "required": ["policy"],
+}
+_MAP: Final = {"type": "object", "additionalProperties": _SCHEMA}
+_QUERY: Final = ("backlogQuotaType",)
+
+
+def _kind(call: Call) -> QuotaKind:
+    text = call.query.get("backlogQuotaType", QuotaKind.SIZE)
+    try:
+        return QuotaKind(text)
+    except ValueError:
+        raise BadRequestError(f"backlogQuotaType must be one of {', '.join(QuotaKind)}") from None
+
+
+def _quota(call: Call, retention: Any) -> dict[str, Any]:
+    document = call.json_object()
+    given = {"limitSize": document.get("limitSize", document.get("limit", -1))}
+    given["limitTime"] = document.get("limitTime", -1)
+    numbers = {}
+    for name, value in given.items():
+        number = whole(value)
+        if number is None or not -1 <= number < _NUMBER_MAX:
+            raise BadRequestError(f"{name} must be a number, -1 is without limit")
+        numbers[name] = number
+    if document.get("policy") not in list(QuotaPolicy):
+        raise BadRequestError(f"policy must be one of {', '.join(QuotaPolicy)}")
+    if not fits_retention(numbers, retention):
+        raise PreconditionFailedError("the backlog quota exceeds the retention; raise the retention first")
+    return {**numbers, "policy": document["policy"]}
+
+
+async def _namespace_quotas(call: Call) -> object:
+    return (await call.broker.policies.namespace(call.namespace())).get(QUOTAS_OF_NAMESPACE) or {}
+
+
+async def _put_namespace_quota(call: Call) -> None:
+    document = await call.broker.policies.namespace(call.namespace())
+    kind, quota = _kind(call), _quota(call, document.get("retention_policies"))
+    await change_namespace(call, lambda found: _put_quota(found, QUOTAS_OF_NAMESPACE, kind, quota))
+
+
+async def _delete_namespace_quota(call: Call) -> None:
+    kind = _kind(call)
+    await change_namespace(call, lambda found: _put_quota(found, QUOTAS_OF_NAMESPACE, kind, None))
+
+
+async def _topic_quotas(call: Call) -> object:
+    if not call.flag("applied"):
+        return (await own_of(call)).get(QUOTAS_OF_TOPIC) or {}
+    topic = call.topic()
+    document = await call.broker.policies.namespace(topic.namespace_name)
+    own = await call.broker.policies.topic_policies(topic)
+    return {**(document.get(QUOTAS_OF_NAMESPACE) or {}), **(own.get(QUOTAS_OF_TOPIC) or {})}
+
+
+async def _put_topic_quota(call: Call) -> None:
+    topic = call.topic()
+    own = await call.broker.policies.topic_policies(topic)
+    inherited = await call.broker.policies.namespace(topic.namespace_name)
+    retention = own.get("retention_policies", inherited.get("retention_policies"))
+    kind, quota = _kind(call), _quota(call, retention)
+    await change_topic(call, lambda found: _put_quota(found, QUOTAS_OF_TOPIC, kind, quota))
+
+
+async def _delete_topic_quota(call: Call) -> None:
+    kind = _kind(call)
+    await change_topic(call, lambda found: _put_quota(found, QUOTAS_OF_TOPIC, kind, None))
+
+
+def _put_quota(document: Policies, key: str, kind: QuotaKind, quota: dict[str, Any] | None) -> None:
+    quotas = {known: value for known, value in (document.get(key) or {}).items() if known != kind}
+    document[key] = quotas if quota is None else {**quotas, kind.value: quota}
+
+
+ROUTES: list[Route] = [
+    ("GET", f"{N}/backlogQuotaMap", Operation(_namespace_quotas, answer=_MAP)),
+    ("POST", f"{N}/backlogQuota", Operation(_put_namespace_quota, body=_SCHEMA, query=_QUERY)),
+    ("DELETE", f"{N}/backlogQuota", Operation(_delete_namespace_quota, query=_QUERY)),
+    ("GET", f"{T}/backlogQuotaMap", Operation(_topic_quotas, answer=_MAP, query=TOPIC_QUERY)),
+    ("POST", f"{T}/backlogQuota", Operation(_put_topic_quota, body=_SCHEMA, query=_QUERY)),
+    ("DELETE", f"{T}/backlogQuota", Operation(_delete_topic_quota, query=_QUERY)),
+]

@@ -1,0 +1,87 @@
+"""Routes of declared policies: read, set and remove, for a namespace and for a topic.
+
+A topic's can be for this cluster (the default) or, with `?isGlobal=true`, for all clusters; the first wins.
+`?applied=true` tells what is in force, wherever it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from magnetar.admin.call import Call, Operation, Route
+from magnetar.admin.policies import quotas
+from magnetar.admin.policies.declared import Policy
+from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
+from magnetar.admin.policies.table import ALL
+
+
+def _removes(policy: Policy, call: Call) -> bool:
+    return policy.null_removes and call.json() is None
+
+
+def _of_namespace(policy: Policy) -> Iterator[Route]:
+    async def get(call: Call) -> object:
+        document = await call.broker.policies.namespace(call.namespace())
+        found = policy.in_namespace(document, call.broker.config.cluster)
+        return policy.unset if found is None else found
+
+    async def put(call: Call) -> None:
+        value = None if _removes(policy, call) else policy.kind.read(call)
+        if policy.check is not None:
+            policy.check(value, {}, await call.broker.policies.namespace(call.namespace()))
+        cluster = call.broker.config.cluster
+        await change_namespace(call, lambda document: policy.store_in_namespace(document, cluster, value))
+
+    async def delete(call: Call) -> None:
+        cluster = call.broker.config.cluster
+        await change_namespace(call, lambda document: policy.store_in_namespace(document, cluster, None))
+
+    path = f"{N}/{policy.of_namespace}"
+    yield "GET", path, Operation(get, answer=policy.kind.schema)
+    yield "PUT" if policy.put else "POST", path, Operation(put, body=policy.kind.schema)
+    yield "DELETE", path, Operation(delete)
+
+
+def _of_topic(policy: Policy) -> Iterator[Route]:
+    async def get(call: Call) -> object:
+        if call.flag("applied"):
+            topic = call.topic()
+            namespace = await call.broker.policies.namespace(topic.namespace_name)
+            own = await call.broker.policies.topic_policies(topic)
+            found = policy.applied(own, namespace, call.broker.config)
+        else:
+            found = (await own_of(call)).get(policy.topic_key)
+        return policy.unset if found is None else found
+
+    async def put(call: Call) -> None:
+        value = None if _removes(policy, call) else policy.kind.read(call)
+        topic = call.topic()
+        namespace = await call.broker.policies.namespace(topic.namespace_name)
+        if policy.check is not None:
+            policy.check(value, await call.broker.policies.topic_policies(topic), namespace)
+        await change_topic(call, lambda document: policy.store_in_topic(document, value))
+
+    async def delete(call: Call) -> None:
+        await change_topic(call, lambda document: policy.store_in_topic(document, None))
+
+    path = f"{T}/{policy.of_topic}"
+    both = policy.of_namespace is not None
+    yield "GET", path, Operation(get, answer=policy.kind.schema, query=TOPIC_QUERY)
+    yield "POST" if both or not policy.put else "PUT", path, Operation(put, body=policy.kind.schema)
+    yield "DELETE", path, Operation(delete)
+
+
+async def remove_all_of_topic(call: Call) -> None:
+    """Everything that is set on the topic itself, for this cluster and for all."""
+    topic = call.topic()
+    await call.broker.check_name(topic)
+    await call.broker.policies.forget_topic(topic)
+    await call.broker.apply_policies()
+
+
+ROUTES: list[Route] = [
+    *(route for policy in ALL if policy.of_namespace is not None for route in _of_namespace(policy)),
+    *(route for policy in ALL if policy.of_topic is not None for route in _of_topic(policy)),
+    *quotas.ROUTES,
+    ("DELETE", f"{T}/policies", remove_all_of_topic),
+]

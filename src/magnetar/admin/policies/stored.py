@@ -1,0 +1,36 @@
+"""The stored documents of policies, as calls read and change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.admin.call import Call
+from magnetar.broker.policies import Policies
+
+N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+
+TOPIC_QUERY: Final = ("applied", "isGlobal")
+"""Parameters of calls that read a topic's policy."""
+
+
+async def change_namespace(call: Call, change: Callable[[Policies], None]) -> None:
+    """Changes a namespace's document; in force on return."""
+    await call.broker.policies.update_namespace(call.namespace(), change)
+    await call.broker.apply_policies()
+
+
+async def change_topic(call: Call, change: Callable[[Policies], None]) -> None:
+    """Changes a topic's document; in force on return."""
+    topic = call.topic()
+    await call.broker.check_name(topic)
+    await call.broker.policies.update_topic(topic, change, everywhere=call.flag("isGlobal"))
+    await call.broker.apply_policies()
+
+
+async def own_of(call: Call) -> Policies:
+    """What is set on the topic of the path itself, at the level that the call names."""
+    topic = call.topic()
+    await call.broker.check_name(topic)
+    return await call.broker.policies.own_topic_policies(topic, everywhere=call.flag("isGlobal"))

@@ -1,0 +1,71 @@
+"""What Pulsar has and this broker has not: answered 501 with the reason, read as not set where it can be.
+
+Storing it would let an operator believe in something that nobody does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.admin.call import Call, Handler, Route
+from magnetar.admin.errors import NotImplementedHereError
+
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+_T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+
+GROUPS: Final = {
+    "/admin/v2/worker": "functions",
+    "/admin/v2/worker-stats": "functions",
+    "/admin/v2/functions": "functions",
+    "/admin/v2/scalable": "scalable topics",
+    "/admin/v3/functions": "functions",
+    "/admin/v3/source": "connectors",
+    "/admin/v3/sources": "connectors",
+    "/admin/v3/sink": "connectors",
+    "/admin/v3/sinks": "connectors",
+    "/admin/v3/packages": "packages",
+    "/admin/v3/transactions": "transactions",
+}
+"""Groups of Pulsar's API, and what they are about."""
+
+_FILTERS: Final = "entry filters are Java classes, which run inside a Java broker only"
+_SHADOWS: Final = "this broker has no shadow topics"
+
+
+def refuse(reason: str) -> Handler:
+    """A handler that answers 501."""
+
+    async def refused(call: Call) -> object:
+        raise NotImplementedHereError(reason)
+
+    return refused
+
+
+async def _unset(call: Call) -> None:
+    """That nothing is set is true, and stays so."""
+    await call.broker.policies.namespace(call.namespace())
+
+
+async def _none(call: Call) -> object:
+    await call.broker.policies.namespace(call.namespace())
+    return []
+
+
+def _routes() -> list[Route]:
+    found: list[Route] = []
+    for path in (f"{_N}/entryFilters", f"{_T}/entryFilters"):
+        found += [("GET", path, _unset), ("DELETE", path, _unset), ("POST", path, refuse(_FILTERS))]
+    shadows = refuse(_SHADOWS)
+    found += [
+        ("GET", f"{_T}/shadowTopics", _none),
+        ("PUT", f"{_T}/shadowTopics", shadows),
+        ("DELETE", f"{_T}/shadowTopics", shadows),
+        ("POST", f"{_N}/migration", refuse("this broker does not send its clients to another cluster")),
+    ]
+    for group, what in GROUPS.items():
+        handler = refuse(f"this broker does not offer {what} yet")
+        found += [("*", group, handler), ("*", f"{group}/{{rest:path}}", handler)]
+    return found
+
+
+ROUTES: list[Route] = _routes()
