@@ -23,8 +23,8 @@ def batches(draw: st.DrawFn) -> tuple[bytes, int]:
     return bytes(payload), len(messages)
 
 
-@settings(derandomize=True, max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(batches(), min_size=16, max_size=24))
+@settings(derandomize=True, max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(batches(), min_size=64, max_size=80))
 def test_side_by_side_is_one_by_one(parts: list[tuple[bytes, int]]) -> None:
     data = b"".join([*(payload for payload, _ in parts), PADDING])
     array = np.frombuffer(data, np.uint8)

@@ -14,7 +14,7 @@ from magnetar.arrow.batches import PAYLOAD_SIZE_TAG, BatchSpans, batch_spans, pa
 from magnetar.arrow.fields import Bools, Bytes, Ints, big_endian_u32
 from magnetar.client.errors import PayloadError
 
-_SIDE_BY_SIDE_MIN: Final = 16
+_SIDE_BY_SIDE_MIN: Final = 64
 """Below this many batches one by one is faster."""
 
 

@@ -23,6 +23,7 @@ from magnetar.history.codecs import PLAIN_BYTES_MAX
 from magnetar.history.columns import SCHEMA
 from magnetar.history.files import SummedFile
 from magnetar.history.key_index import KeyIndexBuilder
+from magnetar.history.values import ValueColumn, leaf_paths
 from magnetar.history.vectors import EntryVector, read_vector
 from magnetar.tiered.parquet.api import FORMAT_VERSION, HistoryError, SegmentOrigin, SegmentSummary
 from magnetar.tiered.parquet.stored_schemas import encode_schemas
@@ -32,8 +33,8 @@ ROW_GROUP_BYTES: Final = 16 << 20
 scans lose nothing from a few MiB on."""
 ROW_GROUP_ROWS: Final = 1 << 17
 
-VECTOR_BYTES: Final = 2 << 20
-"""Entries that are built together: enough for array operations, little enough for the processor's cache."""
+VECTOR_BYTES: Final = 4 << 20
+"""Entries that are built together. Each vector costs some thousand calls, whatever it holds."""
 
 _PLAIN_BYTES_MAX: Final = 64 << 20
 """Of entries that are built together, as their metadata claims: compressed ones may become large."""
@@ -90,9 +91,11 @@ class SegmentWriter:
         """`path` must not exist. Raises OSError."""
         self._path = path
         self._origin = origin
+        self._values = ValueColumn(origin.schemas)
+        self._schema = SCHEMA if self._values.field is None else SCHEMA.append(self._values.field)
         self._file = SummedFile(path)
         self._sink = pa.PythonFile(self._file, mode="w")
-        self._writer = pq.ParquetWriter(self._sink, SCHEMA, **_writer_options())
+        self._writer = pq.ParquetWriter(self._sink, self._schema, **_writer_options(self._schema))
         self._keys = KeyIndexBuilder()
         self._batches: list[pa.RecordBatch] = []
         self._pending_bytes = 0
@@ -123,12 +126,10 @@ class SegmentWriter:
         self._waiting += runs
         self._waiting_bytes += sum(run.size_bytes for run in runs)
         if self._waiting_bytes >= VECTOR_BYTES:
-            self._add_waiting()
-
-    def _add_waiting(self) -> None:
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        for part in _parts(waiting):
-            self._add_rows(part)
+            *parts, self._waiting = _parts(self._waiting)
+            self._waiting_bytes = sum(run.size_bytes for run in self._waiting)
+            for part in parts:
+                self._add_rows(part)
 
     def _check_next(self, run: EntryRun) -> None:
         if self._first is None:
@@ -146,6 +147,9 @@ class SegmentWriter:
                 self._add_rows(half)
             return
         batch = build_rows(vector)
+        if self._values.field is not None:
+            columns = [*batch.columns, self._values.decode(batch)]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         self._batches.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.column("payload").nbytes + batch.column("raw_entry").nbytes
@@ -154,7 +158,7 @@ class SegmentWriter:
             self._end_row_group()
 
     def _end_row_group(self) -> None:
-        table = pa.Table.from_batches(self._batches, SCHEMA)
+        table = pa.Table.from_batches(self._batches, self._schema)
         self._batches, self._pending_bytes, self._pending_rows = [], 0, 0
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._keys.add(_contiguous(table.column("key")))
@@ -168,7 +172,8 @@ class SegmentWriter:
         """Completes and syncs the file. Raises OSError; HistoryError without any entry."""
         if self._first is None:
             raise HistoryError(f"a segment of {self._origin.topic} without entries")
-        self._add_waiting()
+        if self._waiting:
+            self._add_rows(self._waiting)
         if self._batches:
             self._end_row_group()
         section, keys = self._keys.finish()
@@ -245,30 +250,24 @@ def write_segment(runs: Iterable[EntryRun], origin: SegmentOrigin, path: str) ->
         raise
 
 
-def _writer_options() -> dict[str, Any]:
-    statistics = [path for path in _leaf_paths() if path not in _WITHOUT_STATISTICS]
+def _writer_options(schema: pa.Schema) -> dict[str, Any]:
+    leaves = [path for field in schema for path in leaf_paths(field)]
+    statistics = [path for path in leaves if path not in _WITHOUT_STATISTICS]
+    values = [path for path in leaves if path.startswith("value.")]
     return {
         "compression": "zstd",
         "compression_level": 1,
-        "use_dictionary": _DICTIONARY,
+        "use_dictionary": [*_DICTIONARY, *values],
         "column_encoding": _ENCODINGS,
         "write_statistics": statistics,
         "write_page_index": True,
         "write_page_checksum": True,
         "sorting_columns": pq.SortingColumn.from_ordering(
-            SCHEMA, [(name, "ascending") for name in ("ledger_id", "entry_id", "batch_index")]
+            schema, [(name, "ascending") for name in ("ledger_id", "entry_id", "batch_index")]
         ),
         # Readers get plain Arrow types; the ids of columns are Parquet's own.
         "store_schema": False,
     }
-
-
-def _leaf_paths() -> Iterator[str]:
-    for field in SCHEMA:
-        if pa.types.is_map(field.type):
-            yield from (f"{field.name}.key_value.key", f"{field.name}.key_value.value")
-        else:
-            yield field.name
 
 
 def _bits(section: bytes) -> int:
@@ -289,7 +288,7 @@ def _plain_bytes(vector: EntryVector) -> int:
 
 
 def _parts(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
-    """The entries in parts of about VECTOR_BYTES."""
+    """The entries in parts of VECTOR_BYTES or a little more; the last one is smaller, or empty."""
     part: list[EntryRun] = []
     size_bytes = 0
     for run in runs:
@@ -301,8 +300,7 @@ def _parts(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
                 part, size_bytes, start = [], 0, at + 1
         if start < len(run.entries):
             part.append(run.slice(start, len(run.entries)))
-    if part:
-        yield part
+    yield part
 
 
 def _halves(runs: Sequence[EntryRun]) -> Iterator[Sequence[EntryRun]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -75,12 +74,22 @@ def run_of(entries: list[bytes], first: int = 0, counts: list[int] | None = None
     return EntryRun(5, first, entries, counts, first, TIME_MS + first)
 
 
+@pytest.fixture(scope="module")
+def file_of_many_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("segments") / "segment"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "ROW_GROUP_ROWS", 1000)
+        write_many_groups(path, patch)
+    return path
+
+
 @pytest.fixture
-def many_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedFile]:
+def many_groups(file_of_many_groups: Path) -> CountedFile:
     """10,000 messages in ten row groups, keys 0 to 99 each a hundred times, key `once` in entry 4321."""
-    monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 1000)
-    monkeypatch.setattr(writing, "VECTOR_BYTES", 1)
-    path = tmp_path / "segment"
+    return CountedFile(file_of_many_groups)
+
+
+def write_many_groups(path: Path, patch: pytest.MonkeyPatch) -> None:
     writer = SegmentWriter(str(path), ORIGIN)
     for first in range(0, 10_000, 500):
         entries = [
@@ -88,12 +97,11 @@ def many_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cou
             for at in range(first, first + 500)
         ]
         runs = [run_of(entries[at : at + 100], first + at) for at in range(0, 500, 100)]
-        monkeypatch.setattr(writing, "VECTOR_BYTES", sum(map(len, entries)))
+        patch.setattr(writing, "VECTOR_BYTES", sum(map(len, entries)))
         writer.add(runs)
     summary = writer.finish()
     assert summary.row_groups == 10
     assert summary.keys == 101
-    return CountedFile(path)
 
 
 def test_the_file_has_the_promised_columns(tmp_path: Path) -> None:

@@ -1,0 +1,218 @@
+"""The column `value`: payloads decoded by the topic's schema, beside the payload itself.
+
+The newest version that has fields says which; values of older ones are resolved to it, as readers do.
+Fields have ids that outlive versions: they are given in the order in which versions, from the oldest on,
+bring fields up, so that a file of any time has the same id for the same field. A value that is not what
+its schema says has no decoded fields, and its payload as every other.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from magnetar.arrow.errors import ValueSchemaError
+from magnetar.arrow.fields import PADDING, Bools, Ints
+from magnetar.arrow.values import Values
+from magnetar.client.errors import PayloadError
+from magnetar.history.columns import VALUE_FIELDS_ID, VALUE_ID, field_id
+from magnetar.history.metadata import Rows, bools, ints, nulls
+from magnetar.tiered.parquet.api import TopicSchema
+from magnetar.wire import pulsar_pb2 as pb
+
+_AVRO: Final = int(pb.Schema.Type.Avro)
+_JSON: Final = int(pb.Schema.Type.Json)
+_PROTOBUF_NATIVE: Final = int(pb.Schema.Type.ProtobufNative)
+
+_SEARCHES_MAX: Final = 200
+"""Tries to find the broken values among those that are built together; beyond that none is decoded."""
+
+_PROMOTED: Final = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
+"""A field that grows to the other type is the same field."""
+
+
+class ValueColumn:
+    """Decodes values for one segment."""
+
+    def __init__(self, schemas: Sequence[TopicSchema]) -> None:
+        """`schemas`: all versions, oldest first."""
+        self._ids: dict[tuple[str, pa.DataType | str], int] = {}
+        self._values: Values | None = None
+        self._known: dict[bytes, TopicSchema] = {schema.version: schema for schema in schemas}
+        self.field: pa.Field | None = None
+        """The column; None when no version has fields."""
+        for schema in schemas:
+            found = _type_of(schema)
+            if found is not None:
+                self._latest = schema
+                kind = self._identified(found, "")
+                self.field = pa.field("value", kind, metadata=field_id(VALUE_ID))
+                self._values = _values_of(schema, found, self._known)
+
+    def _identified(self, kind: pa.DataType, path: str) -> pa.DataType:
+        """`kind` with an id for each field in it."""
+        if pa.types.is_struct(kind):
+            return pa.struct([self._field(each, f"{path}.{each.name}") for each in kind])
+        if pa.types.is_list(kind):
+            return pa.list_(self._field(pa.field("element", kind.value_type), f"{path}[]"))
+        if pa.types.is_map(kind):
+            key = self._field(pa.field("key", kind.key_type, nullable=False), f"{path}[key]")
+            return pa.map_(key, self._field(pa.field("value", kind.item_type), f"{path}[value]"))
+        return kind
+
+    def _field(self, field: pa.Field, path: str) -> pa.Field:
+        kind = field.type
+        family = "nested" if pa.types.is_nested(kind) else _PROMOTED.get(kind, kind)
+        number = self._ids.setdefault((path, family), VALUE_FIELDS_ID + len(self._ids))
+        return pa.field(
+            field.name, self._identified(kind, path), nullable=field.nullable, metadata=field_id(number)
+        )
+
+    def decode(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column for these rows; null where there is no value, or none that the schema describes."""
+        assert self.field is not None
+        assert self._values is not None
+        rows = Rows.of_table(batch)
+        payload = rows.column("payload")
+        present = ~(
+            nulls(payload) | bools(rows.column("is_null_value")) | bools(rows.column("is_compacted_out"))
+        )
+        # Markers are no messages, and pieces no values.
+        present &= nulls(rows.column("marker_type")) & (ints(rows.column("chunk_count")) <= 1)
+        present &= self._described(rows.column("schema_version"))
+        return _Decoding(self._values, rows, self.field.type).column(present)
+
+    def _described(self, versions: pa.Array) -> Bools:
+        """Rows whose version is of the kind that is decoded, or that name none."""
+        encoded = versions.dictionary_encode()
+        names: list[bytes] = encoded.dictionary.to_pylist()
+        known = [name in self._known and self._known[name].kind == self._latest.kind for name in names]
+        # The last place is that of rows without a version.
+        flags = np.array([*known, True], np.bool_)
+        codes = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+        described: Bools = flags[codes]
+        return described
+
+
+class _Decoding:
+    """One call's rows."""
+
+    def __init__(self, values: Values, rows: Rows, kind: pa.DataType) -> None:
+        self._values = values
+        self._rows = rows
+        self._kind = kind
+        payload = rows.column("payload")
+        offsets = np.frombuffer(payload.buffers()[1], np.int32)[
+            payload.offset : payload.offset + rows.count + 1
+        ]
+        self._ends: Ints = offsets[1:].astype(np.int64)
+        self._starts: Ints = offsets[:-1].astype(np.int64)
+        self._data = np.frombuffer(b"".join((payload.buffers()[2] or b"", PADDING)), np.uint8)
+        self._searches = 0
+
+    def column(self, present: Bools) -> pa.Array:
+        """The decoded values, with their ids."""
+        if not present.any():
+            return pa.nulls(self._rows.count, self._kind)
+        sound = self._decode(present)
+        if sound is None:
+            present = present & self._sound(present)
+            sound = self._decode(present)
+        if sound is None:
+            return pa.nulls(self._rows.count, self._kind)
+        return sound.cast(self._kind)
+
+    def _decode(self, present: Bools) -> pa.Array | None:
+        try:
+            return self._values.decode(self._data, self._starts, self._ends, present, self._rows.column)
+        except (PayloadError, ValueSchemaError, pa.ArrowInvalid, UnicodeDecodeError, ValueError):
+            return None
+
+    def _sound(self, present: Bools) -> Bools:
+        """Which values can be decoded, found by halving; none when there are too many that cannot."""
+        is_sound = np.zeros(len(present), np.bool_)
+        for rows in self._halved(np.flatnonzero(present)):
+            is_sound[rows] = True
+        return is_sound if self._searches <= _SEARCHES_MAX else np.zeros(len(present), np.bool_)
+
+    def _halved(self, rows: Ints) -> Iterator[Ints]:
+        self._searches += 1
+        if not len(rows) or self._searches > _SEARCHES_MAX:
+            return
+        chosen = np.zeros(self._rows.count, np.bool_)
+        chosen[rows] = True
+        if self._decode(chosen) is not None:
+            yield rows
+        elif len(rows) > 1:
+            yield from self._halved(rows[: len(rows) // 2])
+            yield from self._halved(rows[len(rows) // 2 :])
+
+
+def _type_of(schema: TopicSchema) -> pa.DataType | None:
+    """The struct that values of this version become; None when it describes none."""
+    from magnetar.arrow.avro_types import arrow_type, parse_avro
+    from magnetar.arrow.protobuf_values import find_message, protobuf_type
+
+    try:
+        if schema.kind in (_AVRO, _JSON):
+            kind = arrow_type(parse_avro(schema.definition))
+        elif schema.kind == _PROTOBUF_NATIVE:
+            kind = protobuf_type(find_message(*_native(schema)))
+        else:
+            return None
+    except (ValueSchemaError, ValueError, KeyError):
+        # A definition that cannot be read costs the segment its decoded fields, nothing else.
+        return None
+    return kind if pa.types.is_struct(kind) and _has_leaves(kind) else None
+
+
+def _has_leaves(kind: pa.DataType) -> bool:
+    """Whether Parquet can hold it: it knows no struct without fields."""
+    if pa.types.is_struct(kind):
+        return kind.num_fields > 0 and all(_has_leaves(each.type) for each in kind)
+    if pa.types.is_list(kind):
+        return _has_leaves(kind.value_type)
+    return not pa.types.is_map(kind) or _has_leaves(kind.item_type)
+
+
+def _native(schema: TopicSchema) -> tuple[bytes, str]:
+    document = json.loads(schema.definition)
+    return base64.b64decode(document["fileDescriptorSet"]), document["rootMessageTypeName"]
+
+
+def _values_of(schema: TopicSchema, kind: pa.DataType, known: Mapping[bytes, TopicSchema]) -> Values:
+    from magnetar.arrow.avro_values import AvroValues
+    from magnetar.arrow.json_values import JsonValues
+    from magnetar.arrow.protobuf_values import ProtobufValues
+
+    if schema.kind == _AVRO:
+
+        def definition(version: bytes) -> bytes | None:
+            found = known.get(version)
+            return None if found is None else found.definition
+
+        return AvroValues(kind, schema.definition, definition)
+    if schema.kind == _JSON:
+        return JsonValues(kind, micros=b"timestamp-micros" in schema.definition)
+    return ProtobufValues(kind, *_native(schema))
+
+
+def leaf_paths(field: pa.Field, path: str = "") -> Iterator[str]:
+    """Parquet's names of a column's leaves."""
+    path = f"{path}.{field.name}" if path else field.name
+    kind = field.type
+    if pa.types.is_struct(kind):
+        for each in kind:
+            yield from leaf_paths(each, path)
+    elif pa.types.is_list(kind):
+        yield from leaf_paths(pa.field("element", kind.value_type), f"{path}.list")
+    elif pa.types.is_map(kind):
+        yield from leaf_paths(pa.field("key", kind.key_type), f"{path}.key_value")
+        yield from leaf_paths(pa.field("value", kind.item_type), f"{path}.key_value")
+    else:
+        yield path
