@@ -16,6 +16,7 @@ import json
 import resource
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ from bench.connection import Connection
 from bench.meter import MEGA, Meter, no_garbage_collection
 from bench.publisher import Publisher
 from bench.pulsar_driver import PulsarDriver
-from bench.soak import Load
+from bench.soak import OPENERS, Load
 from bench.throughput import publish_all
 
 TOPICS: Final = 4
@@ -86,13 +87,15 @@ def deaf_consumers(url: str, count: int) -> list[socket.socket]:
     topic = f"persistent://public/default/backlog-{time.time_ns()}"
     lane = PulsarDriver(url).lane(topic, payload_bytes=BACKLOG_PAYLOAD_BYTES, messages_per_entry=1)
     publish_all([Publisher(lane, entries_max=BACKLOG_ENTRIES)], Meter(None))
-    sockets = []
-    for number in range(count):
+
+    def connect(number: int) -> socket.socket:
         connection = Connection(url)
         connection.subscribe(topic, f"deaf-{number}", durable=False, earliest=True)
         connection.flow(BACKLOG_ENTRIES)
-        sockets.append(connection.socket)
-    return sockets
+        return connection.socket
+
+    with ThreadPoolExecutor(OPENERS) as pool:
+        return list(pool.map(connect, range(count)))
 
 
 def main() -> None:

@@ -25,6 +25,8 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +44,8 @@ SLOWNESS: Final = 10
 LEAD_MESSAGES: Final = 100_000
 """A publisher waits for its fast reader then: more than the cache holds, so that some is read from disk."""
 IDLE_TOPICS: Final = 100
+OPENERS: Final = 32
+"""Connections that are opened at the same time: each waits for the broker a few times."""
 WAIT_S: Final = 0.01
 SHARE_FLAT: Final = 0.03
 MB_FLAT: Final = 8.0
@@ -89,7 +93,8 @@ class Load:
         self._publishers: list[Publisher] = []
         self._slow: list[tuple[Consumer, Publisher]] = []
         self.consumers: list[Consumer] = []
-        self._idle = [self._connect(service_url, number) for number in range(connections)]
+        with ThreadPoolExecutor(OPENERS) as pool:
+            self._idle = list(pool.map(partial(self._connect, service_url), range(connections)))
         for number in range(topics):
             topic = f"persistent://public/default/soak-{number}"
             reader = self._consumer(service_url, topic, "fast")
