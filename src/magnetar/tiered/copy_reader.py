@@ -27,6 +27,9 @@ PIECE_BYTES: Final = 1 << 20
 AHEAD_BYTES: Final = 4 << 20
 """Asked at once by who reads on; the next so many bytes are fetched while these are delivered."""
 
+_READERS_MAX: Final = 256
+"""Readers of one ledger whose places are remembered, to tell who reads on."""
+
 
 class OffloadedReader:
     """See `CopyReader`."""
@@ -56,7 +59,10 @@ class OffloadedReader:
         self._segments = copy.context.segments
         self._firsts = [segment.first_entry for segment in self._segments]
         self._fetches = SingleFlight[Piece]()
+        # Where reads that were fetched ahead begin.
         self._ahead: set[int] = set()
+        # Where the last reads ended, oldest first.
+        self._ends: dict[int, None] = {}
 
     @property
     def ledger_id(self) -> int:
@@ -73,34 +79,37 @@ class OffloadedReader:
     def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
         last = self._bound(first, last)
         piece = self._cache.find(self._copy, first)
-        if piece is None:
-            return None
-        self._read_ahead(piece, first)
-        return piece.cut(first, last, bytes_max)
+        return None if piece is None else self._served(piece, first, last, bytes_max)
 
     async def read(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
         last = self._bound(first, last)
         piece = self._cache.find(self._copy, first)
         if piece is None:
-            size = AHEAD_BYTES if first in self._ahead else PIECE_BYTES
-            piece = await self._fetch(first, size)
-        self._read_ahead(piece, first)
-        return piece.cut(first, last, bytes_max)
+            piece = await self._fetch(first, AHEAD_BYTES if self._reads_on(first) else PIECE_BYTES)
+        return self._served(piece, first, last, bytes_max)
 
     def _bound(self, first: int, last: int) -> int:
         if not 0 <= first <= self.last_entry:
             raise NoSuchEntryError(self.ledger_id, first)
         return min(max(first, last), self.last_entry)
 
-    def _read_ahead(self, piece: Piece, first: int) -> None:
-        """Fetches what follows, for one who has read up to `piece` and reads on in it."""
+    def _reads_on(self, first: int) -> bool:
+        """Whether somebody ended there before, or comes from the ledger before this one."""
+        return first == 0 or first in self._ends
+
+    def _served(self, piece: Piece, first: int, last: int, bytes_max: int) -> list[EntryRun]:
+        """What is given back of a piece; fetches what follows, for one who reads on."""
+        runs = piece.cut(first, last, bytes_max)
         following = piece.last_entry + 1
-        if first == piece.first_entry or following in self._ahead or following > self.last_entry:
-            # Who begins here may want nothing more.
-            return
-        if self._cache.find(self._copy, following) is None:
+        expected = following <= self.last_entry and following not in self._ahead and self._reads_on(first)
+        if expected and self._cache.find(self._copy, following) is None:
             self._ahead.add(following)
             self._spawn(self._fetch_ahead(following))
+        self._ends.pop(first, None)
+        self._ends[runs[-1].last_entry + 1] = None
+        if len(self._ends) > _READERS_MAX:
+            del self._ends[next(iter(self._ends))]
+        return runs
 
     async def _fetch_ahead(self, first: int) -> None:
         try:

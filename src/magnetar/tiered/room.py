@@ -135,7 +135,8 @@ class Offloading:
             raise
         else:
             left = [ledger for ledger in known.log.sealed() if not rules.is_copied(ledger)]
-            request.first_not_offloaded = Position(left[0].ledger_id, 0) if left else upto
+            first = left[0].ledger_id if left else upto.ledger_id
+            request.first_not_offloaded = Position(first, 0)
             request.status = Status.SUCCESS
 
     async def _copy(self, known: _Offloaded, ledger: SealedLedger) -> None:
