@@ -125,3 +125,14 @@ def test_blocks_and_back() -> None:
     assert list(decode_block(block)) == staged
     with pytest.raises(ValueError, match="cut off"):
         list(decode_block(block[:-1]))
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_values_alone_make_the_same_entries(partitions: int, kind: Any) -> None:
+    values = pa.array([None if n % 7 == 6 else f"v{n}" for n in range(50)], pa.string()).cast(kind)
+    alone = pa.record_batch({"value": values})
+    with_keys = pa.record_batch({"value": values, "key": pa.nulls(50, TEXT)})
+    for limits in ({"rows_max": 4}, {"rows_max": 100, "bytes_max": 60}):
+        made = encoded(alone, partitions=partitions, **limits)
+        assert made == encoded(with_keys, partitions=partitions, **limits)
