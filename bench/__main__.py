@@ -117,6 +117,7 @@ OTHERS: Final = {
     "compare": "bench.compare",
     "guard": "bench.guard",
     "soak": "bench.soak",
+    "cli": "bench.command_line",
 }
 """Words that stand for a program of their own."""
 

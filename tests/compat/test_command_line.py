@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,3 +210,22 @@ def test_a_context_says_where_the_cluster_is(
     # Over an HTTP address messages go too: the broker is looked up there.
     magnetar("produce", topic, "x", "--context", "here")
     assert magnetar("consume", topic, "--context", "here").stdout == "x\n"
+
+
+def test_what_operators_look_at(
+    magnetar: Command, standalone: StandaloneProcess, client: pulsar.Client, topic: str, tmp_path: Path
+) -> None:
+    client.subscribe(topic, "s")
+    client.create_producer(topic).send(b"x")
+    rows = json.loads(magnetar("top", "--looks", 1, "-n", 10_000, "-o", "json").stdout)
+    assert topic.removeprefix("persistent://") in {row["topic"] for row in rows}
+    found = magnetar("doctor", "-o", "json", "--data", standalone.data_dir).stdout
+    states = {each["check"]: each["state"] for each in json.loads(found)}
+    assert states["health"] == states["clock"] == states["admin API"] == "ok"
+    bundle = tmp_path / "bundle.tar.gz"
+    magnetar("debug", "bundle", bundle, "--topic", topic, "--log", standalone.log_path)
+    with tarfile.open(bundle) as archive:
+        topics = archive.extractfile("magnetar-debug/topics.json")
+        assert topics is not None
+        assert json.load(topics)[topic]["stats"]["msgInCounter"] == 1
+        assert "magnetar-debug/metrics.txt" in archive.getnames()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from magnetar.cli.table import Command
 
 
@@ -30,6 +32,17 @@ class LazyGroup(click.Group):
         module, _, attribute = row.place.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table too; a shell asks for it at every key."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=row.help)
+            for name, row in self._table.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """From the table: help imports no command."""

@@ -20,7 +20,8 @@ class Command(NamedTuple):
 
 COMMANDS: Final[dict[str, Command]] = {
     "pipeline": Command(
-        "magnetar.cli.pipeline:pipeline", "Run PySpark jobs and declarative pipelines over topics."
+        "magnetar.cli.pipeline:pipeline",
+        "Run PySpark jobs and declarative pipelines over topics (docs/pipelines.md).",
     ),
     "standalone": Command(
         "magnetar.cli.standalone:standalone", "Run everything in one process, until Ctrl-C."
@@ -63,6 +64,26 @@ COMMANDS: Final[dict[str, Command]] = {
     "replay": Command(
         "magnetar.cli.messages.replay:replay",
         "Send messages of TOPIC once more: to TARGET, or dead letters back to where they come from.",
+    ),
+    "top": Command(
+        "magnetar.cli.top:top", "Show the topics or subscriptions that move most, again and again."
+    ),
+    "doctor": Command(
+        "magnetar.cli.doctor:doctor",
+        "Look at disk, sync speed, limits and ports of this machine, at the broker's health and its clock.",
+    ),
+    "explain": Command(
+        "magnetar.cli.explain:explain",
+        "Say what an error CODE means and what to do: a name or number of the protocol, or an HTTP status.",
+    ),
+    "debug": Command("magnetar.cli.debug_command:debug", "For who helps: what is going on, in one file."),
+    "config": Command(
+        "magnetar.cli.config_command:config",
+        "Settings of a broker: what is in force, whether a file is right, what a setting is.",
+    ),
+    "completion": Command(
+        "magnetar.cli.completion:completion",
+        "Print what makes SHELL complete commands, options and their values.",
     ),
     "tokens": Command("magnetar.cli.tokens:tokens", "Keys and tokens for authentication (docs/security.md)."),
 }

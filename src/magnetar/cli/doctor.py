@@ -1,0 +1,177 @@
+"""`magnetar doctor`: what of this machine and of a broker keeps things from going well."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from magnetar.base.errors import MagnetarError
+from magnetar.cli import exit_codes
+from magnetar.cli.caller import Caller, calls
+from magnetar.cli.output import styled
+
+GOOD: Final = "ok"
+DOUBTFUL: Final = "doubtful"
+BAD: Final = "failed"
+_COLORS: Final = {GOOD: "green", DOUBTFUL: "yellow", BAD: "red"}
+
+_SYNCS: Final = 20
+_SYNC_DOUBTFUL_MS: Final = 20.0
+"""An acknowledgement waits for one sync: above this a disk is slow for the purpose."""
+_FREE_DOUBTFUL: Final = 0.10
+_FREE_BAD_BYTES: Final = 1 << 30
+_FILES_DOUBTFUL: Final = 4096
+_CLOCK_DOUBTFUL_MS: Final = 1_000
+_HEALTH_TOPIC: Final = "persistent://pulsar/system/healthcheck"
+"""Where a health check of the broker publishes."""
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    check: str
+    state: str
+    detail: str
+
+
+@click.command(epilog="Example: magnetar doctor --data /var/lib/magnetar")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder of the broker's data.  [the default one]"
+)
+@click.option("--local", is_flag=True, help="This machine only; no broker is asked.")
+@calls
+def doctor(caller: Caller, data: Path | None, local: bool) -> int:
+    """Look at disk, sync speed, limits and ports of this machine, at the broker's health and its clock."""
+    folder = data or _default_data()
+    found = []
+    for finding in (*machine(folder), *(() if local else broker(caller))):
+        found.append(finding)
+        if caller.output == "table":
+            click.echo(
+                f"{styled(f'{finding.state:9}', fg=_COLORS[finding.state])} {finding.check}: {finding.detail}"
+            )
+    if caller.output != "table":
+        caller.show([finding._asdict() for finding in found])
+    return exit_codes.NOT_FOUND if any(finding.state == BAD for finding in found) else 0
+
+
+def _default_data() -> Path:
+    home = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".local" / "share") / "magnetar"
+
+
+def machine(folder: Path) -> Iterator[Finding]:
+    """Of this machine; `folder` is where a broker keeps its data, or would."""
+    yield Finding("python", GOOD, f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    there = folder
+    while not there.exists():
+        there = there.parent
+    yield _space(there)
+    yield _syncs(there)
+    yield _files()
+
+
+def _space(folder: Path) -> Finding:
+    usage = shutil.disk_usage(folder)
+    detail = f"{usage.free / (1 << 30):.1f} GiB of {usage.total / (1 << 30):.1f} GiB free for {folder}"
+    if usage.free < _FREE_BAD_BYTES:
+        return Finding("disk", BAD, f"{detail}; free some, or name another folder")
+    return Finding("disk", DOUBTFUL if usage.free < _FREE_DOUBTFUL * usage.total else GOOD, detail)
+
+
+def _syncs(folder: Path) -> Finding:
+    """How long small syncs take: this bounds how soon a message is acknowledged."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            taken = []
+            for _ in range(_SYNCS):
+                file.write(bytes(4096))
+                file.flush()
+                began_s = time.perf_counter()
+                os.fsync(file.fileno())
+                taken.append((time.perf_counter() - began_s) * 1000)
+    except OSError as error:
+        return Finding("sync", BAD, f"{folder} cannot be written: {error.strerror}; check its owner")
+    taken.sort()
+    middle, worst = taken[len(taken) // 2], taken[-1]
+    state = GOOD if middle < _SYNC_DOUBTFUL_MS else DOUBTFUL
+    return Finding("sync", state, f"{middle:.1f} ms in the middle, {worst:.1f} ms at worst, of {_SYNCS}")
+
+
+def _files() -> Finding:
+    try:
+        import resource
+    except ImportError:
+        return Finding("open files", DOUBTFUL, "this system does not tell")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    detail = f"{soft} may be open, {hard} at most"
+    if 0 <= hard < _FILES_DOUBTFUL:
+        return Finding("open files", DOUBTFUL, f"{detail}: few clients will find room; raise `ulimit -n`")
+    return Finding("open files", GOOD, detail)
+
+
+def broker(caller: Caller) -> Iterator[Finding]:
+    """Of the broker."""
+    from magnetar.adminclient import paths
+
+    yield _port("admin API", caller.admin_url)
+    yield _port("broker", caller.service_url)
+    try:
+        with caller.admin() as admin:
+            version = admin.call("GET", f"{paths.ROOT}/brokers/version")
+            yield Finding("version", GOOD, str(version))
+            before_ms = _now_ms()
+            admin.call("GET", f"{paths.ROOT}/brokers/health")
+            after_ms = _now_ms()
+        took_ms = after_ms - before_ms
+        yield Finding("health", GOOD, f"a message was written, synced and read back in {took_ms} ms")
+        yield _clock(caller, before_ms, after_ms)
+    except MagnetarError as error:
+        yield Finding("health", BAD, str(error))
+
+
+def _port(what: str, url: str) -> Finding:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url.partition(",")[0])
+    usual = {"http": 8080, "https": 8443, "pulsar": 6650, "pulsar+ssl": 6651}
+    try:
+        port = parts.port or usual[parts.scheme]
+        socket.create_connection((parts.hostname or "", port), timeout=5).close()
+    except (OSError, KeyError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return Finding(what, BAD, f"{url} cannot be reached: {reason}; is it running?")
+    return Finding(what, GOOD, f"{url} answers")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _clock(caller: Caller, before_ms: int, after_ms: int) -> Finding:
+    """Whether the time that the broker noted on the message of the health check lies between these."""
+    from magnetar.base.names import TopicName
+    from magnetar.cli.messages.reading import Range, TopicReading
+
+    try:
+        with caller.client() as client:
+            (last,) = TopicReading(client, TopicName.parse(_HEALTH_TOPIC), Range(last=1)).records()
+            noted_ms = last.broker_time_ms
+    except (MagnetarError, ValueError):
+        noted_ms = None
+    if noted_ms is None:
+        return Finding("clock", DOUBTFUL, "the broker's time cannot be seen with these rights")
+    off_ms = min(max(noted_ms, before_ms), after_ms) - noted_ms
+    if abs(off_ms) <= _CLOCK_DOUBTFUL_MS:
+        return Finding("clock", GOOD, "this machine and the broker agree")
+    ahead = "ahead of" if off_ms > 0 else "behind"
+    return Finding("clock", DOUBTFUL, f"this machine is {abs(off_ms)} ms {ahead} the broker: check NTP")

@@ -1,0 +1,180 @@
+"""`magnetar explain`: what an error code means, and what to do about it.
+
+Source: Pulsar binary protocol, ServerError; the exit codes are those of `exit_codes.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import click
+
+from magnetar.base.errors import MagnetarError
+from magnetar.cli.output import FORMATS, show
+
+
+class Meaning(NamedTuple):
+    """Of one code."""
+
+    meaning: str
+    remedy: str
+
+
+CODES: Final[dict[str, Meaning]] = {
+    "UnknownError": Meaning(
+        "the broker met something that has no code", "look at the broker's log at that time"
+    ),
+    "MetadataError": Meaning(
+        "the metadata store refused or cannot be reached",
+        "see `magnetar doctor` and the disk of the data folder; try again",
+    ),
+    "PersistenceError": Meaning(
+        "the message could not be made durable",
+        "look at the disk: a failed sync is never tried again, the broker must be restarted",
+    ),
+    "AuthenticationError": Meaning(
+        "the credentials are missing, wrong, or have ended",
+        "check --token-file, its end, and the broker's providers (docs/security.md)",
+    ),
+    "AuthorizationError": Meaning(
+        "the role is known and may not do this",
+        "`magnetar namespaces permissions NAMESPACE` says who may; an administrator grants",
+    ),
+    "ConsumerBusy": Meaning(
+        "an Exclusive subscription has its consumer, or a limit of consumers is met",
+        "close the other one, or use another type or subscription",
+    ),
+    "ServiceNotReady": Meaning(
+        "the topic is being moved or closed, or the broker starts, stops or has no room",
+        "try again: clients do so by themselves; see the broker's log when it lasts",
+    ),
+    "ProducerBlockedQuotaExceededError": Meaning(
+        "the backlog quota is used up and its policy holds producers",
+        "consume or skip the backlog, or raise backlogQuota",
+    ),
+    "ProducerBlockedQuotaExceededException": Meaning(
+        "the backlog quota is used up and its policy refuses producers",
+        "consume or skip the backlog, or raise backlogQuota",
+    ),
+    "ChecksumError": Meaning(
+        "the message was damaged on its way to the broker",
+        "clients send it again; if it stays so, look at network and memory",
+    ),
+    "UnsupportedVersionError": Meaning(
+        "the client's protocol is too old, or it asks for what is not offered",
+        "use a newer client; docs/compatibility.md says what is there",
+    ),
+    "TopicNotFound": Meaning(
+        "the topic or its namespace does not exist",
+        "check the name; `magnetar topics create`, or allow autoTopicCreation",
+    ),
+    "SubscriptionNotFound": Meaning(
+        "the subscription does not exist and may not come by itself",
+        "`magnetar subscriptions create`, or allow autoSubscriptionCreation",
+    ),
+    "ConsumerNotFound": Meaning("the consumer was closed meanwhile", "open it again"),
+    "TooManyRequests": Meaning(
+        "a connection asks for more at the same time than the broker takes",
+        "wait for answers before asking more",
+    ),
+    "TopicTerminatedError": Meaning("the topic takes no more messages, for good", "publish to another topic"),
+    "ProducerBusy": Meaning(
+        "a producer of that name is connected, or a limit of producers is met",
+        "give producers names of their own, or raise maxProducersPerTopic",
+    ),
+    "InvalidTopicName": Meaning(
+        "the name breaks the grammar of topic names", "write domain://tenant/namespace/topic"
+    ),
+    "IncompatibleSchema": Meaning(
+        "the schema cannot read or be read by those of the topic",
+        "`magnetar schemas list TOPIC`; change it, or schemaCompatibilityStrategy",
+    ),
+    "ConsumerAssignError": Meaning(
+        "a Key_Shared consumer asked for hashes that another one has", "choose ranges that do not overlap"
+    ),
+    "TransactionCoordinatorNotFound": Meaning(
+        "no coordinator of transactions is here", "transactions are not offered: docs/roadmap.md"
+    ),
+    "InvalidTxnStatus": Meaning(
+        "the transaction is in another state", "transactions are not offered: docs/roadmap.md"
+    ),
+    "NotAllowedError": Meaning(
+        "a policy or the kind of the topic forbids it",
+        "the message names the policy; `magnetar namespaces policies get NAMESPACE`",
+    ),
+    "TransactionConflict": Meaning(
+        "another transaction has acknowledged the message", "transactions are not offered: docs/roadmap.md"
+    ),
+    "TransactionNotFound": Meaning(
+        "the transaction is not known", "transactions are not offered: docs/roadmap.md"
+    ),
+    "ProducerFenced": Meaning(
+        "another producer has taken the topic exclusively",
+        "close one of them, or use ProducerAccessMode.WaitForExclusive",
+    ),
+    "401": Meaning("the admin API does not know who you are", "give a token: --token-file, or a context"),
+    "403": Meaning(
+        "your role may not do this, or the call comes from a web page of another site",
+        "`magnetar namespaces permissions`; superusers are in the setting superuser_roles",
+    ),
+    "404": Meaning("what the path names does not exist", "check the name; names are parts of the path"),
+    "405": Meaning(
+        "the call does not fit the kind of the topic, as a partitioned one",
+        "name a partition: TOPIC-partition-0",
+    ),
+    "409": Meaning("it exists already, is in use, or runs already", "see what uses it, or --force"),
+    "412": Meaning(
+        "the value is not legal, or what must be so before is not", "the answer names the field and its range"
+    ),
+    "413": Meaning("the body is larger than 1 MiB", "send less"),
+    "421": Meaning(
+        "the name of the host is none of this machine, and the port is for this machine alone",
+        "use 127.0.0.1 or localhost, or let the broker listen elsewhere",
+    ),
+    "501": Meaning("Pulsar offers it, and this broker does not", "docs/compatibility.md says what is there"),
+    "503": Meaning("the broker starts, stops, or does too much at once", "try again"),
+}
+"""By the protocol's name, or the HTTP status."""
+
+
+class UnknownCodeError(MagnetarError):
+    """No code of that name."""
+
+
+def found(code: str) -> str:
+    """The key in CODES, of a name in any spelling, a number of the protocol or a status.
+
+    Raises UnknownCodeError.
+    """
+    if code in CODES:
+        return code
+    from magnetar.wire import pulsar_pb2 as pb
+
+    if code.isdigit() and int(code) in pb.ServerError.values():
+        return pb.ServerError.Name(pb.ServerError.ValueType(int(code)))
+    wanted = code.lower().removesuffix("exception").removesuffix("error")
+    for name in CODES:
+        if name.lower().removesuffix("exception").removesuffix("error") == wanted:
+            return name
+    import difflib
+
+    close = difflib.get_close_matches(code, CODES, n=1, cutoff=0.5)
+    raise UnknownCodeError(
+        f"there is no code {code!r}; "
+        + (f"did you mean {close[0]}?" if close else "`magnetar explain` lists them")
+    )
+
+
+@click.command(epilog="Example: magnetar explain ProducerBusy")
+@click.argument("code", required=False)
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]")
+def explain(code: str | None, output: str) -> None:
+    """Say what an error CODE means and what to do: a name or number of the protocol, or an HTTP status.
+
+    Why a subscription does not dispatch says `magnetar topics explain`.
+    """
+    if code is None:
+        show([{"code": name, "meaning": each.meaning} for name, each in CODES.items()], output)
+        return
+    name = found(code)
+    show({"code": name, "meaning": CODES[name].meaning, "remedy": CODES[name].remedy}, output)

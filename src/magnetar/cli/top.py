@@ -1,0 +1,114 @@
+"""`magnetar top`: what moves most, looked at again and again.
+
+One scrape of the metrics a look; rates are those between two looks.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+import click
+
+from magnetar.cli.caller import Caller, calls
+from magnetar.cli.output import table_lines
+
+_LINE: Final = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)(?: \d+)?")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPE: Final = re.compile(r"\\(.)")
+
+_TOPIC: Final = {
+    "pulsar_in_messages_total": "in",
+    "pulsar_in_bytes_total": "in bytes",
+    "pulsar_out_messages_total": "out",
+    "pulsar_msg_backlog": "backlog",
+    "pulsar_storage_size": "stored",
+    "pulsar_producers_count": "producers",
+    "pulsar_consumers_count": "consumers",
+}
+_SUBSCRIPTION: Final = {
+    "pulsar_subscription_back_log": "backlog",
+    "pulsar_subscription_unacked_messages": "unacked",
+    "pulsar_subscription_consumers_count": "consumers",
+    "pulsar_subscription_msg_rate_out": "out/s",
+}
+_COUNTERS: Final = ("in", "in bytes", "out")
+
+Look = dict[tuple[str, ...], dict[str, float]]
+"""Figures by name, of each topic or (topic, subscription)."""
+
+
+def parsed(text: str, names: Mapping[str, str], labels: tuple[str, ...]) -> Look:
+    """Figures of these metrics from Prometheus text, by the values of these labels."""
+    found: Look = defaultdict(dict)
+    for line in text.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None or match[1] not in names:
+            continue
+        values = {key: _ESCAPE.sub(r"\1", value) for key, value in _LABEL.findall(match[2] or "")}
+        if all(label in values for label in labels):
+            found[tuple(values[label] for label in labels)][names[match[1]]] = float(match[3])
+    return found
+
+
+def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> list[dict[str, object]]:
+    """Lines of the table, those first in which the figure `by` is highest."""
+    rows: list[dict[str, object]] = []
+    for key, figures in now.items():
+        row: dict[str, object] = {"topic": key[0].removeprefix("persistent://")}
+        if len(key) > 1:
+            row["subscription"] = key[1]
+        for name, value in figures.items():
+            if name in _COUNTERS:
+                # A topic that was loaded anew counts from zero.
+                moved = max(0.0, value - before.get(key, {}).get(name, value))
+                row[f"{name}/s"] = round(moved / seconds, 1) if seconds > 0 else 0.0
+            else:
+                row[name] = round(value, 1) if name.endswith("/s") else int(value)
+        rows.append(row)
+    rows.sort(key=lambda row: (-_number(row.get(by)), str(row["topic"])))
+    return rows[:lines]
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+@click.command(epilog="Example: magnetar top --by backlog")
+@click.option("--subscriptions", is_flag=True, help="A line for each subscription.  [each topic]")
+@click.option("--by", help="The column that says who comes first.  [in/s, or out/s of subscriptions]")
+@click.option("-n", "--lines", type=click.IntRange(min=1), default=20, help="[20]")
+@click.option(
+    "--interval", type=click.FloatRange(min=0.1), default=2.0, help="Seconds between two looks.  [2]"
+)
+@click.option("--looks", type=click.IntRange(min=1), help="End after so many.  [until Ctrl-C]")
+@calls
+def top(
+    caller: Caller, subscriptions: bool, by: str | None, lines: int, interval: float, looks: int | None
+) -> None:
+    """Show the topics or subscriptions that move most, again and again."""
+    names, labels = (_SUBSCRIPTION, ("topic", "subscription")) if subscriptions else (_TOPIC, ("topic",))
+    by = by or ("out/s" if subscriptions else "in/s")
+    before: Look = {}
+    before_s = 0.0
+    live = caller.output == "table" and sys.stdout.isatty()
+    with caller.admin() as admin:
+        done = 0
+        while looks is None or done < looks:
+            if done:
+                time.sleep(interval)
+            now = parsed(str(admin.call("GET", "/metrics")), names, labels)
+            now_s = time.monotonic()
+            rows = rows_of(before, now, now_s - before_s if done else 0.0, by, lines)
+            before, before_s = now, now_s
+            done += 1
+            if live:
+                click.clear()
+            if caller.output == "table":
+                click.echo("\n".join(table_lines(rows)) or "no topic is loaded")
+            else:
+                caller.show(rows)
