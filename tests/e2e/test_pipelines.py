@@ -114,8 +114,9 @@ def test_an_error_in_a_query_names_its_line(tmp_path: Path) -> None:
     assert lines[0].startswith("job.py on local[*]")
     at = lines.index("job.py:6, in invert") if "job.py:6, in invert" in lines else -1
     assert at > 0, done.stderr
-    assert lines[at + 1 : at + 3] == [
+    assert lines[at + 1 : at + 4] == [
         "    return 1 // (value - 1)",
+        "query inverted",
         "ZeroDivisionError: integer division or modulo by zero",
     ]
     assert "inverted: 0 batches, 0 rows" in lines

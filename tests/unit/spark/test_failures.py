@@ -51,6 +51,7 @@ def test_an_error_in_a_worker_names_its_own_line(job: Path) -> None:
     error = raised(job, RuntimeError(WORKER.format(worker=LIBRARY, job=job)))
     assert explain(error, job.parent) == [
         f"{job}:2, in invert\n    return 1 // (value - 1)",
+        "query inverted",
         "ZeroDivisionError: integer division or modulo by zero",
     ]
 
@@ -58,6 +59,17 @@ def test_an_error_in_a_worker_names_its_own_line(job: Path) -> None:
 def test_an_error_inside_a_library_names_the_line_that_led_there(job: Path) -> None:
     error = raised(job, RuntimeError(WORKER.format(worker=LIBRARY, job=LIBRARY)))
     assert explain(error, job.parent)[0] == f"{job}:4\n    invert(1)"
+
+
+def test_a_query_that_ends_elsewhere_is_named(tmp_path: Path) -> None:
+    message = (
+        "[STREAM_FAILED] Query [id = 2f, runId = 27] terminated with exception: no room. SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\nIdentifier: by-minute [id = 2f, runId = 27]\nCurrent State: ACTIVE\n"
+    )
+    assert explain(RuntimeError(message), tmp_path) == [
+        "query by-minute",
+        "[STREAM_FAILED] Query [id = 2f, runId = 27] terminated with exception: no room.",
+    ]
 
 
 @pytest.mark.parametrize("in_message", [True, False])

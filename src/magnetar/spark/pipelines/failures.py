@@ -27,6 +27,8 @@ _SQL: Final = re.compile(
     re.DOTALL,
 )
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5};?")
+_QUERY: Final = re.compile(r"^Identifier: (?!\[)(?P<name>.+?) \[id = ", re.MULTILINE)
+_QUERY_STATE: Final = "=== Streaming Query ==="
 _REASON_LINES_MAX: Final = 12
 
 
@@ -55,6 +57,9 @@ def explain(error: BaseException, folder: Path, sql: str = "") -> list[str]:
     """
     message = str(error)
     near, own = _place_of(error, folder)
+    if not own:
+        # A line of a library that awaited a query says nothing.
+        near = None
     far = worker_traceback(message)
     if far is None:
         reason = _named(error, reason_of(message))
@@ -64,6 +69,8 @@ def explain(error: BaseException, folder: Path, sql: str = "") -> list[str]:
         if far_own or not own:
             near = place
     lines = [] if near is None else [str(near)]
+    if query := _QUERY.search(message):
+        lines.append(f"query {query['name']}")
     found = None if far is not None else _SQL.search(message) or _SQL.search(sql)
     if found is not None and found["text"].strip():
         where = f"SQL line {found['line']}:" if found["line"] else "SQL:"
@@ -88,7 +95,7 @@ def reason_of(message: str) -> str:
     message = _SQL.sub("", message)
     kept: list[str] = []
     for line in message.strip().splitlines():
-        if _STACK.match(line) or (kept and _PLAN.match(line)):
+        if line == _QUERY_STATE or _STACK.match(line) or (kept and _PLAN.match(line)):
             break
         kept.append(line)
     return _STATE.sub("", "\n".join(kept[:_REASON_LINES_MAX])).strip().rstrip(";")
