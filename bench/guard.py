@@ -30,7 +30,7 @@ from bench.report import figure, text_table
 from bench.throughput import publish_all
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.bookie.blocks import blocks_of
+from magnetar.bookie.entry_blocks import blocks_of
 from magnetar.wire.acks import encode_ack
 from magnetar.wire.messages import MessageEncoder
 from magnetar.wire.receipts import encode_receipts

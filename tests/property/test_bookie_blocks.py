@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.entries import EntryRun
-from magnetar.bookie.blocks import HEADER_BYTES, blocks_of, body_is_good, decode_entries, decode_header
+from magnetar.bookie.blocks import HEADER_BYTES, body_is_good, decode_entries, decode_header
+from magnetar.bookie.entry_blocks import blocks_of
 from support.segment_images import Image
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from magnetar.bookie.blocks import Block, blocks_of, mark_block
+from magnetar.bookie.blocks import Block, mark_block
 from magnetar.bookie.commit import Tail
+from magnetar.bookie.entry_blocks import blocks_of
 from magnetar.bookie.recovery import Scan, scan_segment
 from magnetar.bookie.segment import DATA_OFFSET, encode_segment_header
 

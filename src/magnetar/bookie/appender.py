@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar.base.errors import StorageError
-from magnetar.bookie.blocks import JOIN_BELOW_BYTES, Block, blocks_of, entry_block
+from magnetar.bookie.blocks import Block
+from magnetar.bookie.entry_blocks import JOIN_BELOW_BYTES, blocks_of, entry_block
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.pacing import NEVER
 

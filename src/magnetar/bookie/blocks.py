@@ -43,12 +43,8 @@ import google_crc32c
 from magnetar.base.entries import EntryRun
 
 MAGIC: Final = b"MGB1"
-BLOCK_BYTES_MAX: Final = 1 << 20
-"""Entries are gathered into a block up to here; one entry alone may be larger."""
 ENTRY_BYTES_MAX: Final = (5 << 20) + (10 << 10)
 """Largest entry: Pulsar's message of 5 MiB and the frame's allowance of 10 KiB around it."""
-JOIN_BELOW_BYTES: Final = 8192
-"""Entries of a smaller mean size are copied into one buffer; larger ones are written from where they lie."""
 
 _CHECKED: Final = struct.Struct("<QIIqqqqIHHIIIIqq")
 _SEALED: Final = struct.Struct("<4sI")
@@ -56,7 +52,7 @@ HEADER_BYTES: Final = _SEALED.size + _CHECKED.size
 assert HEADER_BYTES == 96
 SALT_AT: Final = 8
 
-_HAS_COUNTS: Final = 1
+HAS_COUNTS: Final = 1
 
 _crc = google_crc32c.value
 _crc_extend = google_crc32c.extend
@@ -112,7 +108,7 @@ class BlockHeader(NamedTuple):
     @property
     def table_bytes(self) -> int:
         """Bytes of the tables in front of the entries."""
-        return self.entry_count * (8 if self.flags & _HAS_COUNTS else 4)
+        return self.entry_count * (8 if self.flags & HAS_COUNTS else 4)
 
     @property
     def data_bytes(self) -> int:
@@ -211,89 +207,6 @@ class Block:
         return _SEALED.pack(MAGIC, _crc(checked)) + checked
 
 
-def entries_block(
-    ledger_id: int,
-    first_entry: int,
-    entries: list[bytes],
-    lengths: list[int],
-    counts: list[int] | None,
-    base_index: int,
-    broker_time_ms: int,
-    data_bytes: int,
-) -> Block:
-    """A block of entries; `lengths` and `data_bytes` are those of `entries`, handed in to measure once."""
-    number = len(entries)
-    flags = 0
-    table = struct.pack(f"<{number}I", *lengths)
-    if counts is not None:
-        flags = _HAS_COUNTS
-        table += struct.pack(f"<{number}I", *counts)
-    if data_bytes < number * JOIN_BELOW_BYTES:
-        pieces = [table + b"".join(entries) if number > 1 else table + entries[0]]
-    else:
-        pieces = [table, *entries]
-    return Block(
-        _ENTRIES, ledger_id, first_entry, number, flags, base_index, broker_time_ms, pieces, data_bytes
-    )
-
-
-_LENGTH: Final = struct.Struct("<I")
-_LENGTH_AND_COUNT: Final = struct.Struct("<II")
-
-
-def entry_block(
-    ledger_id: int, first_entry: int, entry: bytes, count: int | None, base_index: int, broker_time_ms: int
-) -> Block:
-    """A block of one entry, which is smaller than JOIN_BELOW_BYTES: what a trickle consists of."""
-    size = len(entry)
-    if count is None:
-        body, flags = _LENGTH.pack(size) + entry, 0
-    else:
-        body, flags = _LENGTH_AND_COUNT.pack(size, count) + entry, _HAS_COUNTS
-    return Block(_ENTRIES, ledger_id, first_entry, 1, flags, base_index, broker_time_ms, [body], size)
-
-
-def blocks_of(
-    ledger_id: int,
-    first_entry: int,
-    entries: list[bytes],
-    counts: list[int] | None,
-    base_index: int,
-    broker_time_ms: int,
-) -> list[Block]:
-    """The entries as blocks of at most BLOCK_BYTES_MAX, or of one entry where that is larger."""
-    assert entries
-    assert counts is None or len(counts) == len(entries)
-    lengths = list(map(len, entries))
-    total = sum(lengths)
-    if total <= BLOCK_BYTES_MAX:
-        return [
-            entries_block(ledger_id, first_entry, entries, lengths, counts, base_index, broker_time_ms, total)
-        ]
-    blocks: list[Block] = []
-    start = 0
-    size = 0
-    for stop, length in enumerate([*lengths, BLOCK_BYTES_MAX + 1]):
-        if size + length > BLOCK_BYTES_MAX and stop > start:
-            part_counts = None if counts is None else counts[start:stop]
-            blocks.append(
-                entries_block(
-                    ledger_id,
-                    first_entry + start,
-                    entries[start:stop],
-                    lengths[start:stop],
-                    part_counts,
-                    base_index,
-                    broker_time_ms,
-                    size,
-                )
-            )
-            base_index += stop - start if part_counts is None else sum(part_counts)
-            start, size = stop, 0
-        size += length
-    return blocks
-
-
 def mark_block() -> Block:
     """A block that only says how far the segment is synced."""
     return Block(Kind.MARK, -1, 0, 0, 0, 0, 0, [], 0)
@@ -361,7 +274,7 @@ def good_blocks(buffer: bytes, salt: int, offset: int, stop: int) -> tuple[list[
             break
         data_bytes = 0
         if kind == _ENTRIES:
-            data_bytes = length - count * (8 if flags & _HAS_COUNTS else 4)
+            data_bytes = length - count * (8 if flags & HAS_COUNTS else 4)
             if count < 1 or data_bytes < 0:
                 break
             # One entry, nearly always where there are very many blocks.
@@ -403,7 +316,7 @@ def decode_entries(header: BlockHeader, body: bytes) -> EntryRun:
     number = header.entry_count
     ends = list(accumulate(unpack_lengths(number, body), initial=header.table_bytes))
     counts = None
-    if header.flags & _HAS_COUNTS:
+    if header.flags & HAS_COUNTS:
         counts = list(struct.unpack_from(f"<{number}I", body, 4 * number))
     return EntryRun(
         header.ledger_id,

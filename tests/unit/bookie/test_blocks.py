@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from magnetar.bookie.blocks import (
-    BLOCK_BYTES_MAX,
     HEADER_BYTES,
     BlockHeader,
     Kind,
-    blocks_of,
     body_is_good,
     decode_entries,
     decode_header,
@@ -17,6 +15,7 @@ from magnetar.bookie.blocks import (
     first_salt,
     start_block,
 )
+from magnetar.bookie.entry_blocks import BLOCK_BYTES_MAX, blocks_of
 from support.segment_images import SALT, Image, entries
 
 

@@ -1,0 +1,97 @@
+"""Entries on their way to the disk: which blocks they become. The bytes of a block: blocks.py."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from magnetar.bookie.blocks import HAS_COUNTS, Block, Kind
+
+BLOCK_BYTES_MAX: Final = 1 << 20
+"""Entries are gathered into a block up to here; one entry alone may be larger."""
+JOIN_BELOW_BYTES: Final = 8192
+"""Entries of a smaller mean size are copied into one buffer; larger ones are written from where they lie."""
+
+# Looking a member up in an Enum costs as much as packing a number.
+_ENTRIES: Final = int(Kind.ENTRIES)
+_LENGTH: Final = struct.Struct("<I")
+_LENGTH_AND_COUNT: Final = struct.Struct("<II")
+
+
+def entries_block(
+    ledger_id: int,
+    first_entry: int,
+    entries: list[bytes],
+    lengths: list[int],
+    counts: list[int] | None,
+    base_index: int,
+    broker_time_ms: int,
+    data_bytes: int,
+) -> Block:
+    """A block of entries; `lengths` and `data_bytes` are those of `entries`, handed in to measure once."""
+    number = len(entries)
+    flags = 0
+    table = struct.pack(f"<{number}I", *lengths)
+    if counts is not None:
+        flags = HAS_COUNTS
+        table += struct.pack(f"<{number}I", *counts)
+    if data_bytes < number * JOIN_BELOW_BYTES:
+        pieces = [table + b"".join(entries) if number > 1 else table + entries[0]]
+    else:
+        pieces = [table, *entries]
+    return Block(
+        _ENTRIES, ledger_id, first_entry, number, flags, base_index, broker_time_ms, pieces, data_bytes
+    )
+
+
+def entry_block(
+    ledger_id: int, first_entry: int, entry: bytes, count: int | None, base_index: int, broker_time_ms: int
+) -> Block:
+    """A block of one entry, which is smaller than JOIN_BELOW_BYTES: what a trickle consists of."""
+    size = len(entry)
+    if count is None:
+        body, flags = _LENGTH.pack(size) + entry, 0
+    else:
+        body, flags = _LENGTH_AND_COUNT.pack(size, count) + entry, HAS_COUNTS
+    return Block(_ENTRIES, ledger_id, first_entry, 1, flags, base_index, broker_time_ms, [body], size)
+
+
+def blocks_of(
+    ledger_id: int,
+    first_entry: int,
+    entries: list[bytes],
+    counts: list[int] | None,
+    base_index: int,
+    broker_time_ms: int,
+) -> list[Block]:
+    """The entries as blocks of at most BLOCK_BYTES_MAX, or of one entry where that is larger."""
+    assert entries
+    assert counts is None or len(counts) == len(entries)
+    lengths = list(map(len, entries))
+    total = sum(lengths)
+    if total <= BLOCK_BYTES_MAX:
+        return [
+            entries_block(ledger_id, first_entry, entries, lengths, counts, base_index, broker_time_ms, total)
+        ]
+    blocks: list[Block] = []
+    start = 0
+    size = 0
+    for stop, length in enumerate([*lengths, BLOCK_BYTES_MAX + 1]):
+        if size + length > BLOCK_BYTES_MAX and stop > start:
+            part_counts = None if counts is None else counts[start:stop]
+            blocks.append(
+                entries_block(
+                    ledger_id,
+                    first_entry + start,
+                    entries[start:stop],
+                    lengths[start:stop],
+                    part_counts,
+                    base_index,
+                    broker_time_ms,
+                    size,
+                )
+            )
+            base_index += stop - start if part_counts is None else sum(part_counts)
+            start, size = stop, 0
+        size += length
+    return blocks
