@@ -48,7 +48,7 @@ def _quiet_echoes() -> None:
     """Spark logs what it raises once more, and its bridge what a signal interrupts: both are told anyway."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
-    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())
 
 
 def _execute(spark: SparkSession, file: Path, arguments: Sequence[str]) -> int:
