@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 
 import pulsar
@@ -22,6 +23,13 @@ def history(tmp_path: Path) -> HistoryTopic:
     return HistoryTopic(process)
 
 
+def content(history: HistoryTopic, what: str) -> bytes:
+    """A message as the admin API gives it."""
+    with urllib.request.urlopen(f"{history.process.http_url}/admin/v2/{history.path}/{what}") as answer:
+        data: bytes = answer.read()
+    return data
+
+
 def test_history_reads_as_before(history: HistoryTopic) -> None:
     with history.process:
         for _ in range(3):
@@ -37,6 +45,11 @@ def test_history_reads_as_before(history: HistoryTopic) -> None:
 
         stats = history.process.admin("GET", f"{history.path}/stats")
         assert stats["offloadedStorageSize"] == stats["storageSize"] > 0
+        found = history.process.admin("GET", f"{history.path}/messageid/{middle.publish_ms}")
+        assert (found["ledgerId"], found["entryId"]) <= (middle.ledger_id, middle.entry_id)
+        single = next(message for message in before[500:] if message.batch_index < 0)
+        assert content(history, f"ledger/{single.ledger_id}/entry/{single.entry_id}") == single.data
+        assert content(history, "examinemessage?initialPosition=latest&messagePosition=1") == before[-1].data
         client = connect(history.process)
         consumer = client.subscribe(
             history.topic, "s", initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=50

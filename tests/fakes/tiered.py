@@ -31,6 +31,7 @@ from magnetar.tiered.parquet.api import (
     SegmentOrigin,
     SegmentSummary,
     TopicSchema,
+    Worker,
 )
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.room import Offloading
@@ -199,6 +200,8 @@ class FakeTiering:
     ) -> None:
         self.objects = objects or FaultyStore(MemoryStore(clock))
         self.worker = FakeWorker()
+        self.new_worker: Callable[[bool], Worker] = lambda waited_for: self.worker
+        """Gives the workers; another one puts real ones in its place."""
         self.policy = policy or OffloadPolicy(deletion_lag_ms=0)
         numbers = itertools.count(1)
         self.new_id = ids or (lambda: UUID(int=next(numbers)))
@@ -209,7 +212,7 @@ class FakeTiering:
             work_dir=folder,
             clock=clock,
             open_store=lambda url: self.objects,
-            new_worker=lambda waited_for: self.worker,
+            new_worker=lambda waited_for: self.new_worker(waited_for),
             spawn=spawn,
         )
         offloader = Offloader(

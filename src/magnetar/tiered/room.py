@@ -12,6 +12,7 @@ from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.runtime.tasks import yield_loop
 from magnetar.tiered import policy as rules
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
 from magnetar.tiered.attempt import Outcome
@@ -23,6 +24,9 @@ from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import TieredStorage
 
 _log = logging.getLogger("magnetar.tiered")
+
+_PER_TURN: Final = 50
+"""Logs looked at before others have the event loop."""
 
 
 class Status(Enum):
@@ -179,7 +183,9 @@ class Offloading:
     async def round(self) -> None:
         """One look at every log: what thresholds want is copied, what has a copy for long enough leaves the
         bookies. Errors of one log are logged and tried again later, after pauses that grow."""
-        for known in list(self._logs.values()):
+        for number, known in enumerate(list(self._logs.values())):
+            if number % _PER_TURN == 0:
+                await yield_loop()
             if not known.log.open:
                 if self._logs.get(known.log.name) is known:
                     del self._logs[known.log.name]
@@ -239,7 +245,3 @@ class Offloading:
         await known.log.delete_local(ledger.ledger_id)
         self.storage.figures.local_deleted += 1
         _log.info("log %s: ledger %d is now only in %s", known.log.name, ledger.ledger_id, store.url)
-
-
-ROUND_S: Final = 60.0
-"""Between two looks at all logs, where no setting says otherwise."""
