@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from magnetar.adminclient import paths
 from magnetar.adminclient.errors import AdminRefusedError
 from magnetar.adminclient.http import AdminHttp, Answer
 from magnetar.adminclient.target import AdminTarget
+from magnetar.base.closing import Closing
 from magnetar.base.ids import Position
 
 
-class Admin:
+class Admin(Closing):
     """One cluster's admin API. Methods raise AdminRefusedError and AdminUnreachableError."""
 
     def __init__(self, target: AdminTarget) -> None:
@@ -23,14 +23,6 @@ class Admin:
     def close(self) -> None:
         """Ends the connection."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def url(self) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from magnetar.adminclient.errors import AdminRefusedError, AdminTargetError, AdminUnreachableError
 from magnetar.adminclient.target import AdminTarget
+from magnetar.base.closing import Closing
 
 _REDIRECTS_MAX: Final = 5
 _REDIRECTS: Final = (301, 302, 307, 308)
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
             return text
 
 
-class AdminHttp:
+class AdminHttp(Closing):
     """Calls one admin API. Not to be shared by threads."""
 
     def __init__(self, target: AdminTarget) -> None:
@@ -55,14 +55,6 @@ class AdminHttp:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def request(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None

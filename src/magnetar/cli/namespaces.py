@@ -19,6 +19,15 @@ _ACTIONS: Final = click.Option(
 )
 
 
+MODE: Final = click.Option(
+    ["--mode"],
+    type=click.Choice(["ALL", "PERSISTENT", "NON_PERSISTENT"]),
+    default="ALL",
+    help="[ALL]",
+)
+"""Which topics of a namespace are listed."""
+
+
 def _created(given: Mapping[str, Any]) -> object:
     return {"bundles": {"numBundles": given["bundles"]}} if given["bundles"] else None
 
@@ -63,14 +72,7 @@ VERBS: Final = (
         name="topics",
         help="Show the topics of NAMESPACE, partitions by their own names.",
         path="{namespace}/topics",
-        options=(
-            click.Option(
-                ["--mode"],
-                type=click.Choice(["ALL", "PERSISTENT", "NON_PERSISTENT"]),
-                default="ALL",
-                help="[ALL]",
-            ),
-        ),
+        options=(MODE,),
         query={"mode": "mode"},
         example="namespaces topics public/default",
     ),

@@ -10,6 +10,7 @@ import click
 from magnetar.adminclient import paths
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.namespaces import MODE
 from magnetar.cli.policies import TOPIC_POLICIES
 from magnetar.cli.verbs import Verb, group
 
@@ -23,14 +24,7 @@ VERBS: Final = (
         name="list",
         help="Show the topics of NAMESPACE, partitions by their own names.",
         path="{namespace}/topics",
-        options=(
-            click.Option(
-                ["--mode"],
-                type=click.Choice(["ALL", "PERSISTENT", "NON_PERSISTENT"]),
-                default="ALL",
-                help="[ALL]",
-            ),
-        ),
+        options=(MODE,),
         query={"mode": "mode"},
         example="topics list public/default",
     ),

@@ -7,9 +7,9 @@ have a connection each, to the broker that serves the topic: closing it ends the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from magnetar.base.closing import Closing
 from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.client.admin import Admin
@@ -38,7 +38,7 @@ class TopicSchema(NamedTuple):
     properties: Mapping[str, str] = {}
 
 
-class Client:
+class Client(Closing):
     """One cluster, as a sequential program sees it. Not to be shared by threads."""
 
     def __init__(
@@ -64,14 +64,6 @@ class Client:
         if self._lookups is not None:
             self._lookups.close()
             self._lookups = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ------------------------------------------------------------ questions to any broker
 

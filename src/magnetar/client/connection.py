@@ -10,10 +10,10 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 import magnetar
+from magnetar.base.closing import Closing
 from magnetar.base.errors import ProtocolError
 from magnetar.client.errors import RefusedError, RequestTimeoutError, UnreachableError
 from magnetar.client.options import ClientOptions
@@ -32,7 +32,7 @@ _RECEIVE_BUFFER_BYTES: Final = 4 << 20
 T = TypeVar("T")
 
 
-class Connection:
+class Connection(Closing):
     """An open connection after its handshake."""
 
     def __init__(self, url: ServiceUrl, options: ClientOptions, *, proxy_to: str = "") -> None:
@@ -172,11 +172,3 @@ class Connection:
         # Only the constructor can fail before the socket exists.
         if hasattr(self, "_socket"):
             self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

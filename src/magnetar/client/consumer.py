@@ -6,9 +6,9 @@ For sequential programs that look at messages; applications use an official clie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from magnetar.base.closing import Closing
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
@@ -21,7 +21,7 @@ _Type = pb.BaseCommand.Type
 _CONSUMER_ID: Final = 1
 
 
-class EntryConsumer:
+class EntryConsumer(Closing):
     """One consumer on a connection of its own."""
 
     def __init__(
@@ -98,11 +98,3 @@ class EntryConsumer:
     def close(self) -> None:
         """Ends the consumer; what is not acknowledged is delivered again."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

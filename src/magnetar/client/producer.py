@@ -8,9 +8,9 @@ alone.
 from __future__ import annotations
 
 from collections import deque
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from magnetar.base.closing import Closing
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
@@ -33,7 +33,7 @@ class SendFailedError(ClientError):
     """The broker refused an entry, or lost the producer. Entries without a receipt may be stored."""
 
 
-class Producer:
+class Producer(Closing):
     """One producer on a connection of its own."""
 
     def __init__(
@@ -172,11 +172,3 @@ class Producer:
     def close(self) -> None:
         """Ends the producer. What has no receipt may or may not be stored: call `flush` before."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

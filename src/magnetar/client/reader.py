@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from uuid import uuid4
 
+from magnetar.base.closing import Closing
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
@@ -35,7 +35,7 @@ _STALL_S: Final = 1.0
 """After this long without an entry the reader asks whether there is one to wait for."""
 
 
-class EntryReader:
+class EntryReader(Closing):
     """One reader on a connection of its own."""
 
     def __init__(
@@ -113,14 +113,6 @@ class EntryReader:
     def close(self) -> None:
         """Ends the reader; harmless when it has ended."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_range(

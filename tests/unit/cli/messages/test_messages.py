@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.cli.messages.decoding import decode_payload, plain, text
+from magnetar.cli.messages.options import resumable
 from magnetar.cli.messages.publishing import partition_of_key
 from magnetar.cli.messages.records import Record, records_of
 from magnetar.cli.progress import Progress
@@ -123,3 +124,12 @@ def test_progress_is_quiet_at_first_and_says_what_is_left() -> None:
     assert out.getvalue() == ""
     assert progress.line(5.0) == "searched: 250 of 1,000, 50/s, 15 s left"
     assert Progress("sent", stream=out).line(0.0) == "sent: 0, 0/s"
+
+
+def test_who_interrupts_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), resumable(TOPIC, lambda: 17):
+        raise KeyboardInterrupt
+    assert "go on with the same command and --from 17" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt), resumable(TOPIC, lambda: None):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == ""
