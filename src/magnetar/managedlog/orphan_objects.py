@@ -20,6 +20,7 @@ from uuid import UUID
 from magnetar.base.clock import Clock
 from magnetar.managedlog.log_metadata import decode
 from magnetar.managedlog.orphans import log_paths
+from magnetar.metadata.keys import OFFLOAD_OWNER
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
@@ -32,8 +33,6 @@ _log = logging.getLogger("magnetar.managedlog")
 
 OWNER_OBJECT: Final = "magnetar-owner"
 """Object that holds the id of the installation that wrote to a store first."""
-OWNER_PATH: Final = "/magnetar/offload-owner"
-"""Where the metadata store keeps the id of this installation."""
 _PER_TURN: Final = 50
 
 
@@ -114,10 +113,10 @@ class OrphanObjects:
         return False
 
     async def _own_id(self) -> str:
-        while (value := await self._store.get(OWNER_PATH)) is None:
+        while (value := await self._store.get(OFFLOAD_OWNER)) is None:
             try:
                 await self._store.put(
-                    OWNER_PATH, str(self._new_id()).encode(), expected_version=MUST_NOT_EXIST
+                    OFFLOAD_OWNER, str(self._new_id()).encode(), expected_version=MUST_NOT_EXIST
                 )
             except BadVersionError:
                 continue

@@ -22,6 +22,7 @@
 | `/loadbalance/brokers/{broker}` | broker data, JSON, ephemeral | broker |
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
+| `/magnetar/offload-owner` | id of this installation, for object stores | managedlog |
 
 `{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
 only characters that need no encoding; a bundle is `0x00000000_0x40000000`.
@@ -45,6 +46,9 @@ POLICIES: Final = "/admin/policies"
 MANAGED_LEDGERS: Final = "/managed-ledgers"
 
 PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
+
+OFFLOAD_OWNER: Final = "/magnetar/offload-owner"
+"""Which installation this is: object stores note who wrote to them first."""
 
 LEDGERS: Final = "/ledgers"
 """Root of BookKeeper's tree."""

@@ -13,13 +13,8 @@ def test_paths() -> None:
     assert keys.tenant("public") == "/admin/policies/public"
     assert keys.namespace_policies(namespace) == "/admin/policies/public/default"
     assert keys.local_policies(namespace) == "/admin/local-policies/public/default"
-    assert (
-        keys.partitioned_topic(topic.base) == "/admin/partitioned-topics/public/default/persistent/a+b"
-    )
-    assert (
-        keys.managed_ledger(topic.log_name)
-        == "/managed-ledgers/public/default/persistent/a+b-partition-1"
-    )
+    assert keys.partitioned_topic(topic.base) == "/admin/partitioned-topics/public/default/persistent/a+b"
+    assert keys.managed_ledger(topic.log_name) == "/managed-ledgers/public/default/persistent/a+b-partition-1"
     assert (
         keys.cursor(topic.log_name, "my/sub")
         == "/managed-ledgers/public/default/persistent/a+b-partition-1/my%2Fsub"

@@ -92,7 +92,7 @@ def test_a_usable_python_makes_the_environment_and_the_next_call_needs_none(clon
         'case $1 in -c) echo "ok 3.12.1"; exit;; esac\n'
         f'"{shutil.which("mkdir")}" -p "$2/.venv/bin"\n'
         'printf %s "$3" > "$2/.venv/.stamp"\n'
-        "printf '#!/bin/sh\\necho runs \"$@\"\\n' > \"$2/.venv/bin/python\"\n"
+        'printf \'#!/bin/sh\\necho runs "$@"\\n\' > "$2/.venv/bin/python"\n'
         f'"{shutil.which("chmod")}" +x "$2/.venv/bin/python"',
     )
     assert dev(clone, "run", "a b", "c").stdout == "runs -m magnetar a b c\n"
