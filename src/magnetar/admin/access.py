@@ -59,6 +59,7 @@ _PUBLIC: Final = ("/status.html", "/admin/v2/brokers/ready")
 """For load balancers, who have no credentials; they tell nothing but whether the broker works."""
 _FOR_ALL_ROLES: Final = (
     "/",
+    "/openapi.json",
     "/admin/v2/brokers/version",
     "/admin/v2/clusters",
     "/admin/v2/clusters/{cluster}",

@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
+from magnetar.admin.compression import BYTES_MIN, compressed, wants_gzip
 from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, TooSlowError, status_of
 from magnetar.admin.paths import PathTree
 from magnetar.base.errors import MagnetarError
@@ -96,6 +97,7 @@ class _Resource:
             response = await self._respond(handler, request)
         except ClientDisconnect:
             return
+        _compress(response, request)
         await response(scope, receive, send)
 
     async def _respond(self, handler: Handler, request: Request) -> Response:
@@ -139,6 +141,15 @@ def _answer(result: object) -> Response:
             result.body, result.status, headers=dict(result.headers), media_type=result.content_type
         )
     return Response(_encoded(result), media_type="application/json")
+
+
+def _compress(response: Response, request: Request) -> None:
+    if len(response.body) < BYTES_MIN or not wants_gzip(request.headers.get("accept-encoding", "")):
+        return
+    response.body = compressed(bytes(response.body))
+    response.headers["content-length"] = str(len(response.body))
+    response.headers["content-encoding"] = "gzip"
+    response.headers["vary"] = "Accept-Encoding"
 
 
 def _refusal(status: int, reason: str, headers: object = None) -> Response:

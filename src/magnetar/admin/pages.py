@@ -22,6 +22,7 @@ async def index(call: Call) -> object:
         "/admin/v2/brokers/health publishes a message, durably, and reads it back\n"
         "/lookup/v2/topic/...     which broker serves a topic\n"
         "/metrics                 for Prometheus\n"
+        "/openapi.json            every path, as OpenAPI has it\n"
         "/status.html             for load balancers\n"
     )
 

@@ -19,6 +19,7 @@ from magnetar.admin import (
     namespaces,
     nonpersistent,
     offload,
+    openapi,
     pages,
     permissions,
     resource_groups,
@@ -68,4 +69,5 @@ _ROOMS = (
 
 def all_routes(registry: Registry) -> list[Route]:
     """Every route; `registry` is what `/metrics` shows."""
-    return [("GET", "/metrics", handler_for(registry)), *(route for room in _ROOMS for route in room.ROUTES)]
+    table = [("GET", "/metrics", handler_for(registry)), *(route for room in _ROOMS for route in room.ROUTES)]
+    return [*table, openapi.route_for(table)]
