@@ -144,6 +144,43 @@ def test_an_interrupted_run_stops_its_queries(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+CONNECT = """
+import sys, time
+from magnetar.spark.session import prepare
+prepare("local[2]")
+from pyspark.sql import SparkSession
+from magnetar.spark.progress import LagListener
+cluster = {"service.url": sys.argv[1], "admin.url": sys.argv[2]}
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+listener = LagListener(connection=cluster)
+spark.streams.addListener(listener)
+rows = spark.readStream.format("magnetar").options(**cluster, topic="remote", maxRowsPerTrigger="10")
+copied = rows.option("startingOffsets", "earliest").load().select("value").writeStream.queryName("copied")
+target = copied.format("magnetar").options(**cluster, topic="copied", checkpointLocation=sys.argv[3])
+target.trigger(availableNow=True).start().awaitTermination()
+while sum(totals.rows for totals in listener.totals()) < 30:
+    time.sleep(0.1)
+print(listener.totals()[0].lines())
+spark.stop()
+"""
+
+
+def test_lag_and_the_sink_in_a_connect_session(kept: StandaloneProcess, tmp_path: Path) -> None:
+    pytest.importorskip("grpc_status")
+    pytest.importorskip("zstandard")
+    fill(kept, "remote", numbered(30))
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT, kept.broker_url, kept.http_url, str(tmp_path / "checkpoint")],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "copied: 3 batches, 30 rows" in done.stdout
+    assert "behind persistent://public/default/remote: 0 rows, 0.0 s, 0 B" in done.stdout
+
+
 def test_a_declarative_project(kept: StandaloneProcess, tmp_path: Path) -> None:
     pytest.importorskip("grpc_status")
     pytest.importorskip("yaml")

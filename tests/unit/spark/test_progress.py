@@ -138,6 +138,19 @@ def test_metrics_in_a_file_and_over_http(tmp_path: Path) -> None:
     assert "magnetar_spark_lag_bytes" not in samples
 
 
+def test_a_cluster_that_does_not_answer_leaves_rows() -> None:
+    nobody = {"service.url": "pulsar://127.0.0.1:1", "admin.url": "http://127.0.0.1:1", "retryTimeoutMs": "1"}
+    listener = LagListener(connection=nobody)
+    (lag,) = listener.take(progress()).lags
+    listener.close()
+    assert (lag.topic, lag.rows, lag.seconds, lag.size_bytes) == (ORDERS, 250, None, None)
+
+
+def test_a_file_that_cannot_be_written_hurts_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    LagListener(metrics_file=tmp_path / "nowhere" / "file").take(progress())
+    assert "metrics are not written" in caplog.text
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -8,6 +8,7 @@ Works in Classic and in Connect sessions; in the latter it runs in the client, w
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import threading
 import time
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+_log = logging.getLogger("magnetar.spark.progress")
+
+_PATIENCE: Final = {"connecttimeoutms": "3000", "requesttimeoutms": "5000", "retrytimeoutms": "3000"}
+"""A broker that does not answer must not keep the listener from the next batch."""
 LINE_EVERY_S: Final = 10.0
 """Between two lines of a query where lines cannot be written over."""
 _CLEAR: Final = "\r\x1b[K"
@@ -66,7 +71,9 @@ class LagListener(StreamingQueryListener):
         """
         self._probe: LagProbe | None = None
         if connection:
-            self._probe = LagProbe(connection_options(OptionValues(connection, SHARED_OPTIONS)))
+            named = {name.lower(): value for name, value in connection.items()}
+            given = OptionValues({**_PATIENCE, **named}, SHARED_OPTIONS)
+            self._probe = LagProbe(connection_options(given))
         self._live = live
         self._metrics_file = Path(metrics_file) if metrics_file else None
         self._on_report = on_report
@@ -143,8 +150,13 @@ class LagListener(StreamingQueryListener):
         return [TopicLag(topic, rows, seconds[topic]) for topic, rows in rows_behind(report.reaches).items()]
 
     def _export(self) -> None:
-        if self._metrics_file is not None:
+        if self._metrics_file is None:
+            return
+        try:
             write_metrics(self._metrics_file, self.metrics())
+        except OSError as error:
+            # The query goes on; the next batch tries again.
+            _log.warning("metrics are not written: %s", error)
 
     def _show(self, report: Report) -> None:
         live = self._live
