@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from magnetar.server import pulsar_offload
 from magnetar.server.config import MIB
 
 SAME: Final = {
@@ -141,5 +142,5 @@ _READ_ELSEWHERE: Final = {
     "tokenAudienceClaim",
 }
 
-KNOWN: Final = frozenset({*SAME, *SCALED, *TLS, *SECRETS, *FIXED, *_READ_ELSEWHERE})
+KNOWN: Final = frozenset({*SAME, *SCALED, *TLS, *SECRETS, *FIXED, *pulsar_offload.NAMES, *_READ_ELSEWHERE})
 """Every setting of Pulsar that is looked at."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from magnetar.auth.secrets import Inline, SecretSource, decoded, secret_source
 from magnetar.base.errors import StartupError
-from magnetar.server import pulsar_names
+from magnetar.server import pulsar_names, pulsar_offload
 from magnetar.server.config import StandaloneConfig
 from magnetar.server.properties import parse
 from magnetar.server.values import read
@@ -63,6 +63,11 @@ def translate(file: Path | None, environment: Mapping[str, str]) -> Translation:
     source = "Pulsar's variables" if file is None else f"configuration {file}"
     said = {name: value.strip() for name, value in given.items() if value.strip()}
     settings = _plain(said, source)
+    try:
+        url = pulsar_offload.offload_url(said)
+    except pulsar_offload.UnknownStoreError as error:
+        raise StartupError(f"{source}: {error}") from error
+    settings |= {} if url is None else {"offload_url": url}
     settings |= _tls(given, said, settings, source)
     settings |= _authentication(said, source, tls="tls_certificate" in settings)
     if "basic" in settings.get("authentication", "") and "basic_users" not in settings:

@@ -264,3 +264,32 @@ def test_compaction(tmp_path: Path) -> None:
     assert config.compaction_threshold_bytes == 1000
     assert config.compaction_interval_s == 7
     assert config.compaction_retain_null_key
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("managedLedgerOffloadDriver=\ns3ManagedLedgerOffloadBucket=b\n", ""),
+        ("managedLedgerOffloadDriver=aws-s3\ns3ManagedLedgerOffloadBucket=b\n", "s3://b"),
+        (
+            "managedLedgerOffloadDriver=S3\nmanagedLedgerOffloadBucket=b\n"
+            + "managedLedgerOffloadRegion=eu-west-1\nmanagedLedgerOffloadServiceEndpoint=http://h:9000\n",
+            "s3://b?region=eu-west-1&endpoint=http://h:9000",
+        ),
+        ("managedLedgerOffloadDriver=google-cloud-storage\ngcsManagedLedgerOffloadBucket=b\n", "gs://b"),
+        ("managedLedgerOffloadDriver=filesystem\nfileSystemURI=hdfs://h:9000\n", "hdfs://h:9000"),
+    ],
+)
+def test_offloading_goes_where_pulsars_settings_say(tmp_path: Path, text: str, url: str) -> None:
+    config = loaded(
+        tmp_path,
+        f"{text}managedLedgerOffloadAutoTriggerSizeThresholdBytes=5\nmanagedLedgerOffloadDeletionLagMs=-1\n",
+    ).config
+    assert config.offload_url == url
+    assert (config.offload_threshold_bytes, config.offload_deletion_lag_ms) == (5, -1)
+
+
+@pytest.mark.parametrize("driver", ["aws-s3", "filesystem", "aliyun-oss"])
+def test_a_store_that_is_not_named_ends_the_start(tmp_path: Path, driver: str) -> None:
+    with pytest.raises(StartupError, match=driver):
+        loaded(tmp_path, f"managedLedgerOffloadDriver={driver}\n")
