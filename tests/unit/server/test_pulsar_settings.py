@@ -272,9 +272,12 @@ def test_compaction(tmp_path: Path) -> None:
         ("managedLedgerOffloadDriver=\ns3ManagedLedgerOffloadBucket=b\n", ""),
         ("managedLedgerOffloadDriver=aws-s3\ns3ManagedLedgerOffloadBucket=b\n", "s3://b"),
         (
-            "managedLedgerOffloadDriver=S3\nmanagedLedgerOffloadBucket=b\n"
-            + "managedLedgerOffloadRegion=eu-west-1\nmanagedLedgerOffloadServiceEndpoint=http://h:9000\n",
-            "s3://b?region=eu-west-1&endpoint=http://h:9000",
+            "managedLedgerOffloadDriver=S3\nmanagedLedgerOffloadBucket=b\nmanagedLedgerOffloadRegion=eu-west-1\n",
+            "s3://b?region=eu-west-1",
+        ),
+        (
+            "managedLedgerOffloadDriver=S3\ns3ManagedLedgerOffloadBucket=b\ns3ManagedLedgerOffloadServiceEndpoint=http://h:9\n",
+            "s3://b?endpoint=http://h:9",
         ),
         ("managedLedgerOffloadDriver=google-cloud-storage\ngcsManagedLedgerOffloadBucket=b\n", "gs://b"),
         ("managedLedgerOffloadDriver=filesystem\nfileSystemURI=hdfs://h:9000\n", "hdfs://h:9000"),
