@@ -48,7 +48,7 @@ def _quiet_echoes() -> None:
     """Spark logs what it raises once more, and its bridge what a signal interrupts: both are told anyway."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
-    logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())
+    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
 
 
 def _execute(spark: SparkSession, file: Path, arguments: Sequence[str]) -> int:
