@@ -139,6 +139,8 @@ def test_following_shows_what_comes(
             wait_until(lambda: out.read_text() == "first\n", DEADLINE_S, "the first one")
             producer.send(b"second")
             wait_until(lambda: out.read_text() == "first\nsecond\n", DEADLINE_S, "the second one")
+            # Readers are sent away and come back.
+            standalone.admin("PUT", f"{topic.replace('://', '/')}/unload")
             producer.send(b"third")
             assert following.wait(DEADLINE_S) == 0
         finally:

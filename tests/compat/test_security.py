@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -159,3 +161,34 @@ def test_no_start_for_everybody_without_intent(tmp_path: Path) -> None:
     process.kill()
     with StandaloneProcess(tmp_path, ephemeral=True, options=("--host", "0.0.0.0", "--insecure")) as running:
         assert running.broker_url
+
+
+def test_the_command_line_over_tls(secured: Secured, tmp_path: Path) -> None:
+    """Tokens lie in files, the broker's certificate is checked, and who may not is told by the exit code."""
+
+    def magnetar(*arguments: str, role: str, code: int = 0) -> str:
+        file = tmp_path / role
+        file.write_text(token(role))
+        options = ["--token-file", str(file), "--trust-certs", str(secured.authority.file)]
+        options += ["--url", secured.broker_tls_url, "--admin-url", secured.https_url]
+        ended = subprocess.run(
+            [sys.executable, "-m", "magnetar", *arguments, *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ended.returncode == code, ended.stderr
+        return ended.stdout + ended.stderr
+
+    assert "public" in magnetar("tenants", "list", role="root")
+    magnetar("tenants", "list", role="reader", code=3)
+    magnetar("produce", "cli", "x", role="writer")
+    magnetar("produce", "cli", "x", role="reader", code=3)
+    assert magnetar("consume", "cli", role="root") == "x\n"
+    refused = subprocess.run(
+        [sys.executable, "-m", "magnetar", "tenants", "list", "--admin-url", secured.https_url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (refused.returncode, "check --trust-certs" in refused.stderr) == (5, True), refused.stderr

@@ -83,9 +83,12 @@ class AdminHttp(Closing):
         headers = dict(self._headers)
         if data is not None:
             headers["Content-Type"] = "application/json"
+        key = (at.scheme, at.netloc)
+        if method == "POST" and key in self._connections:
+            # What may have been done must not be done twice, so that it is never tried again.
+            self._connections.pop(key).close()
         # A kept connection may have been closed meanwhile; one that was never used may not.
         for kept in (True, False):
-            key = (at.scheme, at.netloc)
             connection = self._connections.get(key) if kept else None
             if connection is None and kept:
                 continue

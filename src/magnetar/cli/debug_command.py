@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import platform
 import re
 import tarfile
@@ -75,14 +76,15 @@ def bundle(caller: Caller, file: Path, topics: tuple[str, ...], logs: tuple[Path
     """
     written: list[str] = []
     try:
-        with tarfile.open(file, "w:gz") as archive:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as out, tarfile.open(fileobj=out, mode="w:gz") as archive:
+            os.fchmod(descriptor, 0o600)
             for name, content in _contents(caller, topics, logs):
                 data = content.encode()
                 entry = tarfile.TarInfo(f"magnetar-debug/{name}")
                 entry.size, entry.mtime, entry.mode = len(data), int(time.time()), 0o600
                 archive.addfile(entry, io.BytesIO(data))
                 written.append(name)
-        file.chmod(0o600)
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error
     click.echo(f"{file} has {', '.join(written)}")

@@ -71,7 +71,7 @@ def produce(
     with caller.client() as client:
         writer = TopicWriter(client, TopicName.parse(topic), compression=compression)
         try:
-            for payload in payloads if repeat == 1 else list(payloads) * repeat:
+            for payload in payloads if repeat == 1 else _again(list(payloads), repeat):
                 own_key, value = key, payload
                 if key_separator is not None:
                     head, separator, rest = payload.partition(key_separator.encode())
@@ -100,6 +100,11 @@ def produce(
         )
     else:
         click.echo(f"{sent} message{'' if sent == 1 else 's'} sent to {topic}", err=True)
+
+
+def _again(payloads: list[bytes], times: int) -> Iterator[bytes]:
+    for _ in range(times):
+        yield from payloads
 
 
 def _payloads(messages: tuple[str, ...], files: tuple[Path, ...]) -> Iterable[bytes]:

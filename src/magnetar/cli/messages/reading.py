@@ -11,8 +11,9 @@ from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.cli.messages.records import Record, records_of
 from magnetar.client.deliveries import EntryColumns
-from magnetar.client.errors import AdminError
+from magnetar.client.errors import AdminError, ClientError
 from magnetar.client.reader import EntryReader, last_position, read_range
+from magnetar.client.retry import Retry
 
 if TYPE_CHECKING:
     from magnetar.client.client import Client
@@ -111,16 +112,12 @@ class TopicReading:
 
     def following(self) -> Iterator[Record | None]:
         """What comes behind that, without an end; None now and then while nothing comes."""
-        starts = {
-            topic: EARLIEST if end is None else Position(end.ledger_id, end.entry_id + 1)
-            for topic, end in self._ends.items()
-        }
-        readers = {topic: EntryReader(self._client, topic, start) for topic, start in starts.items()}
+        readers = {topic: _Follower(self._client, topic, end) for topic, end in self._ends.items()}
         try:
             while True:
                 came = False
                 for topic, reader in readers.items():
-                    columns: EntryColumns = reader.read(_POLL_S / len(readers))
+                    columns = reader.read(_POLL_S / len(readers))
                     came = came or bool(len(columns))
                     yield from filter(self._wanted.holds, records_of(topic, columns))
                 if not came:
@@ -128,3 +125,37 @@ class TopicReading:
         finally:
             for reader in readers.values():
                 reader.close()
+
+
+class _Follower:
+    """A reader that goes on when its connection is lost, or its topic moves."""
+
+    def __init__(self, client: Client, topic: TopicName, last: Position | None) -> None:
+        """Begins behind `last`; None: with the first message."""
+        self._client = client
+        self._topic = topic
+        self._next = EARLIEST if last is None else Position(last.ledger_id, last.entry_id + 1)
+        self._reader: EntryReader | None = None
+
+    def read(self, timeout_s: float) -> EntryColumns:
+        """What has come. Raises ClientError when the topic cannot be read for the client's retry limit."""
+        retry = Retry(self._client.options.retry_timeout_s)
+        while True:
+            try:
+                if self._reader is None:
+                    self._reader = EntryReader(self._client, self._topic, self._next)
+                columns = self._reader.read(timeout_s)
+            except ClientError as error:
+                self.close()
+                retry.pause_or_raise(error)
+                continue
+            if len(columns):
+                last = columns.position(len(columns) - 1)
+                self._next = Position(last.ledger_id, last.entry_id + 1)
+            return columns
+
+    def close(self) -> None:
+        """Ends the reader."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
