@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
+from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.source import MagnetarSource
+from magnetar.spark.table_shape import TableShape
+from magnetar.spark.value_formats import BYTES, TEXT
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 from support.standalone import StandaloneProcess
@@ -25,6 +29,15 @@ def options(standalone: StandaloneProcess, topic: str, **more: str) -> dict[str,
     """Options that lead to the topic; one URL is enough."""
     where = {} if any(name in more for name in ("topics", "topicsPattern", "namespace")) else {"topic": topic}
     return {"service.url": standalone.http_url, **where, **more}
+
+
+def schema_of(source: MagnetarSource) -> StructType:
+    """The schema that Spark hands to readers, which it parses if the source gives it as text."""
+    schema = source.schema()
+    if isinstance(schema, StructType):
+        return schema
+    chosen = ReadOptions.parse(source.options)
+    return TableShape(chosen.columns, TEXT if chosen.value.format == "string" else BYTES).spark_schema()
 
 
 def rows_of(task: bytes, partitions: Sequence[Any]) -> list[Row]:
@@ -41,7 +54,7 @@ def rows_of(task: bytes, partitions: Sequence[Any]) -> list[Row]:
 def batch_rows(standalone: StandaloneProcess, topic: str, **more: str) -> list[Row]:
     """What a batch read gives."""
     source = MagnetarSource(options(standalone, topic, **more))
-    reader = source.reader(source.schema())
+    reader = source.reader(schema_of(source))
     return rows_of(pickle.dumps(reader), reader.partitions())
 
 
@@ -64,7 +77,7 @@ class MicroBatches:
     ) -> None:
         """`offset` is that of a checkpoint, after a restart."""
         source = MagnetarSource(options(standalone, topic, **more))
-        self.reader = source.streamReader(source.schema())
+        self.reader = source.streamReader(schema_of(source))
         self.task = pickle.dumps(self.reader)
         """Tasks get the reader as it was before the query asked anything."""
         self.offset = self.reader.initialOffset() if offset is None else offset

@@ -65,3 +65,9 @@ EXTRA_TYPES: Final = {
 def column_types() -> dict[str, str]:
     """Name to Spark SQL type of every column; that of the value is what it is without a schema."""
     return COLUMN_TYPES | EXTRA_TYPES
+
+
+def columns_ddl(names: tuple[str, ...], value: str) -> str:
+    """The schema of these columns as Spark reads it, with the type of the value."""
+    types = column_types() | {"value": value}
+    return ", ".join(f"`{name}` {types[name]}" for name in names)

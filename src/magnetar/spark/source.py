@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
+from magnetar.arrow.columns import columns_ddl
 from magnetar.spark.options import WriteOptions
 from magnetar.spark.read_options import ReadOptions
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
+_PLAIN: Final = {"bytes": "binary", "string": "string"}
+"""Formats that need no schema, and the value's type."""
+
+
 class MagnetarSource(DataSource):
     """Topics of a Magnetar or Pulsar cluster: batch and stream, read and write. Options: docs/spark.md."""
 
@@ -32,8 +37,12 @@ class MagnetarSource(DataSource):
     def name(cls) -> str:
         return "magnetar"
 
-    def schema(self) -> StructType:
-        return _shape(ReadOptions.parse(self.options)).spark_schema()
+    def schema(self) -> StructType | str:
+        options = ReadOptions.parse(self.options)
+        if options.value.format in _PLAIN:
+            # Each look at a table is a process of its own: as text this needs neither Arrow nor the cluster.
+            return columns_ddl(options.columns, _PLAIN[options.value.format])
+        return _shape(options).spark_schema()
 
     def reader(self, schema: StructType) -> TopicBatchReader:
         from magnetar.spark.batch import FilteringBatchReader, TopicBatchReader
@@ -73,15 +82,16 @@ class PulsarSource(MagnetarSource):
 def _shape(options: ReadOptions) -> TableShape:
     """The table that the options describe. Asks the cluster when the value is what a schema says."""
     from magnetar.arrow.row_filter import RowFilter
-    from magnetar.spark.cluster import Cluster
     from magnetar.spark.table_shape import TableShape
-    from magnetar.spark.topic_schemas import value_format
 
     rows = None if options.keys is None else RowFilter(keys=options.keys)
-    if options.value.format in ("bytes", "string") or "value" not in options.columns:
+    if options.value.format in _PLAIN or "value" not in options.columns:
         from magnetar.spark.value_formats import BYTES, TEXT
 
         return TableShape(options.columns, TEXT if options.value.format == "string" else BYTES, rows)
+    from magnetar.spark.cluster import Cluster
+    from magnetar.spark.topic_schemas import value_format
+
     cluster = Cluster(options.connection)
     try:
         topics = cluster.partitions(options.topics, options.pattern, options.namespace)

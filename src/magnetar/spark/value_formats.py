@@ -56,7 +56,7 @@ class ValueFormat:
 
     def narrowed(self, wanted: DataType) -> ValueFormat:
         """The same with the fields that a user's schema names. Raises OptionError."""
-        if self.type is not None and wanted == self.spark_type:
+        if (self.type is not None or self.kind == "variant") and wanted == self.spark_type:
             return self
         if self.kind not in ("json", "avro", "protobuf"):
             shown = "variant" if self.kind == "variant" else self.spark_type.simpleString()

@@ -13,7 +13,17 @@ from magnetar.spark import reading
 from magnetar.spark.source import MagnetarSource
 from magnetar.spark.stretches import HistoryFile
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
-from support.spark_queries import MicroBatches, Row, batch_rows, options, pieces, plain, publish, rows_of
+from support.spark_queries import (
+    MicroBatches,
+    Row,
+    batch_rows,
+    options,
+    pieces,
+    plain,
+    publish,
+    rows_of,
+    schema_of,
+)
 from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
@@ -53,7 +63,7 @@ def test_files_and_the_broker_give_the_same_rows(
     publish(keeper, topic.topic, [plain("tail")])
     assert batch_rows(keeper, topic.topic, history="broker", **more)[:400] == before
     source = MagnetarSource(options(keeper, topic.topic, **more))
-    reader = source.reader(source.schema())
+    reader = source.reader(schema_of(source))
     partitions = reader.partitions()
     assert in_files(partitions) == [True, True, False]
     asked = []
@@ -85,7 +95,7 @@ def test_offloading_between_planning_and_reading(keeper: StandaloneProcess) -> N
     """A range that was the broker's when it was planned is read once, although it lies in a file now."""
     topic = topic_of(keeper, "between")
     source = MagnetarSource(options(keeper, topic.topic))
-    reader = source.reader(source.schema())
+    reader = source.reader(schema_of(source))
     planned = reader.partitions()
     assert in_files(planned) == []
     topic.offload()
@@ -116,7 +126,7 @@ def test_a_file_that_went_away_is_read_by_the_broker(
     topic = topic_of(keeper, "gone", ledgers=1)
     topic.offload()
     source = MagnetarSource(options(keeper, topic.topic))
-    reader = source.reader(source.schema())
+    reader = source.reader(schema_of(source))
     partitions = reader.partitions()
 
     def open_nothing(file: HistoryFile) -> None:

@@ -23,6 +23,7 @@ from support.spark_queries import (
     plain,
     publish,
     rows_of,
+    schema_of,
     values,
 )
 from support.spark_topics import new_topic, numbered, set_partitions
@@ -110,7 +111,7 @@ def test_topics_by_list_pattern_namespace_and_partition(standalone: StandalonePr
     for number in range(3):
         publish(standalone, f"{topic}-partition-{number}", [plain(f"p{number}")])
     source = MagnetarSource({"service.url": standalone.http_url, "assign": json.dumps({topic: [0, 2]})})
-    reader = source.reader(source.schema())
+    reader = source.reader(schema_of(source))
     assert [partition.topic[-1] for partition in reader.partitions()] == ["0", "2"]
 
 
