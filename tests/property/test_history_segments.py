@@ -16,9 +16,12 @@ from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import SegmentOrigin
+from magnetar.tiered.parquet.api import SegmentOrigin, TopicSchema
+from magnetar.wire import pulsar_pb2 as pb
 
 ORIGIN = SegmentOrigin("persistent://public/default/history", 7)
+DEFINITION = b'{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"],"default":null}]}'
+WITH_SCHEMA = SegmentOrigin(ORIGIN.topic, 7, [TopicSchema(bytes(8), pb.Schema.Type.Json, DEFINITION)])
 
 
 @settings(derandomize=True, max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -26,7 +29,7 @@ ORIGIN = SegmentOrigin("persistent://public/default/history", 7)
 def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "segment")
-        summary = write_segment(runs, ORIGIN, path)
+        summary = write_segment(runs, data.draw(st.sampled_from([ORIGIN, WITH_SCHEMA])), path)
         source = LocalFile(path)
         assert summary.file_bytes == source.size
         assert verify_segment(SegmentReader(source), runs) == sum(len(run.entries) for run in runs)

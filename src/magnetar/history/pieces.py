@@ -45,6 +45,8 @@ class Pieces:
         self._count = count
         self.lengths: Ints = np.zeros(count, np.int64)
         """Bytes of each message so far."""
+        self._in_matrix: Ints = np.zeros(count, np.int64)
+        """Those of them that lie in the matrix."""
         self._bytes: list[Bytes] = []
         self._masks: list[Bools] = []
         self._arrays: list[pa.Array] = []
@@ -55,7 +57,7 @@ class Pieces:
         for value in values:
             self._bytes.append(np.full(self._count, value, np.uint8))
             self._masks.append(mask)
-        self.lengths += len(values) * mask
+        self._count_in(len(values) * mask)
 
     def u32(self, values: Ints, present: Bools | None = None) -> None:
         """Four bytes, big-endian, where `present`."""
@@ -63,7 +65,7 @@ class Pieces:
         for shift in (24, 16, 8, 0):
             self._bytes.append((values >> shift).astype(np.uint8))
             self._masks.append(mask)
-        self.lengths += 4 * mask
+        self._count_in(4 * mask)
 
     def varint(self, values: Ints, present: Bools) -> None:
         """A varint, where `present`."""
@@ -75,7 +77,11 @@ class Pieces:
             byte |= (sizes > at + 1).astype(np.uint8) << np.uint8(7)
             self._bytes.append(byte)
             self._masks.append(present & (sizes > at))
-        self.lengths += sizes * present
+        self._count_in(sizes * present)
+
+    def _count_in(self, sizes: npt.NDArray[Any]) -> None:
+        self.lengths += sizes
+        self._in_matrix += sizes
 
     def number(self, field: int, values: Ints, present: Bools) -> None:
         """A varint field, where `present`."""
@@ -112,8 +118,9 @@ class Pieces:
             return
         mask = np.stack(self._masks, axis=1)
         data: Bytes = np.stack(self._bytes, axis=1)[mask]
+        self._arrays.append(_binary(data, self._in_matrix))
         self._bytes, self._masks = [], []
-        self._arrays.append(_binary(data, mask.sum(axis=1)))
+        self._in_matrix = np.zeros(self._count, np.int64)
 
     def join(self) -> pa.Array:
         """The messages, a binary array."""

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from magnetar.base.entries import EntryRun
+from magnetar.history import reader as reading
 from magnetar.history import writer as writing
 from magnetar.history.columns import COLUMNS
 from magnetar.history.files import LocalFile
@@ -186,6 +187,19 @@ def test_a_key_is_a_few_reads(many_groups: CountedFile) -> None:
     assert [each.entry_id for each in newest] == [9942, 9842, 9742]
     assert many_groups.taken() <= 3
     assert len(reader.lookup(b"42", 1000)) == 100
+
+
+def test_a_footer_beyond_the_tail_is_one_read_more(
+    many_groups: CountedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "TAIL_BYTES", 100)
+    reader = SegmentReader(many_groups)
+    assert reader.summary.last_entry == 9999
+    assert many_groups.taken() == 2
+    assert reader.lookup(b"nowhere", 1) == []
+    assert many_groups.taken() <= 2
+    assert [each.entry_id for each in reader.lookup(b"once", 5)] == [4321]
+    assert many_groups.taken() <= 4
 
 
 def test_entries_must_follow_each_other(tmp_path: Path) -> None:
