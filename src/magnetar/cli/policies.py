@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from magnetar.adminclient import paths
+from magnetar.adminclient.errors import AdminRefusedError
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.output import table_lines
@@ -79,7 +80,10 @@ TOPIC: Final = {
 _READ_AS: Final = {"backlogQuota": "backlogQuotaMap"}
 _PUT: Final = frozenset({("namespace", "compactionThreshold"), ("namespace", "schemaCompatibilityStrategy"),
                          ("topic", "schemaCompatibilityStrategy")})  # fmt: skip
-"""Written by PUT; all others by POST."""
+"""Written by PUT, all others by POST; of names that are not known here the broker says so."""
+
+
+_METHOD_NOT_ALLOWED: Final = 405
 
 
 class UnknownPolicyError(MagnetarError):
@@ -100,14 +104,15 @@ def value_of(words: tuple[str, ...]) -> object:
 
 
 def _check(name: str, known: Mapping[str, str]) -> None:
+    """Raises UnknownPolicyError for what looks like a slip; other names may be those of a newer broker."""
     if name in known:
         return
     import difflib
 
-    close = difflib.get_close_matches(name.lower(), {each.lower(): each for each in known}, n=1)
     names = {each.lower(): each for each in known}
-    hint = f"did you mean {names[close[0]]}?" if close else f"there are {', '.join(known)}"
-    raise UnknownPolicyError(f"there is no policy {name!r} here; {hint}")
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.8)
+    if close:
+        raise UnknownPolicyError(f"there is no policy {name!r} here; did you mean {names[close[0]]}?")
 
 
 class _Level(NamedTuple):
@@ -188,8 +193,13 @@ def _set(level: _Level) -> click.Command:
         _check(name, level.known)
         method = "PUT" if (level.kind, name) in _PUT else "POST"
         owner = where[level.kind]
-        path = f"{level.place(owner)}/{name}"
-        _change(caller, method, path, value_of(value), dry_run=dry_run, done=f"{name} of {owner} is set")
+        path, body, done = f"{level.place(owner)}/{name}", value_of(value), f"{name} of {owner} is set"
+        try:
+            _change(caller, method, path, body, dry_run=dry_run, done=done)
+        except AdminRefusedError as error:
+            if error.status != _METHOD_NOT_ALLOWED or name in level.known:
+                raise
+            _change(caller, "PUT", path, body, dry_run=dry_run, done=done)
 
     return run
 
