@@ -36,6 +36,7 @@ from magnetar.tiered.parquet.api import (
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.room import Offloading
 from magnetar.tiered.storage import TieredStorage
+from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
 
 Row = tuple[int, bytes, int, int, int]
@@ -202,6 +203,8 @@ class FakeTiering:
         self.worker = FakeWorker()
         self.new_worker: Callable[[bool], Worker] = lambda waited_for: self.worker
         """Gives the workers; another one puts real ones in its place."""
+        self.open_store: Callable[[str], ObjectStore] = lambda url: self.objects
+        """Gives the stores."""
         self.policy = policy or OffloadPolicy(deletion_lag_ms=0)
         numbers = itertools.count(1)
         self.new_id = ids or (lambda: UUID(int=next(numbers)))
@@ -211,7 +214,7 @@ class FakeTiering:
             url=MEMORY_URL,
             work_dir=folder,
             clock=clock,
-            open_store=lambda url: self.objects,
+            open_store=lambda url: self.open_store(url),
             new_worker=lambda waited_for: self.new_worker(waited_for),
             spawn=spawn,
         )

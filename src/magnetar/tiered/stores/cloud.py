@@ -7,6 +7,7 @@ stay with S3 until a lifecycle rule of the bucket (abort incomplete multipart up
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,6 +26,9 @@ _PART_BYTES: Final = 8 << 20
 """Of a multipart upload: S3 takes 10,000 parts of one, so objects may have 78 GiB."""
 _PARTS_AT_ONCE: Final = 4
 _LISTED_AT_ONCE: Final = 500
+
+_BEHIND_THE_END: Final = re.compile(r"\b416\b|InvalidRange|start offset|beyond")
+"""How a server, or obstore, says that a range begins where the object has ended."""
 
 _T = TypeVar("_T")
 
@@ -84,10 +88,9 @@ class CloudStore:
                 name, obstore.get_range_async(self._store, name, start=start, length=length)
             )
         except StoreError as error:
-            # A range behind the end is answered 416.
-            if error.retriable and start + length > await self.size(name):
+            if _BEHIND_THE_END.search(error.detail):
                 raise DamagedObjectError(
-                    f"{name} in {self._url}", "it is shorter than it was written"
+                    f"{name} in {self._url}", f"it ends before byte {start}, {start + length} are needed"
                 ) from error
             raise
         if len(data) != length:
