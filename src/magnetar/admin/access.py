@@ -81,6 +81,8 @@ _READ_BY_CONSUME: Final = (
     "examinemessage",
 )
 """What tells of messages, or shows them."""
+_OF_THE_OPERATOR: Final = (["resourcegroup"],)
+"""Of a namespace what its own tenant must not change: it would lift the limits that protect the others."""
 _DOMAINS: Final = ("persistent", "non-persistent")
 
 
@@ -94,6 +96,8 @@ def need(method: str, path: str) -> Need:
     parts = path.strip("/").split("/")
     if parts[:3] == ["lookup", "v2", "topic"]:
         return Need(Scope.TOPIC, Action.LOOKUP)
+    if parts[0] == "topics":
+        return Need(Scope.TOPIC, Action.PRODUCE)
     if parts[:2] != ["admin", "v2"] or "{tenant}" not in parts:
         return Need(Scope.CLUSTER)
     tenant = Need(Scope.TENANT, Action.ADMINISTER_TENANT)
@@ -102,6 +106,8 @@ def need(method: str, path: str) -> Need:
         return tenant if reading else Need(Scope.CLUSTER)
     if group == "schemas":
         return _schemas(method) or tenant
+    if group == "namespaces" and not reading and rest[1:2] in _OF_THE_OPERATOR:
+        return Need(Scope.CLUSTER)
     if group == "namespaces":
         return Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
     if group in _DOMAINS:
@@ -173,8 +179,8 @@ async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
 
 
 def note_change(identity: Identity | None, request: Request) -> None:
-    """Notes who changed something."""
-    if identity is not None and request.method not in READING:
+    """Notes who changed something; publishing changes nothing, and comes too often."""
+    if request.method not in READING and not request.url.path.startswith("/topics/"):
         changed(identity, peer_of(request), f"{request.method} {request.url.path}")
 
 

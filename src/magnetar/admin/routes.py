@@ -34,6 +34,7 @@ from magnetar.admin.call import Route
 from magnetar.admin.metrics import handler_for
 from magnetar.admin.policies import of_subscription
 from magnetar.admin.policies import routes as policies
+from magnetar.admin.produce import routes as produce
 from magnetar.observability.metrics import Registry
 
 _ROOMS = (
@@ -57,6 +58,7 @@ _ROOMS = (
     pages,
     permissions,
     policies,
+    produce,
     resource_groups,
     schemas,
     stats,

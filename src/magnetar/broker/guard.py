@@ -202,9 +202,9 @@ class Guard:
         return AuthorizationError(f"role {identity.role!r} may not {action.value}: {what}")
 
 
-def changed(identity: Identity, peer: str, what: str) -> None:
-    """Notes that a change through the admin API was made."""
-    _audit.info("changed: role %s of %s: %s", identity, peer, what)
+def changed(identity: Identity | None, peer: str, what: str) -> None:
+    """Notes that a change through the admin API was made. Without an identity: everybody may make it."""
+    _audit.info("changed: %s of %s: %s", "everybody" if identity is None else f"role {identity}", peer, what)
 
 
 def revoked(identity: Identity, peer: str, action: Action, what: str) -> None:

@@ -124,6 +124,26 @@ def test_public_and_other_routes() -> None:
     )
 
 
+def test_publishing_needs_the_right_to_produce_and_tenants_do_not_leave_their_resource_group() -> None:
+    assert need("POST", "/topics/{domain}/{tenant}/{namespace}/{topic}") == Need(Scope.TOPIC, Action.PRODUCE)
+    path = "/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup"
+    assert need("DELETE", path) == need("POST", f"{path}/{{group}}") == Need(Scope.CLUSTER)
+    assert need("GET", path).scope is Scope.TENANT
+
+
+def test_changes_are_noted_also_where_everybody_may_make_them(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", "/admin/v2/persistent/public/default/t")
+        body = {"messages": [{"payload": "x"}]}
+        assert (await api.call("POST", "/topics/persistent/public/default/t", body)).status == 200
+        await api.get("/admin/v2/tenants")
+
+    with caplog.at_level("INFO", "magnetar.audit"):
+        with_api(story)
+    noted = [record.getMessage() for record in caplog.records if record.name == "magnetar.audit"]
+    assert noted == ["changed: everybody of 127.0.0.1:1: PUT /admin/v2/persistent/public/default/t"]
+
+
 def test_credentials_in_headers() -> None:
     async def story(api: AdminApi) -> None:
         async def asked(**headers: str) -> int:

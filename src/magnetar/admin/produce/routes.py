@@ -1,0 +1,106 @@
+"""`POST /topics/...`: publishing over HTTP, and which partition a message goes to."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.admin.call import Call, Operation, Route
+from magnetar.admin.errors import BadRequestError
+from magnetar.admin.produce import documents
+from magnetar.admin.produce.publishing import Outcome, publish
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.limits.enforcement import check_quotas
+from magnetar.broker.lookup import partitions
+from magnetar.broker.schema_rules import admit_producer
+from magnetar.broker.topic import Topic
+from magnetar.wire.events import SendRun
+
+_P: Final = "/topics/{domain}/{tenant}/{namespace}/{topic}"
+_ANSWER: Final = {
+    "type": "object",
+    "properties": {
+        "messagePublishResults": {"type": "array", "items": {"type": "object"}},
+        "schemaVersion": {"type": "integer"},
+    },
+}
+
+
+async def produce(call: Call) -> object:
+    """Publishes messages; answers when they are durable."""
+    if call.params["domain"] not in ("persistent", "non-persistent"):
+        raise BadRequestError("the domain is persistent or non-persistent")
+    name = call.topic()
+    request = documents.request_of(call.json_object(), name.base.local)
+    if "partition" in call.params:
+        name = name.with_partition(call.integer("partition"))
+    count = await partitions(call.broker, str(name))
+    places = [_place(name, count, message, call.broker.clock.now_ms()) for message in request.messages]
+    results: list[dict[str, Any]] = [{} for _ in places]
+    version = -1
+    for place in sorted(set(places), key=str):
+        rows = [row for row, each in enumerate(places) if each == place]
+        topic = await call.broker.any_topic(place)
+        if isinstance(topic, Topic):
+            await check_quotas(topic, topic.limits.limits, call.broker.clock.now_ms())
+        stored = await admit_producer(call.broker, place, request.schema)
+        version = int.from_bytes(stored, "big") if stored else -1
+        for row, outcome in zip(rows, await _publish(call, topic, request, rows, stored), strict=True):
+            results[row] = _result(outcome, place)
+    return {"messagePublishResults": results, "schemaVersion": version}
+
+
+def _place(name: TopicName, count: int, message: Any, now_ms: int) -> TopicName:
+    if not count:
+        return name
+    key = message.get("key")
+    # Messages with a key by the key, as clients do; the others of a call stay together.
+    number = _hash(key) if isinstance(key, str) else now_ms
+    return name.with_partition(number % count)
+
+
+def _hash(key: str) -> int:
+    """What Java's clients route by unless told otherwise: `String.hashCode`, without its sign."""
+    data, value = key.encode("utf-16-be", "surrogatepass"), 0
+    for at in range(0, len(data), 2):
+        value = (31 * value + int.from_bytes(data[at : at + 2], "big")) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
+
+
+async def _publish(
+    call: Call, topic: AnyTopic, request: documents.Request, rows: list[int], version: bytes
+) -> list[Outcome]:
+    name = request.producer_name or call.broker.new_producer_name()
+    usual = topic.last_sequence(name) + 1
+    run = SendRun(0)
+    for place, row in enumerate(rows):
+        message = request.messages[row]
+        number = documents.sequence_of(message, usual + place)
+        entry = documents.entry_of(
+            message,
+            request.schema,
+            version,
+            name=name,
+            number=number,
+            now_ms=call.broker.clock.now_ms(),
+        )
+        if len(entry) > call.broker.config.message_bytes_max:
+            raise BadRequestError(f"a message may have {call.broker.config.message_bytes_max} bytes")
+        run.add(number, 1, None, entry, good=True)
+        run.size_bytes += len(entry)
+    return await publish(topic, name, run)
+
+
+def _result(outcome: Outcome, place: TopicName) -> dict[str, Any]:
+    if isinstance(outcome, Position):
+        return {"messageId": f"{outcome.ledger_id}:{outcome.entry_id}:{place.partition}"}
+    if outcome is None:
+        return {"messageId": f"-1:-1:{place.partition}"}
+    return {"errorCode": 1, "errorMsg": str(outcome)}
+
+
+ROUTES: list[Route] = [
+    ("POST", _P, Operation(produce, body=documents.SCHEMA, answer=_ANSWER)),
+    ("POST", f"{_P}/partitions/{{partition}}", Operation(produce, body=documents.SCHEMA, answer=_ANSWER)),
+]
