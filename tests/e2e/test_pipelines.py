@@ -65,8 +65,8 @@ def test_the_example_of_the_page(kept: StandaloneProcess, tmp_path: Path) -> Non
     now_ms = int(time.time() * 1000)
     with official_client(kept) as client:
         producer = client.create_producer("orders")
-        # Of the last two minutes, of two minutes that are over, and one that comes an hour late.
-        for minutes, price in ((1, 1.0), (4, 2.0), (4, 3.0), (5, 5.0), (60, 7.0)):
+        # One ahead of its time, which closes the minutes of those behind it, and one that comes an hour late.
+        for minutes, price in ((-20, 1.0), (4, 2.0), (4, 3.0), (5, 5.0), (60, 7.0)):
             body = json.dumps({"item": "tea", "price": price}).encode()
             producer.send(body, event_timestamp=now_ms - minutes * MINUTE_MS)
     metrics = tmp_path / "orders.prom"
@@ -91,6 +91,7 @@ def test_the_example_of_the_page(kept: StandaloneProcess, tmp_path: Path) -> Non
     )
     assert payloads(kept, "orders-late") == [{"item": "tea", "price": 7.0}]
     assert len(payloads(kept, "orders-in-time")) == 4
+    assert [(row["item"], row["total"]) for row in payloads(kept, "totals")] == [("tea", 5.0), ("tea", 5.0)]
     assert kept.admin("GET", "schemas/public/default/totals/schema")["type"] == "JSON"
 
 
