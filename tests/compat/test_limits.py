@@ -30,7 +30,15 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
 
 @pytest.fixture
 def client(process: StandaloneProcess) -> Iterator[pulsar.Client]:
-    made = connect(process, operation_timeout_seconds=5)
+    made = connect(process)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hasty(process: StandaloneProcess) -> Iterator[pulsar.Client]:
+    """Gives up soon: for what this client tries again until its time is up."""
+    made = connect(process, operation_timeout_seconds=3)
     yield made
     made.close()
 
@@ -111,12 +119,12 @@ def test_types_of_subscription_that_are_off_are_refused(client: pulsar.Client, t
 
 @pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
 def test_who_does_not_encrypt_is_refused_where_it_is_required(
-    client: pulsar.Client, topic: Topic, domain: str
+    hasty: pulsar.Client, topic: Topic, domain: str
 ) -> None:
     topic.limit("encryptionRequired", True)
-    # This client asks again after such a refusal, until its time is up.
+    # This client asks again after such a refusal.
     with pytest.raises((pulsar.BrokerMetadataError, pulsar.Timeout)):
-        client.create_producer(topic.name.replace("persistent", domain, 1))
+        hasty.create_producer(topic.name.replace("persistent", domain, 1))
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Shared, ConsumerType.KeyShared])
@@ -153,7 +161,7 @@ def test_who_acknowledges_nothing_is_blocked_and_goes_on(
     ],
 )
 def test_beyond_its_quota_a_topic_takes_no_producers(
-    client: pulsar.Client, topic: Topic, policy: str, error: str
+    client: pulsar.Client, hasty: pulsar.Client, topic: Topic, policy: str, error: str
 ) -> None:
     client.subscribe(topic.name, "s")
     producer = client.create_producer(topic.name, send_timeout_millis=3_000)
@@ -161,7 +169,7 @@ def test_beyond_its_quota_a_topic_takes_no_producers(
     producer.send(bytes(2_000))
     producer.close()
     with pytest.raises((getattr(pulsar, error), pulsar.Timeout)):
-        client.create_producer(topic.name)
+        hasty.create_producer(topic.name)
     consumer = client.subscribe(topic.name, "other")
     consumer.unsubscribe()
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 DEADLINE_S = 30.0
-LIFETIME_S = 2.0
+LIFETIME_S = 3.0
 """Of tokens that end while a test waits for it."""
 
 
@@ -49,7 +49,7 @@ class Secured:
 
     def client(self, authentication: pulsar.Authentication) -> pulsar.Client:
         client = pulsar.Client(
-            self.process.broker_url, authentication=authentication, operation_timeout_seconds=3
+            self.process.broker_url, authentication=authentication, operation_timeout_seconds=10
         )
         self.opened.append(client)
         return client

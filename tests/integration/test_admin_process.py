@@ -177,7 +177,7 @@ def test_a_batch_is_shown_as_it_is_stored(admin: Admin, standalone: StandalonePr
 
 def test_a_terminated_topic_takes_no_producer(admin: Admin, standalone: StandaloneProcess) -> None:
     name = "admin-terminated"
-    client = pulsar.Client(standalone.broker_url, logger=QUIET, operation_timeout_seconds=5)
+    client = pulsar.Client(standalone.broker_url, logger=QUIET, operation_timeout_seconds=30)
     try:
         client.create_producer(name).send(b"last")
         status, body, _ = admin.call("POST", f"{T}/{name}/terminate")

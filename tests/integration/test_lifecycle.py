@@ -165,7 +165,7 @@ def test_a_signal_drains_and_ends(standalone_folder: StandaloneProcess, number: 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_with_official_clients(standalone_folder: StandaloneProcess, number: signal.Signals) -> None:
     process = standalone_folder.start()
-    client = pulsar.Client(process.broker_url, operation_timeout_seconds=5, logger=QUIET)
+    client = pulsar.Client(process.broker_url, operation_timeout_seconds=30, logger=QUIET)
     consumer = client.subscribe(TOPIC, "s", initial_position=pulsar.InitialPosition.Earliest)
     client.create_producer(TOPIC).send(b"x")
     consumer.acknowledge(consumer.receive(10_000))
