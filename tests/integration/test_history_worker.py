@@ -94,6 +94,12 @@ def test_segments_by_a_worker(tmp_path: Path) -> None:
             assert found.payload == b"payload 77"
             assert await worker.verify(source, supplied(runs)) == 1000
         assert remote.reads > 0
+        entry = 0
+        for run in runs:
+            # From the second one on the worker reads ahead.
+            (read, *_) = await worker.entries(remote, entry, 1 << 20)
+            assert read.entries == run.entries
+            entry += len(run.entries)
 
     with_worker(story)
 

@@ -68,7 +68,8 @@ class SegmentReader:
         """Reads nothing yet."""
         self._source = source
         self._windows = Windows(source)
-        self._rebuilt: tuple[int, RebuiltEntries, Ints] | None = None
+        self._rebuilt: dict[int, tuple[RebuiltEntries, Ints]] = {}
+        """Entries of row groups, and where each ends: of the last one, and of the one behind it."""
 
     # ------------------------------------------------------------ what the file says of itself
 
@@ -177,7 +178,7 @@ class SegmentReader:
 
     def forget(self) -> None:
         """Gives the memory of rebuilt entries back; what the footer says stays."""
-        self._rebuilt = None
+        self._rebuilt = {}
 
     def entries(self, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries from `first_entry` on, which the segment holds: as many as fit, at least one, and no more
@@ -195,14 +196,30 @@ class SegmentReader:
                 f"{self._source.name} has the entries {summary.first_entry} to {summary.last_entry},"
                 f" not {entry}"
             )
-        group = bisect_right(self._first_entries, entry) - 1
-        if self._rebuilt is None or self._rebuilt[0] != group:
-            self._rebuilt = None
+        group = self._group_of(entry)
+        # What lies before is not read again by who reads on.
+        self._rebuilt = {kept: self._rebuilt[kept] for kept in (group, group + 1) if kept in self._rebuilt}
+        return self._rebuild(group)
+
+    def _group_of(self, entry: int) -> int:
+        return bisect_right(self._first_entries, entry) - 1
+
+    def _rebuild(self, group: int) -> tuple[RebuiltEntries, Ints]:
+        found = self._rebuilt.get(group)
+        if found is None:
             table = self.row_group(group, REBUILD_COLUMNS)
             with self._sound():
                 rebuilt = rebuild(Rows.of_table(table))
-                self._rebuilt = group, rebuilt, np.cumsum(byte_lengths(rebuilt.data))
-        return self._rebuilt[1], self._rebuilt[2]
+                found = self._rebuilt[group] = rebuilt, np.cumsum(byte_lengths(rebuilt.data))
+        return found
+
+    def ahead(self, entry: int) -> None:
+        """Makes ready what a reader needs who goes on at `entry`: its row group, or the one behind it."""
+        group = self._group_of(entry)
+        if group in self._rebuilt:
+            group += 1
+        if entry <= self.summary.last_entry and group < self._metadata.num_row_groups:
+            self._rebuild(group)
 
     # ------------------------------------------------------------ look-ups
 

@@ -26,7 +26,7 @@ from magnetar.tiered.parquet.frames import HEAD, RANGE, Kind, decode_runs, encod
 READERS_MAX: Final = 64
 """Segments whose footers are kept: some ten kilobytes each."""
 REBUILT_MAX: Final = 4
-"""Segments of which the rebuilt entries of a row group are kept: some 20 MiB each."""
+"""Segments of which rebuilt entries are kept: of two row groups at most, some 20 MiB each."""
 
 
 class AbortedError(HistoryError):
@@ -133,6 +133,9 @@ class Server:
         reader = self._reader(request)
         if kind is Kind.ENTRIES:
             return Kind.RUNS, encode_runs(reader.entries(request["first_entry"], request["bytes_max"]))
+        if kind is Kind.AHEAD:
+            reader.ahead(request["first_entry"])
+            return Kind.RESULT, b"{}"
         if kind is Kind.POSITION:
             return Kind.RESULT, requests.dump({"entry": reader.position_at(request["time_ms"])})
         if kind is Kind.LOOKUP:

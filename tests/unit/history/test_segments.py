@@ -167,6 +167,25 @@ def test_a_row_group_is_one_read(many_groups: CountedFile) -> None:
     assert groups == 10
 
 
+def test_reading_ahead_takes_the_read_away_from_who_reads_on(many_groups: CountedFile) -> None:
+    reader = SegmentReader(many_groups)
+    reader.entries(0, 1000)
+    reader.ahead(10)
+    many_groups.taken()
+    (*_, last) = reader.entries(1000, 1 << 20)
+    assert last.last_entry == 1999
+    assert many_groups.taken() == 0
+    reader.ahead(2000)
+    assert many_groups.taken() == 1
+    reader.entries(2000, 1000)
+    assert many_groups.taken() == 0
+    reader.ahead(10_000)
+    reader.entries(9999, 1000)
+    many_groups.taken()
+    reader.ahead(9999)
+    assert many_groups.taken() == 0
+
+
 def test_a_time_is_one_read(many_groups: CountedFile) -> None:
     reader = SegmentReader(many_groups)
     assert reader.position_at(TIME_MS + 4250) == 4300

@@ -7,7 +7,7 @@ result: at any time one side waits for the other, so nothing piles up.
 
 | Kind | From | Body |
 |---|---|---|
-| CONVERT, ENTRIES, POSITION, LOOKUP, VERIFY | broker | a request, JSON |
+| CONVERT, ENTRIES, POSITION, LOOKUP, VERIFY, AHEAD | broker | a request, JSON |
 | WANT_RUNS | worker | nothing; answered by RUNS, END, or ABORT |
 | WANT_BYTES | worker | offset u64, length u64; answered by BYTES or ABORT |
 | RUNS | both | entry runs |
@@ -50,6 +50,7 @@ class Kind(IntEnum):
     POSITION = 3
     LOOKUP = 4
     VERIFY = 5
+    AHEAD = 6
     WANT_RUNS = 16
     WANT_BYTES = 17
     RUNS = 18

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import magnetar
 from magnetar.base.entries import EntryRun
+from magnetar.base.recent import Recent
 from magnetar.tiered.parquet import requests
 from magnetar.tiered.parquet.api import (
     AsyncByteSource,
@@ -34,6 +35,7 @@ IDLE_S: Final = 60.0
 """A worker that nobody needs for so long gives its memory, some 100 MB, back."""
 NICE: Final = 10
 """By how much others go first while something is converted, which nobody waits for."""
+_SOURCES_KEPT: Final = 256
 _EXIT_WAIT_S: Final = 5.0
 _BUFFER_BYTES: Final = 4 << 20
 
@@ -51,6 +53,8 @@ class OffloadWorker:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._turn = asyncio.Lock()
+        self._expected: Recent[str, int] = Recent(_SOURCES_KEPT)
+        """Where a reader of a source would go on."""
         self._calls: set[asyncio.Task[Any]] = set()
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
@@ -74,7 +78,22 @@ class OffloadWorker:
     async def entries(self, source: AsyncByteSource, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """See `Worker.entries`."""
         request = {**_described(source), "first_entry": first_entry, "bytes_max": bytes_max}
-        return decode_runs(await self._call(Kind.ENTRIES, requests.dump(request), source, None))
+        runs = decode_runs(await self._call(Kind.ENTRIES, requests.dump(request), source, None))
+        next_entry = runs[-1].last_entry + 1
+        if self._expected.get(source.name) == first_entry:
+            self._read_ahead(source, next_entry)
+        self._expected.put(source.name, next_entry)
+        return runs
+
+    def _read_ahead(self, source: AsyncByteSource, next_entry: int) -> None:
+        """Has the worker make ready what comes next, while the caller is busy with what came.
+
+        Nothing waits for it; what fails fails again when it is asked for.
+        """
+        if not self._turn.locked():
+            request = {**_described(source), "first_entry": next_entry}
+            task = self._begin(Kind.AHEAD, requests.dump(request), source, None)
+            task.add_done_callback(_forget)
 
     async def position_at(self, source: AsyncByteSource, time_ms: int) -> int | None:
         """See `Worker.position_at`."""
@@ -109,9 +128,7 @@ class OffloadWorker:
     async def _call(
         self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
     ) -> bytes:
-        task = asyncio.get_running_loop().create_task(self._converse(kind, request, source, supply))
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
+        task = self._begin(kind, request, source, supply)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -120,6 +137,14 @@ class OffloadWorker:
             # Nobody waits for its outcome any more.
             task.add_done_callback(_forget)
             raise
+
+    def _begin(
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
+    ) -> asyncio.Task[bytes]:
+        task = asyncio.get_running_loop().create_task(self._converse(kind, request, source, supply))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
 
     async def _converse(
         self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
