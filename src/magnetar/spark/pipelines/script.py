@@ -48,6 +48,8 @@ def _quiet_echoes() -> None:
     """Spark logs what it raises once more, and its bridge what a signal interrupts: both are told anyway."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    # It has a logger of its own, and uses the root's all the same.
     logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
 
 
