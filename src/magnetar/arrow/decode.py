@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from magnetar.arrow import arrays
 from magnetar.arrow import metadata_fields as number
-from magnetar.arrow.batches import BatchSpans, batch_spans
 from magnetar.arrow.chunks import ChunkAssembler, PiecesBefore
 from magnetar.arrow.fields import PADDING, Bytes, Fields, Ints, big_endian_u32, parse_fields
+from magnetar.arrow.find_messages import find_messages
 from magnetar.arrow.message_columns import MessageColumns, MessageRows
 from magnetar.arrow.row_filter import RowFilter
 from magnetar.arrow.values import Values
@@ -99,6 +99,8 @@ class Decoder:
             return
         is_batch = fields.present(number.BATCH_COUNT)
         kinds = np.where(is_batch, _BATCH, _PLAIN)
+        if fields.has(number.BATCH_COUNT):
+            kinds[is_batch & (fields.numbers(number.BATCH_COUNT) == 0)] = _LEFT_OUT  # Nothing is in it.
         if fields.has(number.ENCRYPTION_KEYS):
             kinds[self._encrypted_rows(entries, fields)] = (
                 _SEALED if self._encrypted == "bytes" else _LEFT_OUT
@@ -135,21 +137,14 @@ class Decoder:
         starts, stops = payload[chosen], ends[chosen]
         if kinds.any():
             buffer, array, starts, stops = self._plain(buffer, fields, kinds, starts, stops, chosen)
-        spans: list[BatchSpans] = [
-            batch_spans(buffer, array, start, stop, count)
-            for start, stop, count in zip(
-                starts.tolist(), stops.tolist(), counts[chosen].tolist(), strict=True
-            )
-        ]
+        spans = find_messages(buffer, array, starts, stops, counts[chosen])
         rows = MessageRows()
         rows.buffer, rows.array, rows.is_batch = buffer, array, True
         rows.entry = np.repeat(chosen, counts[chosen])
         rows.count_of_entry = counts[rows.entry]
         rows.batch_index = _count_up(counts[chosen])
-        metadata = np.concatenate([each.metadata for each in spans])
-        rows.payload_start = np.concatenate([each.payload for each in spans])
-        rows.payload_end = np.concatenate([each.end for each in spans])
-        rows.singles = parse_fields(array, metadata, rows.payload_start, self._single_fields)
+        rows.payload_start, rows.payload_end = spans.payload, spans.end
+        rows.singles = parse_fields(array, spans.metadata, rows.payload_start, self._single_fields)
         return rows
 
     def _plain_entries(
