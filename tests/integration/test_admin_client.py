@@ -13,7 +13,6 @@ from magnetar.adminclient import paths
 from magnetar.adminclient.admin import Admin
 from magnetar.adminclient.errors import AdminRefusedError, AdminTargetError, AdminUnreachableError
 from magnetar.adminclient.target import AdminTarget
-from magnetar.base.ids import Position
 from magnetar.base.names import InvalidNamespaceNameError
 
 
@@ -72,11 +71,9 @@ def test_stats_of_a_partitioned_topic_are_those_of_all(server: FakeAdminServer) 
     server.answers = {
         f"GET {topic}/partitions": {"partitions": 2},
         f"GET {topic}/partitioned-stats": {"msgInCounter": 3},
-        f"GET {topic}/messageid/7": {"ledgerId": 1, "entryId": 2, "partitionIndex": -1},
     }
     with Admin(AdminTarget(url=server.url)) as admin:
         assert admin.stats("t") == {"msgInCounter": 3}
-        assert admin.position_of_time("t", 7) == Position(1, 2)
         with pytest.raises(AdminRefusedError):
             admin.stats("other")
 

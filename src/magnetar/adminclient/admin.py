@@ -10,7 +10,6 @@ from magnetar.adminclient.errors import AdminRefusedError
 from magnetar.adminclient.http import AdminHttp, Answer
 from magnetar.adminclient.target import AdminTarget
 from magnetar.base.closing import Closing
-from magnetar.base.ids import Position
 
 
 class Admin(Closing):
@@ -23,11 +22,6 @@ class Admin(Closing):
     def close(self) -> None:
         """Ends the connection."""
         self._http.close()
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return self._http.target.url
 
     def call(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None
@@ -67,16 +61,8 @@ class Admin(Closing):
                 raise
             return dict(self.call("GET", f"{paths.topic(topic)}/partitioned-stats"))
 
-    def position_of_time(self, topic: str, time_ms: int) -> Position:
-        """The first entry that the broker got at `time_ms` (Unix ms) or later; behind the last if none."""
-        return _position(self.call("GET", f"{paths.topic(topic)}/messageid/{time_ms}"))
-
     def explain(self, topic: str, subscription: str | None = None) -> list[dict[str, Any]]:
         """Of each subscription, or of one, why it does or does not dispatch."""
         path = paths.topic(topic) if subscription is None else paths.subscription(topic, subscription)
         found = self.call("GET", f"{path}/explain")
         return list(found) if isinstance(found, list) else [found]
-
-
-def _position(document: Any) -> Position:
-    return Position(int(document["ledgerId"]), int(document["entryId"]))

@@ -10,6 +10,7 @@ import click
 
 from magnetar import __version__, twin
 from magnetar.base.errors import MagnetarError
+from magnetar.cli.exit_codes import FAILED, INTERRUPTED, code_of
 from magnetar.cli.lazy import LazyGroup
 from magnetar.cli.table import COMMANDS
 
@@ -33,14 +34,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except MagnetarError as error:
-        from magnetar.cli.exit_codes import code_of
-
         print(f"magnetar: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(code_of(error))
     except BrokenPipeError:
         # Who read what is printed has seen enough. What is left in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(FAILED)
     sys.exit(code if isinstance(code, int) else 0)

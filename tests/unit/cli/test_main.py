@@ -39,6 +39,11 @@ def test_wrong_usage_is_2(capsys: pytest.CaptureFixture[str]) -> None:
         assert "Usage" in err
 
 
+def test_a_slip_is_told_the_nearest_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No such command 'topcs'. Did you mean 'topics'?" in outcome(capsys, "topcs")[2]
+    assert "Did you mean" not in outcome(capsys, "qqqq")[2]
+
+
 def test_a_start_that_fails_is_one_line_and_1(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = outcome(capsys, "standalone", "--config", "/absent.toml")
     assert (code, out) == (1, "")
@@ -49,7 +54,8 @@ def test_a_start_that_fails_is_one_line_and_1(capsys: pytest.CaptureFixture[str]
 def test_help_imports_no_server() -> None:
     program = (
         "import sys, magnetar.cli.main as m\n"
-        "heavy = {'asyncio', 'uvloop', 'google.protobuf', 'sqlite3', 'starlette', 'magnetar.broker'}\n"
+        "heavy = {'asyncio', 'uvloop', 'google.protobuf', 'sqlite3', 'starlette', 'magnetar.broker',\n"
+        "         'http.client', 'email', 'magnetar.adminclient', 'magnetar.client', 'difflib'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))))"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -33,8 +33,6 @@ class Range:
     """Messages of this time and later; None: from the first one on."""
     to_time_ms: int | None = None
     """Messages before this time; None: up to the last one."""
-    start: Position | None = None
-    """Entry to begin with, for one partition; None: as the times say."""
     last: int | None = None
     """Only the last so many messages."""
 
@@ -93,8 +91,6 @@ class TopicReading:
 
     def _start(self, topic: TopicName) -> Position:
         wanted = self._wanted
-        if wanted.start is not None:
-            return wanted.start
         if wanted.from_time_ms is not None:
             return self._client.admin.position_by_time(topic, wanted.from_time_ms)
         if wanted.last is not None:
