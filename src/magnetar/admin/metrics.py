@@ -121,6 +121,7 @@ _TOPIC_HELP: Final = {
     "pulsar_rate_in": "Messages published per second since the last scrape.",
     "pulsar_throughput_in": "Bytes published per second since the last scrape.",
     "pulsar_storage_size": "Bytes of the topic's durable entries.",
+    "pulsar_storage_offloaded_size": "Bytes of those that have a copy in an object store.",
     "pulsar_msg_backlog": "Entries that the slowest durable subscription has not acknowledged.",
     "magnetar_pending_bytes": "Bytes appended to the topic's log that are not durable yet.",
 }
@@ -170,6 +171,7 @@ def _collect_topic(
     if isinstance(topic, Topic):
         durable = [backlog for (_, sub), backlog in zip(subscriptions, backlogs, strict=True) if sub.durable]
         gauges["pulsar_storage_size"] = topic.log.size_bytes
+        gauges["pulsar_storage_offloaded_size"] = topic.log.offloading.offloaded_bytes
         gauges["pulsar_msg_backlog"] = max(durable, default=0)
         gauges["magnetar_pending_bytes"] = topic.log.pending_bytes
     for name, value in gauges.items():

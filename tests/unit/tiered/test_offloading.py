@@ -14,6 +14,8 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.ids import LATEST, Position
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
+from magnetar.observability.metrics import Registry
+from magnetar.tiered.api import LedgerMovedError
 from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
 from magnetar.tiered.errors import UnreadableCopyError
 from magnetar.tiered.policy import OffloadPolicy
@@ -405,5 +407,48 @@ def test_attempts_have_ids_of_their_own(tmp_path: Path) -> None:
         await offload(process, log)
         attempts = [ledger.offload.attempt for ledger in log.info().ledgers if ledger.offload is not None]
         assert attempts == [UUID(int=1), UUID(int=2)]
+
+    asyncio.run(story())
+
+
+def test_readers_go_on_while_a_ledger_leaves(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        before = rows_of(await read_all(log))
+        await offload(process, log)
+        # Every read has to wait for a device, so that the ledger goes while reads are under way.
+        process.ledgers.reads_wait = True
+        ledgers = [ledger.ledger_id for ledger in log.info().ledgers[:2]]
+
+        async def leave() -> None:
+            for ledger_id in ledgers:
+                await asyncio.sleep(0)
+                await log.offloading.delete_local(ledger_id)
+
+        found = await asyncio.gather(*(read_all(log, entries_max=1) for _ in range(20)), leave())
+        assert all(rows_of(runs) == before for runs in found[:-1] if runs is not None)
+        assert rows_of(await read_all(log)) == before
+        with pytest.raises(LedgerMovedError):
+            await log.offloading.delete_local(log.info().ledgers[-1].ledger_id)
+
+    asyncio.run(story())
+
+
+def test_figures_are_shown(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process)
+        await rounds(process)
+        await read_all(log)
+        await log.position_of_time(0)
+        registry = Registry()
+        registry.collector(process.storage.figures.collect)
+        text = "".join(registry.scrape())
+        assert "magnetar_offloaded_ledgers_total 2" in text
+        assert "magnetar_offload_local_deleted_total 2" in text
+        assert "brk_ledgeroffloader_read_offload_error 0" in text
+        assert "brk_ledgeroffloader_read_offload_data_latency_seconds_count 0" not in text
+        assert 'brk_ledgeroffloader_delete_offload_ops{status="succeed"} 0' in text
 
     asyncio.run(story())
