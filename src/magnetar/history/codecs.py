@@ -12,7 +12,7 @@ import cramjam
 
 from magnetar.wire import pulsar_pb2 as pb
 
-PLAIN_BYTES_MAX: Final = 256 << 20
+PLAIN_BYTES_MAX: Final = 64 << 20
 """Payloads that claim more are kept as they are: the worker's memory is bounded."""
 
 _ZSTD_LEVEL: Final = 1

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from magnetar.base.entries import EntryRun
+from magnetar.client.compression import compress
 from magnetar.history import reader as reading
 from magnetar.history import writer as writing
 from magnetar.history.columns import COLUMNS
@@ -136,6 +137,38 @@ def test_what_clients_write_is_rebuilt_from_columns(tmp_path: Path) -> None:
     assert table["is_null_value"].to_pylist() == [False] * 5 + [True]
     source = LocalFile(str(path))
     assert verify_segment(SegmentReader(source), runs) == 4
+
+
+def test_what_cannot_be_opened_is_kept_whole(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    encrypted = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=TIME_MS, partition_key="k")
+    encrypted.encryption_keys.add(key="k", value=b"secret")
+    zeros = compress(pb.CompressionType.ZSTD, bytes(1 << 20))
+    entries = [
+        build_entry(encrypted, b"hidden"),
+        message(1, zeros, compression=pb.CompressionType.ZSTD, uncompressed_size=1 << 30),
+        message(2, zeros, compression=pb.CompressionType.ZSTD, uncompressed_size=1000),
+        message(3, b"not LZ4", compression=pb.CompressionType.LZ4, uncompressed_size=1000),
+        message(4, b"", num_messages_in_batch=0),
+        message(5, b"cut off", num_messages_in_batch=3),
+        b"",
+        message(6, b"sound"),
+    ]
+    runs = [run_of(entries, counts=[1, 1, 1, 1, 1, 3, 1, 1])]
+    summary = write_segment(runs, ORIGIN, str(path))
+    assert summary.raw_entries == 7
+    table = pq.read_table(path)
+    assert table["raw_entry"].to_pylist() == [*entries[:-1], None]
+    assert table["payload"].to_pylist() == [None] * 7 + [b"sound"]
+    # What the broker may see of it is there.
+    assert table["key"].to_pylist()[0] == b"k"
+    assert table["batch_size"].to_pylist() == [1, 1, 1, 1, 1, 3, 1, 1]
+    assert table["entry_index"].to_pylist() == [0, 1, 2, 3, 4, 5, 8, 9]
+    source = LocalFile(str(path))
+    assert verify_segment(SegmentReader(source), runs) == 8
+    (run,) = SegmentReader(source).entries(0, 1 << 20)
+    assert run.entries == entries
+    source.close()
 
 
 def test_summary_says_what_is_inside(tmp_path: Path) -> None:
