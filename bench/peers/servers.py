@@ -123,9 +123,14 @@ def process(command: list[str], scratch: Path, cpus: Cpus, port: int) -> Iterato
 
 
 def fetch_jars(
-    folder: Path, imported: tuple[str, str, str] | None, needed: list[tuple[str, str, str]]
+    folder: Path,
+    imported: tuple[str, str, str] | None,
+    needed: list[tuple[str, str, str]],
+    *,
+    alone: bool = False,
 ) -> None:
-    """Copy artifacts and what they need into FOLDER/lib; `imported` is a pom that fixes versions."""
+    """Copy artifacts and what they need, or these `alone`, into FOLDER/lib; `imported` is a pom that fixes
+    versions."""
     if (folder / "lib" / ".complete").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -135,6 +140,8 @@ def fetch_jars(
         inner = "".join(f"<{tag}>{escape(value)}</{tag}>" for tag, value in names)
         return f"<dependency>{inner}{more}</dependency>"
 
+    everything = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    more = f"<exclusions>{everything}</exclusions>" if alone else ""
     management = ""
     if imported:
         bill = dependency(*imported, "<type>pom</type><scope>import</scope>")
@@ -142,7 +149,7 @@ def fetch_jars(
     (folder / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>bench</groupId><artifactId>peer</artifactId>"
         f"<version>1</version><packaging>pom</packaging>{management}"
-        f"<dependencies>{''.join(dependency(*one) for one in needed)}</dependencies></project>\n"
+        f"<dependencies>{''.join(dependency(*one, more) for one in needed)}</dependencies></project>\n"
     )
     run_tool(["mvn", "-B", "-q", COPY_JARS, "-DincludeScope=runtime", "-DoutputDirectory=lib"], folder)
     (folder / "lib" / ".complete").touch()
