@@ -96,6 +96,18 @@ def test_values_are_decoded_by_their_schema_and_filtered(
     magnetar("search", topic, 'value.customer == "nobody"', code=7)
 
 
+@pytest.mark.parametrize("schema", [AvroSchema, JsonSchema])
+def test_values_are_written_by_the_schema_of_the_topic(
+    magnetar: Command, client: pulsar.Client, topic: str, schema: type[Schema]
+) -> None:
+    consumer = client.subscribe(topic, "s", schema=schema(Order))
+    magnetar("produce", topic, '{"customer": "ada", "amount": 7}')
+    value = consumer.receive(TIMEOUT_MS).value()
+    assert (value.customer, value.amount) == ("ada", 7)
+    refused = magnetar("produce", topic, "no json", code=1)
+    assert "does not follow the schema" in refused.stderr
+
+
 def test_a_range_by_time(magnetar: Command, client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic, batching_enabled=False)
     times = []

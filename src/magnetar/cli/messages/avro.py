@@ -1,12 +1,13 @@
 """Avro's binary encoding to plain values and back, by a schema in JSON.
 
-Logical types stay the numbers and bytes that they are stored as; bytes are base64 in JSON output.
+Logical types stay the numbers and bytes that they are stored as; bytes are base64 in JSON, both ways.
 
 Source: Avro 1.11 specification, binary encoding.
 """
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Callable
 from typing import Any, Final
@@ -132,3 +133,114 @@ def _items(data: _Bytes, read: Callable[[], Any]) -> list[Any]:
             raise AvroError(f"more than {_ITEMS_MAX} items")
         found += [read() for _ in range(count)]
     return found
+
+
+def encode(schema: Any, value: Any) -> bytes:
+    """The bytes of a value (decoded JSON) by the schema. Raises AvroError, which names the field."""
+    try:
+        return _encode(schema, value, _named(schema, {}), "")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AvroError(f"its schema is none that is known here: {error!r}") from error
+
+
+def _encode(schema: Any, value: Any, names: dict[str, Any], place: str) -> bytes:
+    """`place` is where the value is, for errors."""
+    if isinstance(schema, str):
+        return (
+            _primitive(schema, value, place)
+            if schema in _PRIMITIVES
+            else _encode(names[schema], value, names, place)
+        )
+    if isinstance(schema, list):
+        return _branch(schema, value, names, place)
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        _expect(isinstance(value, dict), "an object", place)
+        parts = []
+        for field in schema["fields"]:
+            inner = f"{place}.{field['name']}".removeprefix(".")
+            _expect(field["name"] in value or "default" in field, "there", inner)
+            given = value[field["name"]] if field["name"] in value else field["default"]
+            parts.append(_encode(field["type"], given, names, inner))
+        unknown = sorted(value.keys() - {field["name"] for field in schema["fields"]})
+        _expect(not unknown, f"without {', '.join(unknown)}", place)
+        return b"".join(parts)
+    if kind == "enum":
+        _expect(value in schema["symbols"], f"one of {', '.join(schema['symbols'])}", place)
+        return _long(schema["symbols"].index(value))
+    if kind == "fixed":
+        raw = _raw(value, place)
+        _expect(len(raw) == schema["size"], f"of {schema['size']} bytes", place)
+        return raw
+    if kind == "array":
+        _expect(isinstance(value, list), "a list", place)
+        items = [_encode(schema["items"], each, names, f"{place}[{i}]") for i, each in enumerate(value)]
+        return (_long(len(items)) if items else b"") + b"".join(items) + b"\x00"
+    if kind == "map":
+        _expect(isinstance(value, dict), "an object", place)
+        items = [
+            _sized(key.encode()) + _encode(schema["values"], each, names, f"{place}.{key}")
+            for key, each in value.items()
+        ]
+        return (_long(len(items)) if items else b"") + b"".join(items) + b"\x00"
+    return _encode(kind, value, names, place)
+
+
+def _branch(schema: list[Any], value: Any, names: dict[str, Any], place: str) -> bytes:
+    """Of a union: the first one that the value fits."""
+    said = []
+    for number, branch in enumerate(schema):
+        try:
+            return _long(number) + _encode(branch, value, names, place)
+        except AvroError as error:
+            said.append(str(error))
+    raise AvroError(said[-1] if said else f"{place}: a union of nothing")
+
+
+def _expect(holds: bool, what: str, place: str) -> None:
+    if not holds:
+        raise AvroError(f"{place or 'the value'} is not {what}")
+
+
+def _primitive(kind: str, value: Any, place: str) -> bytes:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "null":
+        _expect(value is None, "null", place)
+        return b""
+    if kind == "boolean":
+        _expect(isinstance(value, bool), "true or false", place)
+        return b"\x01" if value else b"\x00"
+    if kind in ("int", "long"):
+        bits = 31 if kind == "int" else 63
+        fits = isinstance(value, int) and number and -(1 << bits) <= value < 1 << bits
+        _expect(fits, f"a whole number of {bits + 1} bits", place)
+        return _long(value)
+    if kind in ("float", "double"):
+        _expect(number, "a number", place)
+        return (_FLOAT if kind == "float" else _DOUBLE).pack(value)
+    if kind == "bytes":
+        return _sized(_raw(value, place))
+    _expect(isinstance(value, str), "a text", place)
+    return _sized(value.encode())
+
+
+def _raw(value: Any, place: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (ValueError, TypeError):
+        raise AvroError(f"{place or 'the value'} is not base64") from None
+
+
+def _long(value: int) -> bytes:
+    """Zigzag, then seven bits a byte, the low ones first."""
+    left = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+def _sized(raw: bytes) -> bytes:
+    return _long(len(raw)) + raw

@@ -43,6 +43,7 @@ def pairs_of(words: tuple[str, ...], option: str) -> dict[str, str]:
     default="none",
     help="[none]",
 )
+@click.option("--raw", is_flag=True, help="Send them as they are, whatever the topic's schema says.")
 @calls
 def produce(
     caller: Caller,
@@ -56,8 +57,13 @@ def produce(
     files: tuple[Path, ...],
     repeat: int,
     compression: str,
+    raw: bool,
 ) -> None:
-    """Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable."""
+    """Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable.
+
+    Where the topic has a schema, each is a value of it, written as JSON.
+    """
+    from magnetar.cli.messages.encoding import Encoder
     from magnetar.cli.messages.publishing import Outgoing, TopicWriter
     from magnetar.cli.progress import Progress
 
@@ -69,7 +75,10 @@ def produce(
     sent = 0
     progress = Progress("sent")
     with caller.client() as client:
-        writer = TopicWriter(client, TopicName.parse(topic), compression=compression)
+        name = TopicName.parse(topic)
+        encoder = None if raw else Encoder(client, name)
+        version = b"" if encoder is None else encoder.version
+        writer = TopicWriter(client, name, compression=compression, schema_version=version)
         try:
             for payload in payloads if repeat == 1 else _again(list(payloads), repeat):
                 own_key, value = key, payload
@@ -78,7 +87,7 @@ def produce(
                     own_key, value = (head.decode("utf-8", "replace"), rest) if separator else (key, payload)
                 writer.send(
                     Outgoing(
-                        payload=value,
+                        payload=value if encoder is None else encoder.payload(value),
                         key=own_key,
                         properties=properties,
                         event_time_ms=event_time if isinstance(event_time, int) else None,

@@ -46,9 +46,10 @@ def partition_of_key(key: str, partitions: int) -> int:
 class _Partition:
     """A producer and the batch that it gathers."""
 
-    def __init__(self, producer: Producer, compression: pb.CompressionType) -> None:
+    def __init__(self, producer: Producer, compression: pb.CompressionType, schema_version: bytes) -> None:
         self.producer = producer
         self._compression = compression
+        self._schema_version = schema_version
         self._next_id = producer.last_sequence_id + 1
         self._batch: list[tuple[pb.SingleMessageMetadata, bytes]] = []
         self._batch_bytes = 0
@@ -91,6 +92,8 @@ class _Partition:
             sequence_id=self._next_id,
             publish_time=time.time_ns() // 1_000_000,
         )
+        if self._schema_version:
+            metadata.schema_version = self._schema_version
         if self._compression != pb.CompressionType.NONE:
             metadata.compression = self._compression
             metadata.uncompressed_size = size
@@ -111,8 +114,12 @@ def _describe(metadata: pb.MessageMetadata | pb.SingleMessageMetadata, message: 
 class TopicWriter:
     """Sends to all partitions of a topic: keys to theirs, the rest in turn."""
 
-    def __init__(self, client: Client, topic: TopicName, *, compression: str = "none") -> None:
-        """Raises RefusedError, UnreachableError, UnknownCompressionError."""
+    def __init__(
+        self, client: Client, topic: TopicName, *, compression: str = "none", schema_version: bytes = b""
+    ) -> None:
+        """`schema_version`: what the payloads follow. Raises RefusedError, UnreachableError,
+        UnknownCompressionError."""
+        self._schema_version = schema_version
         self._client = client
         self._compression = compression_type(compression)
         self._topics = topics_of(client, topic)
@@ -128,7 +135,9 @@ class TopicWriter:
             number = self._turn = (self._turn + 1) % count
         topic = self._topics[number]
         if topic not in self._open:
-            self._open[topic] = _Partition(Producer(self._client, topic), self._compression)
+            self._open[topic] = _Partition(
+                Producer(self._client, topic), self._compression, self._schema_version
+            )
         self._open[topic].send(message)
 
     def flush(self) -> Iterator[tuple[TopicName, Position | None]]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.cli.messages.avro import AvroError, decode
+from magnetar.cli.messages.avro import AvroError, decode, encode
+from magnetar.cli.messages.decoding import plain
 
 SCHEMA = {
     "type": "record",
@@ -79,3 +80,36 @@ def test_every_truncation_is_an_error() -> None:
 def test_what_follows_no_schema(schema: Any, data: bytes) -> None:
     with pytest.raises(AvroError):
         decode(schema, data)
+
+
+def test_what_is_written_is_read() -> None:
+    order = {**ORDER, **NOTHING, "note": "ü", "next": {**ORDER, **NOTHING}}
+    assert encode(SCHEMA, plain(order)) == encoded(SCHEMA, order)
+    # What has a default may be left out.
+    assert encode(SCHEMA, plain(ORDER)) == encoded(SCHEMA, ORDER)
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
+def test_written_numbers(values: list[int]) -> None:
+    schema = {"type": "array", "items": "long"}
+    assert encode(schema, values) == encoded(schema, values)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"small": 1 << 40}, "small is not a whole number of 32 bits"),
+        ({"paid": 1}, "paid is not true or false"),
+        ({"tags": ["x", 2]}, r"tags\[1\] is not a text"),
+        ({"counts": {"a": "b"}}, r"counts\.a is not a whole number"),
+        ({"kind": "C"}, "kind is not one of A, B"),
+        ({"mark": "YQ=="}, "mark is not of 2 bytes"),
+        ({"raw": "?"}, "raw is not base64"),
+        ({"note": 7}, "note is not a text"),
+        ({"other": 1}, "is not without other"),
+        ({"next": {}}, "next.id is not there"),
+    ],
+)
+def test_what_does_not_fit_is_named(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(AvroError, match=said):
+        encode(SCHEMA, {**plain(ORDER), **change})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.cli.messages.decoding import decode_payload, plain, text
+from magnetar.cli.messages.encoding import encode_payload
 from magnetar.cli.messages.options import resumable
 from magnetar.cli.messages.publishing import partition_of_key
 from magnetar.cli.messages.records import Record, records_of
@@ -108,6 +110,8 @@ def test_keys_go_where_other_clients_send_them(key: str, hashed: int) -> None:
 )
 def test_values_by_their_schema(kind: int, payload: bytes, value: object) -> None:
     assert decode_payload(kind, b'"long"', payload) == value
+    written = value if isinstance(value, str) else json.dumps(value)
+    assert decode_payload(kind, b'"long"', encode_payload(kind, b'"long"', written.encode())) == value
 
 
 def test_bytes_are_shown_as_they_can_be() -> None:
