@@ -93,7 +93,7 @@ class OrphanObjects:
         return len(orphans)
 
     async def claim(self) -> None:
-        """To be called before the first object is written: notes whose the store is, when nobody has.
+        """To be called before objects are written: notes whose the store is, when nobody has.
 
         Raises MetadataError, StoreError.
         """

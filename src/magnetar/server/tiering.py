@@ -92,7 +92,7 @@ class Tiering:
             age_ms=self._config.offload_orphan_hours * 3_600_000,
             new_id=uuid.uuid4,
         )
-        self.offloading.before_first = orphans.claim
+        self.offloading.before_each = orphans.claim
 
         async def sweep() -> None:
             try:

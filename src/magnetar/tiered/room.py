@@ -78,8 +78,9 @@ class Offloading:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         """`default` holds where policies say nothing; `new_id` gives ids that nobody had before."""
-        self.before_first: Callable[[], Awaitable[None]] | None = None
-        """Done before the first attempt of this process; when it raises, before the next."""
+        self.before_each: Callable[[], Awaitable[None]] | None = None
+        """Done before each attempt; when it raises, nothing is attempted: a ledger is not converted for a
+        store that does not answer."""
         self.storage = storage
         self._offloader = offloader
         self._default = default
@@ -153,9 +154,8 @@ class Offloading:
 
     async def _attempt(self, known: _Offloaded, ledger: SealedLedger) -> None:
         store = self.storage.store(self.storage.url)
-        if self.before_first is not None:
-            await self.before_first()
-            self.before_first = None
+        if self.before_each is not None:
+            await self.before_each()
         attempt = await self._offloader.copy(known.log, ledger, store, self._new_id())
         if attempt.outcome is Outcome.COPIED:
             known.error = ""

@@ -36,7 +36,7 @@ async def offloaded(folder: Path) -> tuple[TieredProcess, OrphanObjects]:
     policy = OffloadPolicy(threshold_bytes=0, deletion_lag_ms=0)
     process = TieredProcess(folder, policy=policy, entries_max_per_ledger=2)
     search = search_of(process)
-    process.offloading.before_first = search.claim
+    process.offloading.before_each = search.claim
     log, _ = await process.open()
     log.retention = Retention(ms=-1, size_bytes=-1)
     process.offloading.apply(log.offloading, {}, {})

@@ -452,3 +452,20 @@ def test_figures_are_shown(tmp_path: Path) -> None:
         assert 'brk_ledgeroffloader_delete_offload_ops{status="succeed"} 0' in text
 
     asyncio.run(story())
+
+
+def test_nothing_is_converted_for_a_store_that_does_not_answer(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process)
+
+        async def ask() -> None:
+            raise refusal("the store")
+
+        process.offloading.before_each = ask
+        await rounds(process)
+        assert process.effects == []
+        assert await offload(process, log) is Status.ERROR
+        assert "500" in process.offloading.request_of(log.offloading).error
+
+    asyncio.run(story())

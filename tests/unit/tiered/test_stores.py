@@ -22,12 +22,18 @@ from magnetar.tiered.stores.urls import check_url, open_store
 NAME = "public/default/persistent/a%2Fb/0000000000000000003-x.parquet"
 
 
-@pytest.fixture(params=["local", "memory", "obstore"])
+@pytest.fixture(params=["local", "memory", "obstore", "hdfs"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "local":
         return LocalStore(tmp_path / "objects")
     if request.param == "memory":
         return MemoryStore(ManualClock())
+    if request.param == "hdfs":
+        fs = pytest.importorskip("pyarrow.fs")
+        from magnetar.tiered.stores.hdfs import HdfsStore
+
+        # Another file system behind the same interface of pyarrow's.
+        return HdfsStore("hdfs://stand-in/topics", fs.LocalFileSystem(), str(tmp_path / "topics"))
     obstore = pytest.importorskip("obstore")
     from magnetar.tiered.stores.cloud import CloudStore
 
