@@ -202,17 +202,17 @@ def _values_of(schema: TopicSchema, kind: pa.DataType, known: Mapping[bytes, Top
     return ProtobufValues(kind, *_native(schema))
 
 
-def leaf_paths(field: pa.Field, path: str = "") -> Iterator[str]:
-    """Parquet's names of a column's leaves."""
+def leaves_of(field: pa.Field, path: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Parquet's names of a column's leaves, and their types."""
     path = f"{path}.{field.name}" if path else field.name
     kind = field.type
     if pa.types.is_struct(kind):
         for each in kind:
-            yield from leaf_paths(each, path)
+            yield from leaves_of(each, path)
     elif pa.types.is_list(kind):
-        yield from leaf_paths(pa.field("element", kind.value_type), f"{path}.list")
+        yield from leaves_of(pa.field("element", kind.value_type), f"{path}.list")
     elif pa.types.is_map(kind):
-        yield from leaf_paths(pa.field("key", kind.key_type), f"{path}.key_value")
-        yield from leaf_paths(pa.field("value", kind.item_type), f"{path}.key_value")
+        yield from leaves_of(pa.field("key", kind.key_type), f"{path}.key_value")
+        yield from leaves_of(pa.field("value", kind.item_type), f"{path}.key_value")
     else:
-        yield path
+        yield path, kind

@@ -23,7 +23,7 @@ from magnetar.history.codecs import PLAIN_BYTES_MAX
 from magnetar.history.columns import SCHEMA
 from magnetar.history.files import SummedFile
 from magnetar.history.key_index import KeyIndexBuilder
-from magnetar.history.values import ValueColumn, leaf_paths
+from magnetar.history.values import ValueColumn, leaves_of
 from magnetar.history.vectors import EntryVector, read_vector
 from magnetar.tiered.parquet.api import FORMAT_VERSION, HistoryError, SegmentOrigin, SegmentSummary
 from magnetar.tiered.parquet.stored_schemas import encode_schemas
@@ -251,14 +251,17 @@ def write_segment(runs: Iterable[EntryRun], origin: SegmentOrigin, path: str) ->
 
 
 def _writer_options(schema: pa.Schema) -> dict[str, Any]:
-    leaves = [path for field in schema for path in leaf_paths(field)]
+    leaves = dict(leaf for field in schema for leaf in leaves_of(field))
     statistics = [path for path in leaves if path not in _WITHOUT_STATISTICS]
-    values = [path for path in leaves if path.startswith("value.")]
+    # Of values, whole numbers are written by their differences, all else that repeats by a dictionary.
+    values = {path: kind for path, kind in leaves.items() if path.startswith("value.")}
+    whole = [path for path, kind in values.items() if _is_whole(kind)]
+    repeated = [path for path in values if path not in whole]
     return {
         "compression": "zstd",
         "compression_level": 1,
-        "use_dictionary": [*_DICTIONARY, *values],
-        "column_encoding": _ENCODINGS,
+        "use_dictionary": [*_DICTIONARY, *repeated],
+        "column_encoding": _ENCODINGS | dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
         "write_statistics": statistics,
         "write_page_index": True,
         "write_page_checksum": True,
@@ -268,6 +271,10 @@ def _writer_options(schema: pa.Schema) -> dict[str, Any]:
         # Readers get plain Arrow types; the ids of columns are Parquet's own.
         "store_schema": False,
     }
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
 def _bits(section: bytes) -> int:
