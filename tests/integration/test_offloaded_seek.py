@@ -58,8 +58,13 @@ def test_a_seek_by_time_costs_a_few_reads(tmp_path: Path) -> None:
             entries_max_per_ledger=ENTRIES,
             cache_bytes=0,
         )
-        workers = [OffloadWorker(), OffloadWorker(niceness=0)]
-        process.tiering.new_worker = lambda waited_for: workers[waited_for]
+        workers: list[OffloadWorker] = []
+
+        def new_worker(waited_for: bool) -> OffloadWorker:
+            workers.append(OffloadWorker(niceness=0 if waited_for else 10))
+            return workers[-1]
+
+        process.tiering.new_worker = new_worker
         try:
             log = await history(process)
             before = rows_of(await read_all(log, bytes_max=8 << 20, entries_max=100_000))

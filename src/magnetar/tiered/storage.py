@@ -21,6 +21,10 @@ _log = logging.getLogger("magnetar.tiered")
 READ_CACHE_BYTES: Final = 64 << 20
 """Pieces of copies kept in memory, over all topics."""
 
+READ_WORKERS: Final = 2
+"""Processes that read for consumers, each one call at a time: one that waits for a store does not hold up
+all. They end when nobody reads."""
+
 
 class TieredStorage:
     """See `Tiers`."""
@@ -48,7 +52,7 @@ class TieredStorage:
         self._new_worker = new_worker
         self._spawn = spawn
         self._stores: dict[str, ObjectStore] = {}
-        self._readers: Worker | None = None
+        self._readers: dict[int, Worker] = {}
         self._converter: Worker | None = None
 
     def store(self, url: str) -> ObjectStore:
@@ -64,11 +68,13 @@ class TieredStorage:
             self._converter = self._new_worker(False)
         return self._converter
 
-    def read_worker(self) -> Worker:
-        """Reads for consumers."""
-        if self._readers is None:
-            self._readers = self._new_worker(True)
-        return self._readers
+    def read_worker(self, copy: OffloadedCopy) -> Worker:
+        """Reads for consumers; the same one for a copy, of which it keeps what it has opened."""
+        number = copy.context.attempt.int % READ_WORKERS
+        worker = self._readers.get(number)
+        if worker is None:
+            worker = self._readers[number] = self._new_worker(True)
+        return worker
 
     def reader(self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int) -> OffloadedReader:
         """See `Tiers.reader`."""
@@ -78,7 +84,7 @@ class TieredStorage:
             entries=entries,
             size_bytes=size_bytes,
             store=self.store(copy.context.url),
-            worker=self.read_worker,
+            worker=lambda: self.read_worker(copy),
             cache=self.cache,
             figures=self.figures,
             spawn=self._spawn,
@@ -91,8 +97,9 @@ class TieredStorage:
 
     async def close(self) -> None:
         """Ends the workers and closes the stores."""
-        for worker in (self._readers, self._converter):
-            if worker is not None:
-                await worker.close()
+        for worker in self._readers.values():
+            await worker.close()
+        if self._converter is not None:
+            await self._converter.close()
         for store in self._stores.values():
             await store.close()

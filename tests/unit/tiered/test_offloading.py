@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -10,7 +11,8 @@ import pytest
 
 from fakes.managed_logs import read_all, until
 from fakes.tiered import TieredProcess, refusal, rows_of
-from magnetar.base.errors import MetadataError
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import DiskFullError, MetadataError
 from magnetar.base.ids import LATEST, Position
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
@@ -18,6 +20,7 @@ from magnetar.observability.metrics import Registry
 from magnetar.tiered.api import LedgerMovedError
 from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
 from magnetar.tiered.errors import UnreadableCopyError
+from magnetar.tiered.parquet.api import SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.room import OffloadRunningError, Status
 
@@ -467,5 +470,30 @@ def test_nothing_is_converted_for_a_store_that_does_not_answer(tmp_path: Path) -
         assert process.effects == []
         assert await offload(process, log) is Status.ERROR
         assert "500" in process.offloading.request_of(log.offloading).error
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_ends_an_attempt_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        before = rows_of(await read_all(log))
+
+        async def full(runs: AsyncIterator[Sequence[EntryRun]], origin: SegmentOrigin, path: str) -> None:
+            await anext(runs)
+            raise DiskFullError(f"no room left for {path}")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(process.worker, "convert", full)
+            assert await offload(process, log) is Status.ERROR
+        assert "no room left" in process.offloading.request_of(log.offloading).error
+        assert process.objects.store.objects == {}
+        log.append([b"goes on"], None)
+        await process.settle()
+        assert await offload(process, log) is Status.SUCCESS
+        assert rows_of(await read_all(log))[: len(before)] == before
 
     asyncio.run(story())
