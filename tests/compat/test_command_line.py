@@ -104,8 +104,10 @@ def test_values_are_written_by_the_schema_of_the_topic(
     magnetar("produce", topic, '{"customer": "ada", "amount": 7}')
     value = consumer.receive(TIMEOUT_MS).value()
     assert (value.customer, value.amount) == ("ada", 7)
-    refused = magnetar("produce", topic, "no json", code=1)
+    refused = magnetar("produce", topic, '{"customer": "bob", "amount": 8}', "no json", code=1)
+    assert "1 message sent" in refused.stderr
     assert "does not follow the schema" in refused.stderr
+    assert consumer.receive(TIMEOUT_MS).value().customer == "bob"
 
 
 def test_a_range_by_time(magnetar: Command, client: pulsar.Client, topic: str) -> None:

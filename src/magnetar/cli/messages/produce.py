@@ -5,13 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.times import Moment, age_ms
+
+if TYPE_CHECKING:
+    from magnetar.base.ids import Position
+    from magnetar.cli.messages.encoding import Encoder
+    from magnetar.cli.messages.publishing import Outgoing
+    from magnetar.client.client import Client
 
 
 def pairs_of(words: tuple[str, ...], option: str) -> dict[str, str]:
@@ -63,52 +71,87 @@ def produce(
 
     Where the topic has a schema, each is a value of it, written as JSON.
     """
-    from magnetar.cli.messages.encoding import Encoder
-    from magnetar.cli.messages.publishing import Outgoing, TopicWriter
-    from magnetar.cli.progress import Progress
-
-    properties = pairs_of(pairs, "--property")
     later_ms = None if delay is None else age_ms(delay)
     if delay is not None and later_ms is None:
         raise click.BadParameter(f"{delay!r} is no duration; write 30s, 2h, 7d", param_hint="--delay")
+    envelope = _Envelope(
+        key=key,
+        key_separator=key_separator,
+        properties=pairs_of(pairs, "--property"),
+        event_time_ms=event_time if isinstance(event_time, int) else None,
+        later_ms=later_ms,
+    )
     payloads = _payloads(messages, files)
-    sent = 0
-    progress = Progress("sent")
+    if repeat > 1:
+        payloads = _again(list(payloads), repeat)
     with caller.client() as client:
-        name = TopicName.parse(topic)
-        encoder = None if raw else Encoder(client, name)
-        version = b"" if encoder is None else encoder.version
-        writer = TopicWriter(client, name, compression=compression, schema_version=version)
-        try:
-            for payload in payloads if repeat == 1 else _again(list(payloads), repeat):
-                own_key, value = key, payload
-                if key_separator is not None:
-                    head, separator, rest = payload.partition(key_separator.encode())
-                    own_key, value = (head.decode("utf-8", "replace"), rest) if separator else (key, payload)
-                writer.send(
-                    Outgoing(
-                        payload=value if encoder is None else encoder.payload(value),
-                        key=own_key,
-                        properties=properties,
-                        event_time_ms=event_time if isinstance(event_time, int) else None,
-                        deliver_at_ms=None if later_ms is None else time.time_ns() // 1_000_000 + later_ms,
-                    )
-                )
-                sent += 1
-                progress.add(1)
-            places = list(writer.flush())
-        finally:
-            writer.close()
-            progress.close()
+        places = _send(client, TopicName.parse(topic), payloads, envelope, compression, raw=raw)
     if caller.output != "table":
-        caller.show(
-            [
-                {"topic": str(each), "id": None if place is None else f"{place.ledger_id}:{place.entry_id}"}
-                for each, place in places
-            ]
+        rows = [
+            (each, None if place is None else f"{place.ledger_id}:{place.entry_id}") for each, place in places
+        ]
+        caller.show([{"topic": str(each), "id": place} for each, place in rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Envelope:
+    """What all messages of one run share."""
+
+    key: str | None
+    key_separator: str | None
+    properties: dict[str, str]
+    event_time_ms: int | None
+    later_ms: int | None
+
+    def around(self, text: bytes, encoder: Encoder | None) -> Outgoing:
+        """The message of a text. Raises UnfitValueError."""
+        from magnetar.cli.messages.publishing import Outgoing
+
+        key = self.key
+        if self.key_separator is not None:
+            head, separator, rest = text.partition(self.key_separator.encode())
+            key, text = (head.decode("utf-8", "replace"), rest) if separator else (key, text)
+        return Outgoing(
+            payload=text if encoder is None else encoder.payload(text),
+            key=key,
+            properties=self.properties,
+            event_time_ms=self.event_time_ms,
+            deliver_at_ms=None if self.later_ms is None else time.time_ns() // 1_000_000 + self.later_ms,
         )
-    else:
-        click.echo(f"{sent} message{'' if sent == 1 else 's'} sent to {topic}", err=True)
+
+
+def _send(
+    client: Client,
+    topic: TopicName,
+    payloads: Iterable[bytes],
+    envelope: _Envelope,
+    compression: str,
+    *,
+    raw: bool,
+) -> list[tuple[TopicName, Position | None]]:
+    """Sends all; where the entries lie. What came before one that cannot be sent is durable, and told."""
+    from magnetar.cli.messages.encoding import Encoder
+    from magnetar.cli.messages.publishing import TopicWriter
+    from magnetar.cli.progress import Progress
+
+    encoder = None if raw else Encoder(client, topic)
+    version = b"" if encoder is None else encoder.version
+    writer = TopicWriter(client, topic, compression=compression, schema_version=version)
+    progress = Progress("sent")
+    try:
+        try:
+            for payload in payloads:
+                writer.send(envelope.around(payload, encoder))
+                progress.add(1)
+        finally:
+            places = list(writer.flush())
+            click.echo(
+                f"{progress.done} message{'' if progress.done == 1 else 's'} sent to {topic}", err=True
+            )
+    finally:
+        writer.close()
+        progress.close()
+    return places
 
 
 def _again(payloads: list[bytes], times: int) -> Iterator[bytes]:
