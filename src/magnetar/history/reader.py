@@ -101,7 +101,11 @@ class SegmentReader:
     @cached_property
     def _file(self) -> pq.ParquetFile:
         with self._sound():
-            return pq.ParquetFile(pa.PythonFile(self._windows, mode="r"), metadata=self._metadata)
+            return pq.ParquetFile(
+                pa.PythonFile(self._windows, mode="r"),
+                metadata=self._metadata,
+                page_checksum_verification=True,
+            )
 
     @cached_property
     def summary(self) -> SegmentSummary:
@@ -185,6 +189,8 @@ class SegmentReader:
         than to the end of a row group."""
         rebuilt, ends = self._group_with(first_entry)
         start = first_entry - rebuilt.first_entry
+        if not 0 <= start < len(rebuilt):
+            raise DamagedSegmentError(f"{self._source.name} has no entry {first_entry} where its footer says")
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
         return rebuilt.runs(self.summary.ledger_id, start, stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -276,6 +277,21 @@ def test_damage_is_named(tmp_path: Path) -> None:
     path.write_bytes(data[:2000].replace(b"\x00", b"\x01") + data[2000:])
     with pytest.raises(DamagedSegmentError, match="segment"):
         SegmentReader(LocalFile(str(path))).entries(0, 1000)
+
+
+def test_flipped_bytes_of_payloads_are_found(tmp_path: Path) -> None:
+    """zstd stores what it cannot compress as it is, without a checksum of its own; pages have one."""
+    path = tmp_path / "segment"
+    noise = random.Random(1).randbytes(10_000)
+    write_segment([run_of([message(1, noise)])], ORIGIN, str(path))
+    data = bytearray(path.read_bytes())
+    at = data.index(noise[5000:5100])
+    data[at + 50] ^= 1
+    path.write_bytes(data)
+    source = LocalFile(str(path))
+    with pytest.raises(DamagedSegmentError, match="segment"):
+        SegmentReader(source).entries(0, 1000)
+    source.close()
 
 
 def test_what_differs_is_found(tmp_path: Path) -> None:
