@@ -90,7 +90,7 @@ def run(service_url: str, http_url: str, rate: int, seconds: float, folder: Path
     """Percentiles in milliseconds, and rows."""
     name = f"bench-{uuid4().hex[:8]}"
     source, target = TopicName.parse(f"{name}-in"), TopicName.parse(f"{name}-out")
-    spark = session("bench", master="local[2]")
+    spark = session("bench", master="local[2]", config={"spark.log.level": "OFF"})
     given = {"service.url": service_url, "admin.url": http_url}
     ended = threading.Event()
     with Client(service_url, admin_url=http_url) as client, Client(service_url) as other:

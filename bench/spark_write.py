@@ -73,7 +73,7 @@ def stream(spark: SparkSession, options: dict[str, str], rows: int, seconds: flo
 
 def run(service_url: str, http_url: str, rows: int, seconds: float, folder: Path) -> dict[str, float]:
     """Writes in every way; rows a second by kind."""
-    spark = session("bench", master="local[2]")
+    spark = session("bench", master="local[2]", config={"spark.log.level": "OFF"})
     results: dict[str, float] = {}
     name = f"bench-{uuid4().hex[:8]}"
     for kind, delivery in (("", "exactly_once"), ("_at_least_once", "at_least_once")):
