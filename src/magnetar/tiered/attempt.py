@@ -1,15 +1,18 @@
 """One attempt to copy a ledger, as a machine: results in, effects out.
 
-    begin ─ DiscardObjects of an earlier attempt that did not end ─ RememberIntent
-          ─ ( Convert ─ Upload ─ Verify ) for each segment ─ RememberComplete ─ done
+    begin ─ Remember what is known of an earlier attempt ─ DiscardObjects of it ─ Remember the intent
+          ─ ( Convert ─ Upload ─ Verify ) for each segment ─ Remember that it is complete ─ done
 
 One effect at a time; whoever carries it out calls `succeeded` or `failed`. After a failure the objects of the
 attempt are deleted, and the list goes on naming it, so that the next attempt deletes what this one could not.
 
+An earlier attempt is stored once more as it is known before its objects go: when the answer to its last
+write was lost it may count as complete, and this process not know it; then that write fails, by version.
+
 What a crash leaves between any two effects:
-- before RememberIntent is stored: nothing of this attempt;
+- before the intent is stored: nothing of this attempt;
 - after it: objects that the stored list names, which the next attempt deletes first;
-- after RememberComplete is stored: a copy that may be read.
+- after it is stored as complete: a copy that may be read.
 The bookies' copy is not touched here: `local_copy_may_go` decides about it, later.
 
 Pure: no input or output, no time.
@@ -102,7 +105,7 @@ class OffloadAttempt:
         """The first effect."""
         earlier = self._ledger.offload
         if earlier is not None and not earlier.foreign:
-            return self._do(DiscardObjects(OffloadedCopy(self._ledger.ledger_id, earlier)))
+            return self._do(Remember(self._ledger.ledger_id, earlier, earlier))
         return self._do(self._remember_intent())
 
     def _do(self, effect: Effect) -> Effect:
@@ -122,10 +125,7 @@ class OffloadAttempt:
                 return None
             return self._do(self._remember_intent())
         if isinstance(effect, Remember):
-            if effect.context.complete:
-                self._end(Outcome.COPIED)
-                return None
-            return self._do(Convert(0))
+            return self._remembered(effect)
         if isinstance(effect, Convert):
             assert made is not None
             assert made.first_entry == effect.first_entry <= made.last_entry < self._ledger.entries
@@ -138,6 +138,14 @@ class OffloadAttempt:
             return self._do(Convert(following))
         complete = self._intent.completed(now_ms=now_ms, segments=tuple(self.segments))
         return self._do(Remember(self._ledger.ledger_id, self._intent, complete))
+
+    def _remembered(self, effect: Remember) -> Effect | None:
+        if effect.context == effect.known:
+            return self._do(DiscardObjects(OffloadedCopy(effect.ledger_id, effect.context)))
+        if effect.context.complete:
+            self._end(Outcome.COPIED)
+            return None
+        return self._do(Convert(0))
 
     def failed(self, error: Exception, *, refused: bool = False) -> Effect | None:
         """The effect was not carried out, or only in part; the next one, None at the end.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,6 +17,7 @@ from magnetar.base.errors import DiskFullError, MetadataError
 from magnetar.base.ids import LATEST, Position
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
+from magnetar.metadata.store import Stat
 from magnetar.observability.metrics import Registry
 from magnetar.tiered.api import LedgerMovedError
 from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
@@ -495,5 +497,36 @@ def test_a_full_disk_ends_an_attempt_and_nothing_else(
         await process.settle()
         assert await offload(process, log) is Status.SUCCESS
         assert rows_of(await read_all(log))[: len(before)] == before
+
+    asyncio.run(story())
+
+
+def test_a_copy_that_counts_without_our_knowing_is_not_deleted(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process, ledgers=1)
+        before = rows_of(await read_all(log))
+        put = process.store.put
+
+        async def put_and_lose_the_answer(*arguments: Any, **options: Any) -> Stat:
+            process.store.put = put  # type: ignore[method-assign]
+            await put(*arguments, **options)
+            raise MetadataError("the answer was lost")
+
+        def lose(effect: Effect) -> None:
+            if isinstance(effect, Remember) and effect.context.complete:
+                process.store.put = put_and_lose_the_answer  # type: ignore[method-assign]
+
+        process.tiering.on_effect = lose
+        assert await offload(process, log) is Status.ERROR
+        objects = dict(process.objects.store.objects)
+        assert await offload(process, log) is Status.ERROR, "the list is not what this process knows"
+        assert process.objects.store.objects == objects
+        again = await reopened(process)
+        assert again is not log
+        assert [ledger.offloaded for ledger in again.info().ledgers] == [True, False, False]
+        await rounds(process)
+        assert process.storage.figures.local_deleted == 1
+        assert rows_of(await read_all(again)) == before
 
     asyncio.run(story())
