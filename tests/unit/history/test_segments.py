@@ -172,6 +172,25 @@ def test_what_cannot_be_opened_is_kept_whole(tmp_path: Path) -> None:
     source.close()
 
 
+def test_entries_that_grow_are_built_in_smaller_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What compressed entries claim bounds how many are built together, down to one."""
+    monkeypatch.setattr(writing, "_PLAIN_BYTES_MAX", 25_000)
+    path = tmp_path / "segment"
+    plain = [bytes([at]) * 10_000 for at in range(9)]
+    entries = [
+        message(at, compress(at % 5, part), compression=at % 5, uncompressed_size=len(part))
+        for at, part in enumerate(plain)
+    ]
+    runs = [run_of(entries[:4]), run_of(entries[4:], 4)]
+    assert write_segment(runs, ORIGIN, str(path)).raw_entries == 0
+    assert pq.read_table(path)["payload"].to_pylist() == plain
+    source = LocalFile(str(path))
+    assert verify_segment(SegmentReader(source), runs) == 9
+    source.close()
+
+
 def test_summary_says_what_is_inside(tmp_path: Path) -> None:
     runs = [run_of([message(1, b"a", partition_key="b")], 7), run_of([message(9, b"", partition_key="a")], 8)]
     path = tmp_path / "segment"
