@@ -25,9 +25,11 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
+from magnetar.history import layout
 from magnetar.history.reader import SegmentReader
 from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.stretches import HistoryFile, Stretch
+from magnetar.tiered.parquet.api import SegmentSummary
 
 _log = logging.getLogger("magnetar.spark")
 
@@ -104,14 +106,17 @@ def read_stretch(
 
 
 def _is_plain(metadata: pq.FileMetaData) -> bool:
-    """Whether no row is an entry that was kept whole or a piece of a large message."""
-    places = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
+    """Whether no row is an entry that was kept whole or a piece of a large message. Raises HistoryError."""
+    summary = SegmentSummary.from_json((metadata.metadata or {}).get(layout.SUMMARY_KEY.encode(), b""))
+    if summary.raw_entries:
+        return False
+    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    number = paths.index("chunk_uuid")
     for group in range(metadata.num_row_groups):
         rows = metadata.row_group(group)
-        for name in ("raw_entry", "chunk_uuid"):
-            statistics = rows.column(places[name]).statistics
-            if statistics is None or not statistics.has_null_count or statistics.null_count != rows.num_rows:
-                return False
+        statistics = rows.column(number).statistics
+        if statistics is None or not statistics.has_null_count or statistics.null_count != rows.num_rows:
+            return False
     return True
 
 
