@@ -120,8 +120,8 @@ def test_an_error_in_a_query_names_its_line(tmp_path: Path) -> None:
         "query inverted",
         "ZeroDivisionError: integer division or modulo by zero",
     ]
-    # Batches without rows come first, as long as the source has made none.
-    assert [line for line in lines if re.match(r"inverted: \d+ batches, 0 rows", line)]
+    # How many batches come before the one that fails is up to the source and its clock.
+    assert [line for line in lines if re.match(r"inverted: \d+ batches, \d+ rows", line)]
     assert not [line for line in lines if line.lstrip().startswith("at ")], "no stack of Java's"
     assert "ZeroDivisionError" in (tmp_path / "spark.log").read_text()
 
