@@ -151,7 +151,7 @@ def fetch_jars(
         f"<version>1</version><packaging>pom</packaging>{management}"
         f"<dependencies>{''.join(dependency(*one, more) for one in needed)}</dependencies></project>\n"
     )
-    run_tool(["mvn", "-B", "-q", COPY_JARS, "-DincludeScope=runtime", "-DoutputDirectory=lib"], folder)
+    run_tool(["mvn", "-B", "-q", "-U", COPY_JARS, "-DincludeScope=runtime", "-DoutputDirectory=lib"], folder)
     (folder / "lib" / ".complete").touch()
 
 
