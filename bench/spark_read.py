@@ -30,8 +30,8 @@ from magnetar.wire.payload import build_batch, build_entry
 ROW = b"0123456789" * 10
 BATCH = 100
 RUNS_MIN = 3
-UNBATCHED_SHARE = 4
-"""A quarter of the rows is enough where each is an entry."""
+UNBATCHED_SHARE = 16
+"""A part of the rows is enough where each is an entry."""
 
 
 def fill(client: Client, topic: TopicName, rows: int, *, batch: int) -> None:
@@ -95,7 +95,7 @@ def run(service_url: str, http_url: str, rows: int, seconds: float) -> dict[str,
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the batched topic (1000000)")
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the batched topic (4000000)")
     parser.add_argument("--seconds", type=float, default=30.0, help="measured time of all kinds (30)")
     parser.add_argument("--service-url", default="", help="a broker that runs; else one is started")
     parser.add_argument("--http-url", default="")
