@@ -75,7 +75,15 @@ def test_tokens_over_tls(
         b"%d" % number for number in range(10)
     ]
     named = spark.read.format("magnetar").options(**secured).option("auth.token", reader).load()
-    plans = [frame, named, named.select("value").where("partition = -1")]
+    ported = (
+        spark.read.format("pulsar")
+        .options(**secured)
+        .option("pulsar.client.authPluginClassName", "org.apache.pulsar.client.impl.auth.AuthenticationToken")
+        .option("pulsar.client.authParams", f"token:{reader}")
+        .load()
+    )
+    assert ported.count() == 10
+    plans = [frame, named, ported, named.select("value").where("partition = -1")]
     shown = [plan._jdf.queryExecution().toString() for plan in plans]
     with pytest.raises(Exception, match=r"AuthorizationError|403") as refused:
         writing.option("auth.token", reader).mode("append").save()
