@@ -163,8 +163,7 @@ class PulsarAdmin:
         """Runs all steps, also after one that failed."""
         variables = dict(known)
         for step in steps_of(transcript.read_text(encoding="utf-8")):
-            command = string.Template(step.command).safe_substitute(variables)
-            code, out, err = self.run(_words(command))
+            code, out, err = self.run(_words(step.command, variables))
             for name, pattern in step.kept:
                 found = re.search(pattern, out)
                 variables[name] = found[1] if found else "-1"
@@ -173,9 +172,11 @@ class PulsarAdmin:
             yield Outcome(transcript.stem, step, problem)
 
 
-def _words(command: str) -> list[str]:
-    # JSON in a command keeps its quotes.
-    return command.split() if "{" in command else shlex.split(command)
+def _words(command: str, variables: Mapping[str, str]) -> list[str]:
+    # JSON in a command keeps its quotes. Variables come last: a path may have a space.
+    has_json = "{" in re.sub(r"\$\{\w+\}", "", command)
+    words = command.split() if has_json else shlex.split(command)
+    return [string.Template(word).safe_substitute(variables) for word in words]
 
 
 def _problem(step: Step, printed: list[str], code: int, out: str, err: str) -> str:
