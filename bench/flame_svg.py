@@ -57,7 +57,10 @@ def tree(lines: Iterable[str]) -> Frame:
 
 
 def short(name: str) -> str:
-    """A frame's name without what is the same for all: folders above the package, lines of code."""
+    """A frame's name without what is the same for all, or differs from machine to machine: folders above the
+    package, lines of code, command lines of processes."""
+    if name.startswith("process "):
+        return "sync helper" if "syncer_helper" in name else "broker"
     name = re.sub(r"\((?:[^()]*/)?(?:src|site-packages|lib/python[\d.]+)/", "(", name)
     name = re.sub(r"\(/[^()]*/([^/()]+)\)", r"(\1)", name)
     return re.sub(r":\d+\)$", ")", name)

@@ -34,6 +34,8 @@ def test_frames_count_what_they_called() -> None:
         ("f (/usr/lib/x86/libc.so.6)", "f (libc.so.6)"),
         ("f (magnetar/base/ids.py:7)", "f (magnetar/base/ids.py)"),
         ("<module> (<frozen importlib>:7)", "<module> (<frozen importlib>)"),
+        ('process 7:"/home/a/bin/python -m magnetar standalone --data /home/a/d"', "broker"),
+        ('process 9:"/home/a/bin/python -I /home/a/magnetar/runtime/syncer_helper.py 15"', "sync helper"),
     ],
 )
 def test_names_are_short(name: str, expected: str) -> None:
