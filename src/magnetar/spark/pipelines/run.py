@@ -74,7 +74,10 @@ class Run:
         except KeyboardInterrupt:
             code = 130
         except Exception as failed:  # noqa: BLE001  # the program's own, whatever it is
-            error = failed
+            if _is_interrupt(failed):
+                code = 130
+            else:
+                error = failed
         found = listener()
         if found is not None:
             found.close()
@@ -113,6 +116,17 @@ def _sql_of(error: BaseException) -> str:
         return "\n".join(context.summary() for context in contexts)
     except Exception:  # noqa: BLE001  # the JVM may be gone; the message tells the rest
         return ""
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it came of an interrupt: one that hits the bridge to the JVM breaks its connection, and then
+    the next call on it fails, of the program or of the end of its queries."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, KeyboardInterrupt):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def _code_of(ended: SystemExit, say: Callable[[str], None]) -> int:

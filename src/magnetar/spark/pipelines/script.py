@@ -6,9 +6,11 @@ import logging
 import runpy
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError
 from pyspark.logger import PySparkLogger
 
 from magnetar.spark.pipelines.run import Run, RunSettings, stderr_to, terminated_as_interrupted
@@ -60,11 +62,19 @@ def _execute(spark: SparkSession, file: Path, arguments: Sequence[str]) -> int:
         runpy.run_path(str(file), run_name="__main__")
         _await_queries(spark)
     except BaseException:
-        if _is_running(spark):
-            for query in spark.streams.active:
-                query.stop()
+        _stop_queries(spark)
         raise
     return 0
+
+
+def _stop_queries(spark: SparkSession) -> None:
+    """Stops them in order. An interrupt breaks the connection that it hits, which the first call may meet."""
+    for _ in range(2):
+        with suppress(Py4JError):
+            if _is_running(spark):
+                for query in spark.streams.active:
+                    query.stop()
+            return
 
 
 def _await_queries(spark: SparkSession) -> None:
@@ -81,6 +91,7 @@ def _is_running(spark: SparkSession) -> bool:
 
 def _heard(spark: SparkSession, listener: LagListener, run: Run) -> LagListener:
     """The listener when it has heard of everything: events come late, on a thread of their own."""
-    if _is_running(spark):
-        spark.streams.removeListener(listener)
+    with suppress(Py4JError):
+        if _is_running(spark):
+            spark.streams.removeListener(listener)
     return listener
