@@ -9,17 +9,11 @@ median of the runs that fit into the time, at least three.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import tempfile
 import time
-from contextlib import ExitStack
-from pathlib import Path
 from uuid import uuid4
 
-from bench import machine
-from bench.broker import Cpus, magnetar_command, started
+from bench.spark_program import Amount, Given, main
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
@@ -71,8 +65,9 @@ def measure(options: dict[str, str], rows: int, seconds: float) -> float:
     return statistics.median(rates)
 
 
-def run(service_url: str, http_url: str, rows: int, seconds: float) -> dict[str, float]:
+def run(given: Given) -> dict[str, float]:
     """Fills and reads; rows a second by kind."""
+    service_url, http_url, rows, seconds, _ = given
     name = f"bench-{uuid4().hex[:8]}"
     results: dict[str, float] = {}
     with Client(service_url, admin_url=http_url) as client:
@@ -92,30 +87,5 @@ def run(service_url: str, http_url: str, rows: int, seconds: float) -> dict[str,
     return results
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of the batched topic (4000000)")
-    parser.add_argument("--seconds", type=float, default=30.0, help="measured time of all kinds (30)")
-    parser.add_argument("--service-url", default="", help="a broker that runs; else one is started")
-    parser.add_argument("--http-url", default="")
-    parser.add_argument("--broker-pid", type=int, help="taken as every measuring module does; not used")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        service_url, http_url = arguments.service_url, arguments.http_url
-        if not service_url:
-            broker = stack.enter_context(started(magnetar_command(), folder, Cpus(None, None)))
-            service_url, http_url = broker.service_url, broker.http_url
-        results = run(service_url, http_url, arguments.rows, arguments.seconds)
-        described = machine.describe(folder)
-    print(json.dumps(described))
-    for name, value in results.items():
-        print(f"{name:32} {value:12,.0f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results))
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, Amount("rows", 4_000_000, "rows of the batched topic (%(default)s)"), 30.0, run)

@@ -9,20 +9,14 @@ counts from when it was due, whatever happened meanwhile; the first seconds warm
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
 import threading
 import time
-from contextlib import ExitStack
-from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 
-from bench import machine
-from bench.broker import Cpus, magnetar_command, started
 from bench.histogram import Latencies, due_count, intended_ns
+from bench.spark_program import Amount, Given, main
 from magnetar.arrow.decode import Decoder
 from magnetar.base.ids import EARLIEST
 from magnetar.base.names import TopicName
@@ -86,8 +80,9 @@ def measure(client: Client, topic: TopicName, from_ns: int, until_ns: int) -> La
     return latencies
 
 
-def run(service_url: str, http_url: str, rate: int, seconds: float, folder: Path) -> dict[str, float]:
+def run(asked: Given) -> dict[str, float]:
     """Percentiles in milliseconds, and rows."""
+    service_url, http_url, rate, seconds, folder = asked
     name = f"bench-{uuid4().hex[:8]}"
     source, target = TopicName.parse(f"{name}-in"), TopicName.parse(f"{name}-out")
     spark = session("bench", master="local[2]", config={"spark.log.level": "OFF"})
@@ -113,30 +108,5 @@ def run(service_url: str, http_url: str, rate: int, seconds: float, folder: Path
     return {**latencies.milliseconds(), "rows": float(len(latencies))}
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rate", type=int, default=10_000, help="rows a second (10000)")
-    parser.add_argument("--seconds", type=float, default=40.0, help="measured time (40)")
-    parser.add_argument("--service-url", default="", help="a broker that runs; else one is started")
-    parser.add_argument("--http-url", default="")
-    parser.add_argument("--broker-pid", type=int, help="taken as every measuring module does; not used")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        service_url, http_url = arguments.service_url, arguments.http_url
-        if not service_url:
-            broker = stack.enter_context(started(magnetar_command(), folder, Cpus(None, None)))
-            service_url, http_url = broker.service_url, broker.http_url
-        results = run(service_url, http_url, arguments.rate, arguments.seconds, folder)
-        described = machine.describe(folder)
-    print(json.dumps(described))
-    for kind, value in results.items():
-        print(f"{kind:12} {value:12,.1f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results))
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, Amount("rate", 10_000, "rows a second (%(default)s)"), 40.0, run, form=",.1f")

@@ -10,19 +10,14 @@ and does not count; shown is the median of the others, at least three. The peer 
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import machine
-from bench.broker import Cpus, magnetar_command, started
+from bench.spark_program import Amount, Given, main
 from magnetar.spark import session
 
 ROW = "0123456789" * 10
@@ -71,8 +66,9 @@ def stream(spark: SparkSession, options: dict[str, str], rows: int, seconds: flo
     return statistics.median([rate for number, rate in rates.items() if number > min(rates)])
 
 
-def run(service_url: str, http_url: str, rows: int, seconds: float, folder: Path) -> dict[str, float]:
+def run(given: Given) -> dict[str, float]:
     """Writes in every way; rows a second by kind."""
+    service_url, http_url, rows, seconds, folder = given
     spark = session("bench", master="local[2]", config={"spark.log.level": "OFF"})
     results: dict[str, float] = {}
     name = f"bench-{uuid4().hex[:8]}"
@@ -88,30 +84,5 @@ def run(service_url: str, http_url: str, rows: int, seconds: float, folder: Path
     return results
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a write (1000000)")
-    parser.add_argument("--seconds", type=float, default=40.0, help="measured time of all kinds (40)")
-    parser.add_argument("--service-url", default="", help="a broker that runs; else one is started")
-    parser.add_argument("--http-url", default="")
-    parser.add_argument("--broker-pid", type=int, help="taken as every measuring module does; not used")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    arguments = parser.parse_args()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        service_url, http_url = arguments.service_url, arguments.http_url
-        if not service_url:
-            broker = stack.enter_context(started(magnetar_command(), folder, Cpus(None, None)))
-            service_url, http_url = broker.service_url, broker.http_url
-        results = run(service_url, http_url, arguments.rows, arguments.seconds, folder)
-        described = machine.describe(folder)
-    print(json.dumps(described))
-    for kind, value in results.items():
-        print(f"{kind:36} {value:12,.0f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results))
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, Amount("rows", 1_000_000, "rows of a write (%(default)s)"), 40.0, run)

@@ -116,6 +116,7 @@ class FakeWorker:
         return None
 
     async def lookup(self, source: AsyncByteSource, key: bytes, count_max: int) -> list[FoundMessage]:
+        # The log never looks a key up; `history` itself is tested for that.
         raise NotImplementedError
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Closing:
+class Closing(ABC):
     """Has `close`, which a `with` block calls at its end, however it ends."""
 
     __slots__ = ()
 
+    @abstractmethod
     def close(self) -> None:
         """Lets go of what is held."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -37,7 +37,8 @@ def deduplicate(client: Client, target: TopicName) -> None:
                     f"deduplication of {waiting[0]} did not start; enable it for the namespace, or set"
                     " delivery=at_least_once"
                 )
-            time.sleep(_POLL_S if waiting else 0.0)
+            if waiting:
+                time.sleep(_POLL_S)
     except (AdminError, UnreachableError) as error:
         raise OptionError(
             f"writing exactly once needs deduplication on {target}, and the admin interface does not help:"
