@@ -92,9 +92,7 @@ async def create_topic(call: Call) -> None:
         await call.broker.check_name(name)
         if name.partition >= await call.broker.policies.partitions(name):
             raise InvalidTopicError(f"{name} ends like a partition, but is none of a partitioned topic")
-    await call.broker.create_topic(name)
-    if properties and name.persistent:
-        await (await loaded(call.broker, name)).log.set_properties(properties)
+    await call.broker.create_topic(name, properties)
 
 
 async def delete_topic(call: Call) -> None:

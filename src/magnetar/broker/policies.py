@@ -35,15 +35,15 @@ class PolicyStore:
         self.cluster = cluster
         self._cache: Recent[str, Policies | None] = Recent(_DOCUMENTS_KEPT)
         self._changes = 0
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[str], None]] = []
         self._cancel_watch = store.watch("/admin", self._changed)
 
     def close(self) -> None:
         """Stops watching."""
         self._cancel_watch()
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Calls back after any policy changed."""
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Calls back with its key after any document changed."""
         self._listeners.append(listener)
 
     def _changed(self, notification: Notification) -> None:
@@ -53,7 +53,7 @@ class PolicyStore:
         self._changes += 1
         self._cache.forget(notification.path)
         for listener in self._listeners:
-            listener()
+            listener(notification.path)
 
     async def _read(self, path: str) -> Policies | None:
         if path in self._cache:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magnetar.auth.authentication import Authentication
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MagnetarError
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.config import BrokerConfig as BrokerConfig
 from magnetar.broker.creation import CreationRules
-from magnetar.broker.dedup.room import DedupRoom
-from magnetar.broker.dynamic import overridden
 from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
@@ -25,41 +20,36 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.guard import Guard
-from magnetar.broker.handlers import permission, renewals, topic_lists
+from magnetar.broker.handlers import renewals
+from magnetar.broker.in_force import PoliciesInForce, guarded
 from magnetar.broker.inactive.room import InactiveTopics
 from magnetar.broker.intake import Intake
 from magnetar.broker.limits import enforcement
-from magnetar.broker.limits.groups import GROUP_POLICY, ResourceGroups
-from magnetar.broker.limits.limits import Limits, LimitsInForce
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
 from magnetar.broker.outputs import OutputBudget
-from magnetar.broker.policies import Policies, PolicyStore
-from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.broker.policies import PolicyStore
+from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
-from magnetar.managedlog.config import UNLIMITED, Retention
+from magnetar.managedlog.errors import LogExistsError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, yield_loop
+from magnetar.runtime.tasks import SingleFlight, TaskGroup
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.room import Offloading
 
 if TYPE_CHECKING:
     from magnetar.broker.session import Session
 
-_logger = logging.getLogger("magnetar.broker")
-
 _KEEP_ALIVE_S: Final = 30.0
 """A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
 _MAINTENANCE_S: Final = 60.0
 """Between two rounds of retention and deduplication snapshots."""
-_TOPICS_PER_TURN: Final = 50
-"""Topics that are given their policies before the event loop serves others: about a millisecond."""
 
 
 class Broker:
@@ -77,7 +67,7 @@ class Broker:
         offloading: Offloading | None = None,
     ) -> None:
         """Without `authentication` everybody may do everything; without `offloading` no ledger leaves."""
-        self.config = self._told = config
+        self.config = config
         self.clock = clock
         self.store = store
         self.logs = logs
@@ -99,7 +89,10 @@ class Broker:
         """For whatever must happen at a time; one timer for all topics."""
         self.topics: dict[str, Topic] = {}
         """Loaded persistent topics by full name."""
-        self.nonpersistent = NonPersistentTopics(clock, self.tasks.spawn, self.alarms, self._limits_of)
+        self._in_force = PoliciesInForce(self)
+        self.nonpersistent = NonPersistentTopics(
+            clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
+        )
         self.inactive = InactiveTopics(self, partitioned=config.inactive_partitioned)
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
@@ -112,8 +105,6 @@ class Broker:
         self.draining = False
         self.started_ms = clock.now_ms()
         self._loading: SingleFlight[Topic] = SingleFlight()
-        self._limits = LimitsInForce(config.limits, config.cluster)
-        self._groups = ResourceGroups(clock)
         self.intake = Intake(config.in_flight_bytes_max)
         self.outputs = OutputBudget(
             config.output_bytes_max,
@@ -122,7 +113,7 @@ class Broker:
         )
         self._names = 0
         self._name_prefix = ""
-        self.policies.on_change(Rounds(self.apply_policies, self.tasks.spawn).ask)
+        self.policies.on_change(self._in_force.changed)
 
     # -- life cycle --------------------------------------------------------------------------------
 
@@ -132,7 +123,7 @@ class Broker:
         number = int(stat.path.rpartition("-")[2])
         self._name_prefix = f"{self.config.cluster}-{number}"
         await self.policies.bootstrap(broker_url, http_url)
-        await self._configure()
+        await self._in_force.configure()
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self._maintain)
         self.tasks.every(self.config.compaction_interval_s, self._compact_due)
@@ -173,24 +164,17 @@ class Broker:
 
     async def _maintain(self) -> None:
         for topic in list(self.topics.values()):
-            await self._guard(topic.log.trim(), f"{topic.name}: trimming")
+            await guarded(topic.log.trim(), f"{topic.name}: trimming")
             if topic.dedup is not None:
-                await self._guard(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
+                await guarded(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
 
     async def _compact_due(self) -> None:
         for topic in list(self.topics.values()):
-            await self._guard(topic.compaction.start_if_due(), f"{topic.name}: compaction")
+            await guarded(topic.compaction.start_if_due(), f"{topic.name}: compaction")
 
     async def enforce_limits(self) -> None:
         """One round of what limits do by themselves: messages expire, backlogs shrink."""
         await enforcement.enforce_all(list(self.topics.values()), self.clock)
-
-    @staticmethod
-    async def _guard(work: Awaitable[object], what: str) -> None:
-        try:
-            await work
-        except MagnetarError as error:
-            _logger.warning("%s failed, tried again later: %s", what, error)
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -231,7 +215,7 @@ class Broker:
         await self.check_name(name)
         old = self.topics.pop(str(name), None)
         if old is not None:
-            await self._guard(old.close(), f"{name}: closing after a failure")
+            await guarded(old.close(), f"{name}: closing after a failure")
         if not await self.exists(name):
             if not (create and await self._may_create(name)):
                 raise TopicNotFoundError(f"topic {name} does not exist")
@@ -241,7 +225,7 @@ class Broker:
             name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn, outputs=self.outputs
         )
         await topic.load()
-        await self._apply(topic)
+        await self._in_force.give(topic)
         self.topics[str(name)] = topic
         return topic
 
@@ -272,7 +256,7 @@ class Broker:
     async def check_topics_max(self, namespace: NamespaceName, more: int = 1) -> None:
         """Raises PreconditionFailedError when so many more topics would be too many for the namespace."""
         document = await self.policies.namespace(namespace)
-        most = self._limits.of({}, document).topics_max
+        most = self._in_force.of_namespace(document).topics_max
         if most and len(await self.topics_of(namespace)) + more > most:
             raise PreconditionFailedError(f"namespace {namespace} may have {most} topics, partitions counted")
 
@@ -304,15 +288,22 @@ class Broker:
         if name.partition < 0:
             await self.schemas.delete(name)
 
-    async def create_topic(self, name: TopicName) -> None:
-        """Creates a topic. Raises ConflictError when it exists."""
+    async def create_topic(self, name: TopicName, properties: Mapping[str, str] | None = None) -> None:
+        """Creates a topic; a persistent one is loaded when it is first used. Raises ConflictError."""
         await self.check_name(name)
         if await self.exists(name) or await self.policies.partitions(name):
             raise ConflictError(f"topic {name} already exists")
-        if name.persistent:
-            await self.check_topics_max(name.namespace_name)
-            await self.logs.open(name.log_name)
-        await self.any_topic(name)
+        if not name.persistent:
+            await self.any_topic(name)
+            return
+        await self.check_topics_max(name.namespace_name)
+        try:
+            await self.logs.create(name.log_name, properties or {})
+        except LogExistsError as error:
+            raise ConflictError(f"topic {name} already exists") from error
+        if await self.inactive.deletes_unused(name):
+            # Its time runs while it is loaded.
+            await self.topic(name)
 
     async def unload(self, name: TopicName) -> None:
         """Closes a topic; clients look it up again and it is loaded anew."""
@@ -324,70 +315,16 @@ class Broker:
             await self._close_topic(topic)
 
     async def _close_topic(self, topic: Topic) -> None:
-        await self._guard(topic.close(), f"{topic.name}: closing")
+        await guarded(topic.close(), f"{topic.name}: closing")
         if self.topics.get(str(topic.name)) is topic:
             del self.topics[str(topic.name)]
         self.ended += 1
 
     # -- policies ----------------------------------------------------------------------------------
 
-    async def _configure(self) -> None:
-        self.config = overridden(self._told, await self.policies.configuration())
-        self._limits = LimitsInForce(self.config.limits, self.config.cluster)
-
     async def apply_policies(self) -> None:
-        """Gives every loaded topic the policies that are in force now."""
-        await self._configure()
-        await permission.recheck(self)
-        await topic_lists.recheck(self)
-        for number, topic in enumerate(list(self.topics.values()), 1):
-            await self._guard(self._apply(topic), f"{topic.name}: applying policies")
-            if number % _TOPICS_PER_TURN == 0:
-                await yield_loop()
-        await self._guard(self.nonpersistent.apply_limits(), "applying policies")
-
-    async def _limits_of(self, name: TopicName) -> Limits:
-        own = await self.policies.topic_policies(name)
-        return await self._in_force(own, await self.policies.namespace(name.namespace_name))
-
-    async def _in_force(self, own: Policies, namespace: Policies) -> Limits:
-        limits = self._limits.of(own, namespace)
-        name = namespace.get(GROUP_POLICY)
-        document = await self.policies.resource_group(name) if name else None
-        return replace(limits, group=self._groups.of(name, document)) if name and document else limits
-
-    async def _apply(self, topic: Topic) -> None:
-        """Gives the loaded topic the policies that are in force now."""
-        own = await self.policies.topic_policies(topic.name)
-        namespace = await self.policies.namespace(topic.name.namespace_name)
-        retention = own.get("retention_policies", namespace.get("retention_policies")) or {}
-        minutes = int(retention.get("retentionTimeInMinutes", self.config.retention_minutes))
-        mib = int(retention.get("retentionSizeInMB", self.config.retention_mib))
-        topic.log.retention = Retention(
-            ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
-            size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
-        )
-        topic.compaction.apply(self.config, own, namespace)
-        if self.offloading is not None:
-            self.offloading.apply(topic.log.offloading, own, namespace)
-        topic.limits.apply(await self._in_force(own, namespace), topic, self.alarms)
-        wanted = self._deduplicates(own, namespace)
-        limits = self.config.deduplication_limits.with_interval(own, namespace)
-        if topic.dedup is not None:
-            topic.dedup.limits = limits
-        if wanted and topic.dedup is None:
-            topic.dedup = await DedupRoom.load(
-                topic.log, DEDUP_CURSOR, attached=topic.producers, clock=self.clock, limits=limits
-            )
-        elif not wanted and topic.dedup is not None:
-            topic.dedup = None
-            await topic.log.delete_cursor(DEDUP_CURSOR)
-
-    def _deduplicates(self, own: Policies, namespace: Policies) -> bool:
-        for level in (own.get("deduplicationEnabled"), namespace.get("deduplicationEnabled")):
-            if level is not None:
-                return bool(level)
-        return self.config.deduplication
+        """Gives loaded topics what has changed of their policies; everything that has, on return."""
+        await self._in_force.apply()
 
     def loaded_log(self, name: TopicName) -> ManagedLog | None:
         """The log of a topic if it is loaded."""

@@ -38,6 +38,14 @@ class LogNotFoundError(LogError):
         self.name = name
 
 
+class LogExistsError(LogError):
+    """There is a log of that name already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"log {name} exists already")
+        self.name = name
+
+
 class CursorNotFoundError(LogError):
     """The log has no durable cursor of that name."""
 

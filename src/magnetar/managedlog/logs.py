@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -14,14 +14,14 @@ from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
-from magnetar.managedlog.errors import LogClosedError, LogNotFoundError
+from magnetar.managedlog.errors import LogClosedError, LogExistsError, LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
-from magnetar.managedlog.log_metadata import ROOT, decode, log_path
+from magnetar.managedlog.log_metadata import ROOT, LogMetadata, decode, encode, log_path
 from magnetar.managedlog.log_state import LogState
 from magnetar.managedlog.offloading import delete_copy
 from magnetar.managedlog.recovery import recover_log
 from magnetar.managedlog.tail_cache import CacheBudget
-from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
 from magnetar.tiered.api import Tiers
 
 _log = logging.getLogger("magnetar.managedlog")
@@ -83,6 +83,18 @@ class ManagedLogs:
             )
             self._logs[name] = log
             return log
+
+    async def create(self, name: str, properties: Mapping[str, str]) -> None:
+        """Notes a log of that name, durable on return; it has no ledger and takes no memory until opened.
+
+        Raises LogExistsError, MetadataError.
+        """
+        value = encode(LogMetadata(properties=properties))
+        async with self._lock(name):
+            try:
+                await self._store.put(log_path(name), value, expected_version=MUST_NOT_EXIST)
+            except BadVersionError as error:
+                raise LogExistsError(name) from error
 
     def _lock(self, name: str) -> asyncio.Lock:
         lock = self._locks.get(name)

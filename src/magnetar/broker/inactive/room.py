@@ -9,6 +9,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.inactive.expiry import InactiveSubscriptions
 from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
+from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.watchers.selection import is_system
 
 if TYPE_CHECKING:
@@ -43,10 +44,18 @@ class InactiveTopics:
             except MagnetarError as error:
                 _log.warning("%s is inactive and could not be deleted: %s", topic.name, error)
 
+    async def deletes_unused(self, name: TopicName) -> bool:
+        """Whether a topic that nobody ever uses is deleted. Raises NamespaceNotFoundError."""
+        return (await self._policy(name)).delete and not is_system(name)
+
+    async def _policy(self, name: TopicName) -> InactivePolicy:
+        policies = self._broker.policies
+        own = await policies.topic_policies(name)
+        return self._broker.config.inactive.under(own, await policies.namespace(name.namespace_name))
+
     async def _look(self, topic: AnyTopic) -> None:
         broker, name = self._broker, topic.name
-        own = await broker.policies.topic_policies(name)
-        policy = broker.config.inactive.under(own, await broker.policies.namespace(name.namespace_name))
+        policy = await self._policy(name)
         if topic.closed or is_system(name) or not policy.delete or in_use(topic, policy.mode):
             self._idle.used(topic)
             return

@@ -44,9 +44,9 @@ class NonPersistentTopics:
             self.topics[str(name)] = topic
         return topic
 
-    async def apply_limits(self) -> None:
-        """Gives every topic the limits that are in force now. Raises MagnetarError."""
-        for topic in list(self.topics.values()):
+    async def apply_limits(self, concerned: Callable[[TopicName], bool]) -> None:
+        """Gives topics the limits that are in force now. Raises MagnetarError."""
+        for topic in [topic for topic in self.topics.values() if concerned(topic.name)]:
             topic.limits.apply(await self._limits_of(topic.name), topic, self._alarms)
 
     def remove(self, topic: NonPersistentTopic) -> None:

@@ -1,0 +1,158 @@
+"""Gives loaded topics the policies that are in force: when they are loaded, and whenever a document changed.
+
+What limits do by themselves (expiry, quotas, trimming, compaction) happens once at that moment too: an
+operator who lowers a TTL sees it at once, and not at the next round.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import TopicName
+from magnetar.broker.config import BrokerConfig
+from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.dynamic import overridden
+from magnetar.broker.handlers import permission, topic_lists
+from magnetar.broker.limits import enforcement
+from magnetar.broker.limits.groups import GROUP_POLICY, ResourceGroups
+from magnetar.broker.limits.limits import Limits, LimitsInForce
+from magnetar.broker.policies import Policies
+from magnetar.broker.policy_changes import scope_of
+from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.managedlog.config import UNLIMITED, Retention
+from magnetar.runtime.tasks import Rounds, yield_loop
+
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
+
+_logger = logging.getLogger("magnetar.broker")
+
+_TOPICS_PER_TURN: Final = 50
+"""Topics that are given their policies before the event loop serves others: about a millisecond."""
+_NAMES_PER_TURN: Final = 10_000
+"""Topics whose names are compared before the event loop serves others: about two milliseconds."""
+
+
+async def guarded(work: Awaitable[object], what: str) -> None:
+    """Awaits background work on one topic; what fails is logged and left to the next round."""
+    try:
+        await work
+    except MagnetarError as error:
+        _logger.warning("%s failed, tried again later: %s", what, error)
+
+
+class PoliciesInForce:
+    """The policies of a broker's topics, kept up to date."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._told = broker.config
+        self._limits = LimitsInForce(broker.config.limits, broker.config.cluster)
+        self._groups = ResourceGroups(broker.clock)
+        self._changed: dict[str, int] = {}
+        """Documents whose change is not in force yet, and the number of the change."""
+        self._changes = 0
+        self._rounds = Rounds(self.apply, broker.tasks.spawn)
+
+    async def configure(self) -> None:
+        """Takes the settings that were changed while brokers run."""
+        config: BrokerConfig = overridden(self._told, await self._broker.policies.configuration())
+        self._broker.config = config
+        self._limits = LimitsInForce(config.limits, config.cluster)
+
+    def changed(self, path: str) -> None:
+        """A document changed: the topics that it concerns are given their policies, soon."""
+        self._changes += 1
+        self._changed[path] = self._changes
+        self._rounds.ask()
+
+    async def apply(self) -> None:
+        """Puts in force whatever changed before this call."""
+        broker = self._broker
+        # A path leaves when it is done, not before: who calls meanwhile does it too, and so returns with it
+        # done.
+        changed = dict(self._changed)
+        scope = scope_of(changed)
+        if scope.everything:
+            await self.configure()
+        if changed:
+            await permission.recheck(broker)
+            await topic_lists.recheck(broker)
+        if not scope.nothing:
+            done = 0
+            for number, topic in enumerate(list(broker.topics.values()), 1):
+                if scope.covers(topic.name):
+                    await guarded(self._give_changed(topic), f"{topic.name}: applying policies")
+                    done += 1
+                    if done % _TOPICS_PER_TURN == 0:
+                        await yield_loop()
+                if number % _NAMES_PER_TURN == 0:
+                    await yield_loop()
+            await guarded(broker.nonpersistent.apply_limits(scope.covers), "applying policies")
+        for path, number in changed.items():
+            if self._changed.get(path) == number:
+                del self._changed[path]
+
+    def of_namespace(self, namespace: Policies) -> Limits:
+        """The limits of a topic without policies of its own, but for its resource group."""
+        return self._limits.of({}, namespace)
+
+    async def limits_of(self, name: TopicName) -> Limits:
+        """The limits in force on a topic. Raises NamespaceNotFoundError."""
+        broker = self._broker
+        own = await broker.policies.topic_policies(name)
+        return await self._limits_under(own, await broker.policies.namespace(name.namespace_name))
+
+    async def _limits_under(self, own: Policies, namespace: Policies) -> Limits:
+        limits = self._limits.of(own, namespace)
+        name = namespace.get(GROUP_POLICY)
+        document = await self._broker.policies.resource_group(name) if name else None
+        return replace(limits, group=self._groups.of(name, document)) if name and document else limits
+
+    async def _give_changed(self, topic: Topic) -> None:
+        before, retained = topic.limits.limits, topic.log.retention
+        await self.give(topic)
+        if topic.limits.limits != before and topic.limits.works_alone:
+            await enforcement.enforce(topic, topic.limits.limits, self._broker.clock.now_ms())
+        if topic.log.retention != retained:
+            await topic.log.trim()
+        await topic.compaction.start_if_due()
+
+    async def give(self, topic: Topic) -> None:
+        """Gives the loaded topic the policies that are in force now. Raises MagnetarError."""
+        broker = self._broker
+        config = broker.config
+        own = await broker.policies.topic_policies(topic.name)
+        namespace = await broker.policies.namespace(topic.name.namespace_name)
+        retention = own.get("retention_policies", namespace.get("retention_policies")) or {}
+        minutes = int(retention.get("retentionTimeInMinutes", config.retention_minutes))
+        mib = int(retention.get("retentionSizeInMB", config.retention_mib))
+        topic.log.retention = Retention(
+            ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
+            size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
+        )
+        topic.compaction.apply(config, own, namespace)
+        if broker.offloading is not None:
+            broker.offloading.apply(topic.log.offloading, own, namespace)
+        topic.limits.apply(await self._limits_under(own, namespace), topic, broker.alarms)
+        limits = config.deduplication_limits.with_interval(own, namespace)
+        if topic.dedup is not None:
+            topic.dedup.limits = limits
+        wanted = self._deduplicates(own, namespace)
+        if wanted and topic.dedup is None:
+            topic.dedup = await DedupRoom.load(
+                topic.log, DEDUP_CURSOR, attached=topic.producers, clock=broker.clock, limits=limits
+            )
+        elif not wanted and topic.dedup is not None:
+            topic.dedup = None
+            await topic.log.delete_cursor(DEDUP_CURSOR)
+
+    def _deduplicates(self, own: Policies, namespace: Policies) -> bool:
+        for level in (own.get("deduplicationEnabled"), namespace.get("deduplicationEnabled")):
+            if level is not None:
+                return bool(level)
+        return self._broker.config.deduplication
