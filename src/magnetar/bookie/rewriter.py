@@ -31,7 +31,8 @@ from magnetar.runtime.tasks import happens_within
 _log = logging.getLogger("magnetar.bookie")
 
 _STEP_BYTES: Final = 128 << 10
-"""Copied at once: some milliseconds in which a thread competes with the loop."""
+"""Of living blocks, copied at once: some milliseconds in which a thread competes with the loop. The few that
+cursors leave in a large segment are one such piece, so that freeing keeps up with the fastest writers."""
 _YIELDS_MAX: Final = 20
 """Times that a step waits for the store to be idle before it goes on all the same."""
 

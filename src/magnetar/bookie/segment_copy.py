@@ -79,13 +79,27 @@ class SegmentCopy:
         return self._tail.offset - DATA_OFFSET
 
     def step(self, bytes_max: int) -> None:
-        """Copies the next blocks, those within `bytes_max` bytes of the file, at least one.
+        """Copies the next blocks, `bytes_max` bytes of them at most, at least one.
 
         Raises CorruptDataError, OSError.
         """
+        size = 0
+        end = self._at
+        for place in islice(self._places, self._at, None):
+            size += place.size
+            if end > self._at and size > bytes_max:
+                break
+            end += 1
+        blocks: list[Block] = []
+        while self._at < end:
+            blocks += self._next_blocks(end, bytes_max)
+        self._append(blocks)
+
+    def _next_blocks(self, end: int, bytes_max: int) -> list[Block]:
+        """The next blocks, before place `end`, that one read of `bytes_max` brings; at least one."""
         first = self._places[self._at].offset
         chosen = [self._places[self._at]]
-        for place in islice(self._places, self._at + 1, None):
+        for place in islice(self._places, self._at + 1, end):
             if place.offset + place.size - first > bytes_max:
                 break
             chosen.append(place)
@@ -98,7 +112,7 @@ class SegmentCopy:
             if header is None:
                 raise self._corrupt(place.offset)
             blocks.append(self._checked(header, data[at + HEADER_BYTES : at + place.size], place.offset))
-        self._append(blocks)
+        return blocks
 
     def _checked(self, header: BlockHeader, body: bytes, offset: int) -> Block:
         # What is damaged must stay where it is: a new sum over it would make it good.

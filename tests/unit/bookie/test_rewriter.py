@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.blocks import HEADER_BYTES
 from magnetar.bookie.files import Disk
+from magnetar.bookie.segment_copy import SegmentCopy
 from magnetar.bookie.store import SegmentStore
 from support.storage import Sink, crash_copy, entries_of, flip, run, segments, settled, store_in
 
@@ -69,6 +72,25 @@ def test_the_space_of_dead_ledgers_comes_back(tmp_path: Path) -> None:
         async with store_in(tmp_path) as store:
             assert await entries_of(store, 2) == [content(2, i) for i in range(FEW)]
             assert store.ledger_ids() == {2}
+
+    run(story())
+
+
+def test_what_lives_scattered_is_copied_in_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Busy writers make each piece wait: of a block every so often, one by one, the disk would fill up."""
+    pieces: list[int] = []
+    step = SegmentCopy.step
+
+    def counted(copy: SegmentCopy, bytes_max: int) -> None:
+        pieces.append(bytes_max)
+        step(copy, bytes_max)
+
+    monkeypatch.setattr(SegmentCopy, "step", counted)
+
+    async def story() -> None:
+        async with mostly_dead(tmp_path) as store:
+            assert await rewrite_all(store) == len(pieces) >= 1
+            assert await entries_of(store, 2) == [content(2, i) for i in range(FEW)]
 
     run(story())
 
