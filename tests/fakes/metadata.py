@@ -13,6 +13,7 @@ from magnetar.metadata.store import (
     NotFoundError,
     Notification,
     Put,
+    SessionEvent,
     Stat,
     Value,
 )
@@ -89,6 +90,13 @@ class FakeMetadataStore:
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         raise NotImplementedError
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        """Never calls: the session lasts as long as the store."""
+        return lambda: None
+
+    async def sync(self) -> None:
+        """Nobody else writes: every read sees the newest."""
 
     async def close(self) -> None:
         self._dead = True

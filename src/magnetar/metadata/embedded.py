@@ -35,6 +35,7 @@ from magnetar.metadata.store import (
     Delete,
     Notification,
     Put,
+    SessionEvent,
     Stat,
     StoreClosedError,
     Value,
@@ -168,6 +169,14 @@ class EmbeddedMetadataStore:
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         self._check_usable()
         return self._watches.add(prefix, callback)
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        """Never calls: the session lasts as long as the store."""
+        return lambda: None
+
+    async def sync(self) -> None:
+        """Nobody else writes: every read sees the newest."""
+        self._check_usable()
 
     async def close(self) -> None:
         """Waits for the writes that were called before. May be called twice."""

@@ -14,6 +14,7 @@ from magnetar.metadata.store import (
     Delete,
     Notification,
     Put,
+    SessionEvent,
     Stat,
     StoreClosedError,
     Value,
@@ -157,6 +158,14 @@ class MemoryMetadataStore:
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         self._check_open()
         return self._watches.add(prefix, callback)
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        """Never calls: the session lasts as long as the store."""
+        return lambda: None
+
+    async def sync(self) -> None:
+        """Nobody else writes: every read sees the newest."""
+        self._check_open()
 
     async def close(self) -> None:
         if self._closed:

@@ -53,6 +53,16 @@ class StoreClosedError(MetadataError):
     """The store was closed, or its session is lost for good."""
 
 
+class StoreUnreachableError(MetadataError):
+    """The store cannot be reached; the call certainly had no effect."""
+
+    retriable = True
+
+
+class OutcomeUnknownError(MetadataError):
+    """The connection was lost, and whether the write took effect could not be found out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stat:
     """What the store knows of a value besides its bytes."""
@@ -114,6 +124,19 @@ class Delete:
     expected_version: int | None = ANY_VERSION
 
 
+class SessionEvent(Enum):
+    """What became of the session that ephemeral values live with."""
+
+    CONNECTION_LOST = "connection-lost"
+    """The store cannot be reached; the session may live on, or not."""
+    RECONNECTED = "reconnected"
+    """The store is reached again in the same session: ephemeral values were there all the time."""
+    SESSION_LOST = "session-lost"
+    """The session ended without `close`: its ephemeral values are gone or about to go."""
+    SESSION_RENEWED = "session-renewed"
+    """A new session has begun, without the ephemeral values of the last one."""
+
+
 class MetadataStore(Protocol):
     """A tree of versioned values. Every write is durable when its call returns."""
 
@@ -161,6 +184,15 @@ class MetadataStore(Protocol):
 
         A change is announced after the write is durable and before the writer's call returns.
         """
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        """Calls back, on the event loop, for what happens to the session; returns the cancel.
+
+        Stores within the process have one session, for as long as they are open, and never call.
+        """
+
+    async def sync(self) -> None:
+        """Reads that begin after it see every write that any store returned from before it began."""
 
     async def close(self) -> None:
         """Ends the session: its ephemeral values vanish. Further calls raise StoreClosedError."""

@@ -1,0 +1,100 @@
+"""Ledgers in BookKeeper's tree, on any metadata store."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from magnetar.ledger.api import NoSuchLedgerError
+from magnetar.ledger.ledger_metadata import LedgerMetadata, decode_ledger_metadata, encode_ledger_metadata
+from magnetar.ledger.registry import LedgerExistsError, StoredLedger
+from magnetar.metadata.bookkeeper.id_generator import LedgerIds
+from magnetar.metadata.bookkeeper.listing import ledger_ids
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    MetadataStore,
+    NotFoundError,
+    SessionEvent,
+)
+
+
+def draw_token() -> int:
+    """What tells one creation from another."""
+    return secrets.randbits(63)
+
+
+class TreeLedgerRegistry:
+    """A `LedgerRegistry`; it has no state but the store's."""
+
+    def __init__(
+        self, store: MetadataStore, tree: BookKeeperTree, *, creation_token: Callable[[], int] = draw_token
+    ) -> None:
+        """`creation_token`: random, 0 <= token < 2^63."""
+        self._store = store
+        self._tree = tree
+        self._ids = LedgerIds(store, tree)
+        self._creation_token = creation_token
+
+    async def create(self, metadata: LedgerMetadata, ledger_id: int | None = None) -> StoredLedger:
+        if metadata.creation_token is None:
+            metadata = replace(metadata, creation_token=self._creation_token())
+        value = encode_ledger_metadata(metadata)
+        while True:
+            chosen = await self._ids.draw() if ledger_id is None else ledger_id
+            try:
+                stat = await self._store.put(
+                    self._tree.ledger(chosen), value, expected_version=MUST_NOT_EXIST
+                )
+                return StoredLedger(chosen, metadata, stat.version)
+            except BadVersionError:
+                # Our own first attempt may have taken effect though nobody told us.
+                if (own := await self._with_token(chosen, metadata.creation_token)) is not None:
+                    return own
+                if ledger_id is not None:
+                    raise LedgerExistsError(ledger_id) from None
+
+    async def _with_token(self, ledger_id: int, token: int | None) -> StoredLedger | None:
+        """The ledger, if it is the one of this creation."""
+        try:
+            found = await self.read(ledger_id)
+        except NoSuchLedgerError:
+            return None
+        return found if found.metadata.creation_token == token else None
+
+    async def read(self, ledger_id: int) -> StoredLedger:
+        await self._store.sync()
+        value = await self._store.get(self._tree.ledger(ledger_id))
+        if value is None:
+            raise NoSuchLedgerError(ledger_id)
+        return StoredLedger(ledger_id, decode_ledger_metadata(value.data), value.stat.version)
+
+    async def write(self, ledger_id: int, metadata: LedgerMetadata, expected_version: int) -> StoredLedger:
+        stat = await self._store.put(
+            self._tree.ledger(ledger_id), encode_ledger_metadata(metadata), expected_version=expected_version
+        )
+        return StoredLedger(ledger_id, metadata, stat.version)
+
+    async def delete(self, ledger_id: int, *, expected_version: int | None = None) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self._store.delete(self._tree.ledger(ledger_id), expected_version=expected_version)
+
+    def watch(self, ledger_id: int, changed: Callable[[], None]) -> Callable[[], None]:
+        def on_session(event: SessionEvent) -> None:
+            if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
+                changed()
+
+        unwatch = self._store.watch(self._tree.ledger(ledger_id), lambda _: changed())
+        unwatch_session = self._store.watch_session(on_session)
+
+        def cancel() -> None:
+            unwatch()
+            unwatch_session()
+
+        return cancel
+
+    def ledger_ids(self) -> AsyncIterator[int]:
+        return ledger_ids(self._store, self._tree)

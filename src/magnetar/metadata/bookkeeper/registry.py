@@ -1,0 +1,181 @@
+"""What bookies keep in the metadata store: who they are, where they are reached, whose disks they have.
+
+This is the contract; `tree_registry.py` keeps it in BookKeeper's tree on any `MetadataStore`. The other
+half, ledgers and their metadata, is `magnetar.ledger.registry`.
+
+Source: BookKeeper's registration and cookies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from magnetar.base.errors import MetadataError
+
+BOOKIE_ENDPOINT: Final = "bookie"
+"""Id of the endpoint that speaks the bookie protocol."""
+
+BOOKIE_PROTOCOL: Final = "bookie-rpc"
+"""Name of that protocol in an endpoint."""
+
+_BOOKIE_ID: Final = re.compile(r"[A-Za-z0-9:_.\-]+")
+_RESERVED_IDS: Final = frozenset({"readonly"})
+
+
+class BookieIdError(MetadataError):
+    """The id has characters that a bookie's id may not have, or is a reserved one."""
+
+    def __init__(self, bookie_id: str) -> None:
+        super().__init__(f"{bookie_id!r} cannot be the id of a bookie")
+        self.bookie_id = bookie_id
+
+
+class BookieIdInUseError(MetadataError):
+    """Another process has registered as this bookie, and its session has not ended."""
+
+    def __init__(self, bookie_id: str) -> None:
+        super().__init__(f"bookie {bookie_id} is registered by another process")
+        self.bookie_id = bookie_id
+
+
+class ClusterNotInitializedError(MetadataError):
+    """The tree has no layout or instance id: nobody initialized the cluster."""
+
+
+def check_bookie_id(bookie_id: str) -> None:
+    """Raises BookieIdError unless letters, digits, colons, dashes, underscores and dots make it up."""
+    if not _BOOKIE_ID.fullmatch(bookie_id) or bookie_id in _RESERVED_IDS:
+        raise BookieIdError(bookie_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address of a bookie."""
+
+    id: str
+    port: int
+    host: str
+    protocol: str
+    auth: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BookieInfo:
+    """What a bookie tells of itself while it is registered."""
+
+    bookie_id: str
+    endpoints: tuple[Endpoint, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, bookie_id: str, host: str, port: int) -> BookieInfo:
+        """A bookie with the one endpoint that ledger clients look for."""
+        return cls(bookie_id, (Endpoint(BOOKIE_ENDPOINT, port, host, BOOKIE_PROTOCOL),))
+
+    def address(self) -> tuple[str, int] | None:
+        """Host and port that ledger clients connect to; None when neither endpoints nor the id say it.
+
+        A bookie that tells nothing of itself has an id of the form `host:port`.
+        """
+        for endpoint in self.endpoints:
+            if endpoint.id == BOOKIE_ENDPOINT:
+                return endpoint.host, endpoint.port
+        host, colon, port = self.bookie_id.rpartition(":")
+        if colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16:
+            return host, int(port)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBookies:
+    """The bookies that are registered now."""
+
+    writable: frozenset[str]
+    read_only: frozenset[str]
+    """Those that give but do not take; one that changes over may for a moment be in both."""
+
+    def all(self) -> frozenset[str]:
+        """Everybody who can be read from."""
+        return self.writable | self.read_only
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """Which disks belong to a bookie: kept in the store and on each of the disks.
+
+    A bookie whose disks do not agree with it must not start: having lost entries it would deny them, and
+    recovery believes denials.
+    """
+
+    bookie_id: str
+    journal_folders: tuple[str, ...]
+    ledger_folders: tuple[str, ...]
+    instance_id: str | None
+    """Of the cluster; None in cookies of early releases."""
+    index_folders: tuple[str, ...] | None = None
+    """None: where the ledgers are."""
+
+
+class BookieRegistry(Protocol):
+    """Registrations, cookies and the instance id of one cluster.
+
+    All calls raise MetadataError when the store refuses or cannot be reached.
+    """
+
+    async def instance_id(self) -> str:
+        """Id of the cluster (a UUID). Raises ClusterNotInitializedError."""
+
+    async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
+        """Makes the bookie visible, or moves it between writable and read-only; durable on return.
+
+        A change of `read_only` first adds the new place, then takes away the old one: nobody finds the
+        bookie gone. The registration lives as long as the store's session; after a lost session it comes
+        back by itself with the next one. Raises BookieIdError; BookieIdInUseError when another session
+        holds the id (it may be that of this bookie's own last process: try again within its timeout).
+        """
+
+    async def unregister(self, bookie_id: str) -> None:
+        """Takes the registration back; not an error when there is none."""
+
+    async def bookies(self) -> LiveBookies:
+        """Who is registered now."""
+
+    def watch_bookies(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Calls back, on the event loop, when `bookies` may answer differently; returns the cancel.
+
+        It may call without need, and does after each reconnection.
+        """
+
+    async def info(self, bookie_id: str) -> BookieInfo | None:
+        """What a registered bookie tells of itself; None when it is not registered.
+
+        With `BookieInfo.address` this is how an id becomes host and port.
+        """
+
+    async def cookie(self, bookie_id: str) -> tuple[Cookie, int] | None:
+        """The cookie and its version; None when there is none. Raises MetadataError for a damaged one."""
+
+    async def put_cookie(self, cookie: Cookie, *, expected_version: int) -> int:
+        """Stores the cookie and returns its version.
+
+        `expected_version` is MUST_NOT_EXIST or what `cookie` answered. Raises BadVersionError.
+        """
+
+    async def delete_cookie(self, bookie_id: str, *, expected_version: int) -> None:
+        """Forgets a bookie for good. Raises NotFoundError, BadVersionError."""
+
+    async def known_bookies(self) -> frozenset[str]:
+        """Every bookie that has a cookie, alive or not."""
+
+    async def ledger_exists(self, ledger_id: int) -> bool:
+        """Whether the ledger exists certainly or certainly not; sees what others wrote before the call."""
+
+    def ledger_ids(self) -> AsyncIterator[int]:
+        """Every ledger, in no order; one that comes or goes meanwhile may be there or not.
+
+        An error ends the iteration by its exception: what was not listed is not known to be gone.
+        """

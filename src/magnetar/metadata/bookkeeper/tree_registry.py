@@ -1,0 +1,187 @@
+"""Bookies in BookKeeper's tree, on any metadata store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from magnetar.base.errors import MetadataError
+from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
+from magnetar.metadata.bookkeeper.listing import ledger_ids
+from magnetar.metadata.bookkeeper.registry import (
+    BookieIdInUseError,
+    BookieInfo,
+    ClusterNotInitializedError,
+    Cookie,
+    LiveBookies,
+    check_bookie_id,
+)
+from magnetar.metadata.bookkeeper.service_info import decode_info, encode_info
+from magnetar.metadata.bookkeeper.tree import READ_ONLY, BookKeeperTree
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    Change,
+    MetadataStore,
+    NotFoundError,
+    Notification,
+    SessionEvent,
+)
+from magnetar.runtime.tasks import TaskGroup, happens_within
+
+_log = logging.getLogger("magnetar.metadata")
+
+CLAIM_TIMEOUT_S: Final = 30.0
+"""How long a registration waits for the last session of the same bookie to end: as long as sessions last
+without their owner, and some more."""
+
+_RETRY_S: Final = 1.0
+
+
+class TreeBookieRegistry:
+    """A `BookieRegistry`; made on the event loop, ended by `close`, which leaves the store open."""
+
+    def __init__(
+        self, store: MetadataStore, tree: BookKeeperTree, *, claim_timeout_s: float = CLAIM_TIMEOUT_S
+    ) -> None:
+        """`claim_timeout_s`: how long `register` waits for another session that holds the id."""
+        self._store = store
+        self._tree = tree
+        self._claim_timeout_s = claim_timeout_s
+        self._registered: dict[str, tuple[BookieInfo, bool]] = {}
+        self._tasks = TaskGroup("bookie registration")
+        self._unwatch = store.watch_session(self._session_changed)
+
+    @property
+    def tree(self) -> BookKeeperTree:
+        """Where everything lies."""
+        return self._tree
+
+    async def instance_id(self) -> str:
+        value = await self._store.get(self._tree.instance_id)
+        if value is None:
+            raise ClusterNotInitializedError(f"{self._tree.instance_id}: no cluster was initialized here")
+        return value.data.decode()
+
+    async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
+        check_bookie_id(bookie.bookie_id)
+        await self._claim(bookie, read_only=read_only)
+        self._registered[bookie.bookie_id] = (bookie, read_only)
+        await self._release(bookie.bookie_id, read_only=not read_only)
+
+    async def unregister(self, bookie_id: str) -> None:
+        self._registered.pop(bookie_id, None)
+        await self._release(bookie_id, read_only=False)
+        await self._release(bookie_id, read_only=True)
+
+    async def bookies(self) -> LiveBookies:
+        writable = await self._store.children(self._tree.available)
+        read_only = await self._store.children(self._tree.read_only)
+        return LiveBookies(frozenset(writable) - {READ_ONLY}, frozenset(read_only))
+
+    def watch_bookies(self, changed: Callable[[], None]) -> Callable[[], None]:
+        parents = (self._tree.available, self._tree.read_only)
+
+        def on_change(notification: Notification) -> None:
+            if notification.change is Change.CHILDREN_CHANGED and notification.path in parents:
+                changed()
+
+        def on_session(event: SessionEvent) -> None:
+            if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
+                changed()
+
+        unwatch = self._store.watch(self._tree.available, on_change)
+        unwatch_session = self._store.watch_session(on_session)
+
+        def cancel() -> None:
+            unwatch()
+            unwatch_session()
+
+        return cancel
+
+    async def info(self, bookie_id: str) -> BookieInfo | None:
+        for read_only in (False, True):
+            value = await self._store.get(self._tree.registration(bookie_id, read_only=read_only))
+            if value is not None:
+                return decode_info(bookie_id, value.data)
+        return None
+
+    async def cookie(self, bookie_id: str) -> tuple[Cookie, int] | None:
+        await self._store.sync()
+        value = await self._store.get(self._tree.cookie(bookie_id))
+        return None if value is None else (decode_cookie(value.data), value.stat.version)
+
+    async def put_cookie(self, cookie: Cookie, *, expected_version: int) -> int:
+        check_bookie_id(cookie.bookie_id)
+        path = self._tree.cookie(cookie.bookie_id)
+        return (await self._store.put(path, encode_cookie(cookie), expected_version=expected_version)).version
+
+    async def delete_cookie(self, bookie_id: str, *, expected_version: int) -> None:
+        await self._store.delete(self._tree.cookie(bookie_id), expected_version=expected_version)
+
+    async def known_bookies(self) -> frozenset[str]:
+        await self._store.sync()
+        return frozenset(await self._store.children(self._tree.cookies))
+
+    async def ledger_exists(self, ledger_id: int) -> bool:
+        await self._store.sync()
+        return await self._store.exists(self._tree.ledger(ledger_id))
+
+    def ledger_ids(self) -> AsyncIterator[int]:
+        return ledger_ids(self._store, self._tree)
+
+    async def close(self) -> None:
+        """Stops bringing registrations back. They stay until the store's session ends."""
+        self._unwatch()
+        self._registered.clear()
+        await self._tasks.close()
+
+    async def _claim(self, bookie: BookieInfo, *, read_only: bool) -> None:
+        """Makes the bookie's node, or takes over what this session made before."""
+        path = self._tree.registration(bookie.bookie_id, read_only=read_only)
+        gone = asyncio.Event()
+        unwatch = self._store.watch(path, lambda _: gone.set())
+        try:
+            while True:
+                gone.clear()
+                try:
+                    await self._store.put(
+                        path, encode_info(bookie), expected_version=MUST_NOT_EXIST, ephemeral=True
+                    )
+                    return
+                except BadVersionError:
+                    held = await self._store.get(path)
+                if held is not None and held.stat.created_by_self:
+                    await self._store.put(path, encode_info(bookie), expected_version=held.stat.version)
+                    return
+                # Most likely it is this bookie's own last process, whose session has not ended yet.
+                if held is not None and not await happens_within(gone, self._claim_timeout_s):
+                    raise BookieIdInUseError(bookie.bookie_id)
+        finally:
+            unwatch()
+
+    async def _release(self, bookie_id: str, *, read_only: bool) -> None:
+        path = self._tree.registration(bookie_id, read_only=read_only)
+        value = await self._store.get(path)
+        if value is None or not value.stat.created_by_self:
+            return
+        try:
+            await self._store.delete(path)
+        except NotFoundError:
+            return
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.SESSION_RENEWED:
+            for bookie, read_only in self._registered.values():
+                self._tasks.spawn(self._bring_back(bookie, read_only=read_only))
+
+    async def _bring_back(self, bookie: BookieInfo, *, read_only: bool) -> None:
+        while self._registered.get(bookie.bookie_id) == (bookie, read_only):
+            try:
+                await self._claim(bookie, read_only=read_only)
+                return
+            except MetadataError as error:
+                _log.warning("bookie %s is not registered again yet: %s", bookie.bookie_id, error)
+                await asyncio.sleep(_RETRY_S)
