@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
-from magnetar.admin.compression import BYTES_MIN, compressed, wants_gzip
+from magnetar.admin.compression import BYTES_MIN, compressing, wants_gzip
 from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, TooSlowError, status_of
 from magnetar.admin.paths import PathTree
 from magnetar.base.errors import MagnetarError
@@ -97,7 +97,7 @@ class _Resource:
             response = await self._respond(handler, request)
         except ClientDisconnect:
             return
-        _compress(response, request)
+        await _compress(response, request)
         await response(scope, receive, send)
 
     async def _respond(self, handler: Handler, request: Request) -> Response:
@@ -143,10 +143,14 @@ def _answer(result: object) -> Response:
     return Response(_encoded(result), media_type="application/json")
 
 
-def _compress(response: Response, request: Request) -> None:
+async def _compress(response: Response, request: Request) -> None:
     if len(response.body) < BYTES_MIN or not wants_gzip(request.headers.get("accept-encoding", "")):
         return
-    response.body = compressed(bytes(response.body))
+    pieces = []
+    for piece in compressing(bytes(response.body)):
+        pieces.append(piece)
+        await asyncio.sleep(0)
+    response.body = b"".join(pieces)
     response.headers["content-length"] = str(len(response.body))
     response.headers["content-encoding"] = "gzip"
     response.headers["vary"] = "Accept-Encoding"

@@ -6,10 +6,11 @@ Read at scrape time; nothing is counted here. Names that begin with `magnetar_` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from magnetar.admin.call import Call, Handler, Raw
+from magnetar.admin.namespace_metrics import NamespaceSums
 from magnetar.admin.rates import Rates
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic
@@ -20,19 +21,24 @@ from magnetar.broker.topic import Topic
 from magnetar.observability import process
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels
 
-_TOPICS_PER_TURN: Final = 16
-"""Topics shown before the event loop serves others: about half a millisecond."""
+_STEPS_PER_TURN: Final = 16
+"""Steps of collectors, a topic each, before the event loop serves others: about half a millisecond."""
+_TOPICS_PER_STEP: Final = 500
+"""Topics that are counted in a step."""
+_BYTES_PER_TURN: Final = 64 << 10
+"""Text that is made before the event loop serves others."""
 
 
 def registry_for(broker: Broker) -> Registry:
     """The metrics of this process and its broker. Totals come first, so that a limit cuts topics."""
     rates = Rates()
+    sums = NamespaceSums(broker.config.cluster, broker.started_ms)
     registry = Registry()
     registry.collector(process.collect)
     registry.collector(lambda exposition: _collect_broker(broker, exposition))
     for collect in broker.collectors:
         registry.collector(collect)
-    registry.collector(lambda exposition: _collect_topics(broker, rates, exposition))
+    registry.collector(lambda exposition: _collect_topics(broker, rates, sums, exposition))
     return registry
 
 
@@ -41,40 +47,43 @@ def handler_for(registry: Registry) -> Handler:
 
     async def scrape(call: Call) -> object:
         pieces: list[str] = []
-        turn = 0
-        for piece in registry.scrape():
-            if piece:
-                pieces.append(piece)
-                continue
-            turn += 1
-            if turn % _TOPICS_PER_TURN == 0:
+        for turn, piece in enumerate(registry.scrape(), 1):
+            pieces.append(piece)
+            if turn % _STEPS_PER_TURN == 0 or len(piece) > _BYTES_PER_TURN:
                 await asyncio.sleep(0)
         return Raw("".join(pieces).encode(), CONTENT_TYPE)
 
     return scrape
 
 
-def _collect_broker(broker: Broker, out: Exposition) -> Iterable[None]:
+def _collect_broker(broker: Broker, out: Exposition) -> Iterator[None]:
     cluster = labels(("cluster", broker.config.cluster))
     topics = _topics(broker)
-    subscriptions = [subscription for topic in topics for subscription in topic.subscriptions.values()]
+    subscriptions = producers = consumers = 0
+    for number, topic in enumerate(topics, 1):
+        producers += len(topic.producers)
+        if topic.subscriptions:
+            subscriptions += len(topic.subscriptions)
+            consumers += sum(len(subscription.consumers) for subscription in topic.subscriptions.values())
+        if number % _TOPICS_PER_STEP == 0:
+            yield
     out.gauge("pulsar_broker_topics_count", "Topics loaded by this broker.", len(topics), cluster)
     out.gauge(
         "pulsar_broker_subscriptions_count",
         "Subscriptions of loaded topics.",
-        len(subscriptions),
+        subscriptions,
         cluster,
     )
     out.gauge(
         "pulsar_broker_producers_count",
         "Producers connected.",
-        sum(len(topic.producers) for topic in topics),
+        producers,
         cluster,
     )
     out.gauge(
         "pulsar_broker_consumers_count",
         "Consumers connected.",
-        sum(len(subscription.consumers) for subscription in subscriptions),
+        consumers,
         cluster,
     )
     out.gauge("pulsar_active_connections", "Connections of clients.", len(broker.sessions), cluster)
@@ -107,7 +116,6 @@ def _collect_broker(broker: Broker, out: Exposition) -> Iterable[None]:
     out.gauge("magnetar_cache_bytes", "Entries in the tail caches of all logs.", budget.bytes_used, cluster)
     out.gauge("magnetar_cache_bytes_max", "Budget of magnetar_cache_bytes.", budget.bytes_max, cluster)
     out.gauge("magnetar_broker_draining", "1 while the broker shuts down.", int(broker.draining), cluster)
-    return ()
 
 
 def _topics(broker: Broker) -> list[AnyTopic]:
@@ -136,10 +144,21 @@ _SUBSCRIPTION_HELP: Final = {
 }
 
 
-def _collect_topics(broker: Broker, rates: Rates, out: Exposition) -> Iterator[None]:
+def _collect_topics(broker: Broker, rates: Rates, sums: NamespaceSums, out: Exposition) -> Iterator[None]:
     now_ms = broker.clock.now_ms()
+    topics = _topics(broker)
+    each = len(topics) <= broker.config.metrics_topics_max
+    out.gauge(
+        "magnetar_metrics_topic_level",
+        "1 while topics have series of their own, 0 while only the sums of namespaces are shown.",
+        int(each),
+        labels(("cluster", broker.config.cluster)),
+    )
+    if not each:
+        yield from sums.collect(topics, now_ms, out)
+        return
     per_namespace: dict[str, int] = {}
-    for topic in _topics(broker):
+    for topic in topics:
         namespace = str(topic.name.namespace_name)
         per_namespace[namespace] = per_namespace.get(namespace, 0) + 1
         pairs = (("cluster", broker.config.cluster), ("namespace", namespace), ("topic", str(topic.name)))

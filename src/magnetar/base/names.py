@@ -176,6 +176,12 @@ class TopicName:
         tenant, namespace, domain, encoded = parts
         return cls.of(domain, tenant, namespace, decode_local(encoded))
 
+    @classmethod
+    def stored(cls, domain: str, namespace: NamespaceName, encoded: str) -> TopicName:
+        """The topic of a namespace that a metadata key names; it was checked when it was stored."""
+        local = decode_local(encoded)
+        return cls(domain, namespace.tenant, namespace.namespace, local, partition_of(local))
+
     @property
     def persistent(self) -> bool:
         """Whether the topic keeps its messages on disk."""

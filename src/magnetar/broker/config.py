@@ -54,6 +54,8 @@ class BrokerConfig:
     """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
     output_bytes_max: int = 128 * 1024 * 1024
     """The same for all connections together; see `outputs.py` for who gets which part."""
+    metrics_topics_max: int = 3_000
+    """Loaded topics up to which each has series of its own in `/metrics`; beyond it namespaces are shown."""
     retention_minutes: int = 0
     """How long consumed entries are kept by default; -1: for ever."""
     retention_mib: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from magnetar.auth.authentication import Authentication
@@ -39,7 +40,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import SingleFlight, TaskGroup
+from magnetar.runtime.tasks import SingleFlight, TaskGroup, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.room import Offloading
 
@@ -50,6 +51,8 @@ _KEEP_ALIVE_S: Final = 30.0
 """A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
 _MAINTENANCE_S: Final = 60.0
 """Between two rounds of retention and deduplication snapshots."""
+_NAMES_PER_TURN: Final = 500
+"""Names of a list that are read before the event loop serves others: about a millisecond."""
 
 
 class Broker:
@@ -262,14 +265,18 @@ class Broker:
 
     async def topics_of(self, namespace: NamespaceName, domain: str = PERSISTENT) -> list[TopicName]:
         """Topics and partitions of one domain in a namespace, sorted by name."""
+        found: set[TopicName] = set()
         if domain == PERSISTENT:
-            found = {TopicName.from_log_name(name) for name in await self.logs.names(str(namespace))}
+            for number, name in enumerate(await self.logs.names(str(namespace)), 1):
+                found.add(TopicName.stored(domain, namespace, name.rpartition("/")[2]))
+                if number % _NAMES_PER_TURN == 0:
+                    await yield_loop()
         else:
-            found = set(self.nonpersistent.names(namespace))
+            found.update(self.nonpersistent.names(namespace))
         for topic in await self.policies.partitioned_topics(namespace, domain):
             count = await self.policies.partitions(topic)
             found.update(topic.with_partition(i) for i in range(count))
-        return sorted(found, key=str)
+        return sorted(found, key=attrgetter("local"))
 
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:
         """Deletes a topic or partition with its data. Raises TopicNotFoundError, ConflictError."""

@@ -121,12 +121,14 @@ class Exposition:
         family.lines.append(f"{name}_count {running[-1]}\n")
 
     def render(self) -> str:
-        """The text; families in the order in which they were first seen."""
-        parts: list[str] = []
+        """The text."""
+        return "".join(self.families())
+
+    def families(self) -> Iterator[str]:
+        """The text, a family at a time, in the order in which they were first seen."""
         for name, family in self._families.items():
-            parts.append(f"# HELP {name} {_escaped(family.help)}\n# TYPE {name} {family.kind.value}\n")
-            parts.extend(family.lines)
-        return "".join(parts)
+            head = f"# HELP {name} {_escaped(family.help)}\n# TYPE {name} {family.kind.value}\n"
+            yield head + "".join(family.lines)
 
 
 Collector = Callable[[Exposition], Iterable[None]]
@@ -158,7 +160,8 @@ class Registry:
         self._collectors.append(collect)
 
     def scrape(self) -> Iterator[str]:
-        """The text of a scrape in pieces; empty ones where the event loop may go on between them."""
+        """The text of a scrape in pieces, empty ones among them; others may have the event loop between
+        any two."""
         exposition = Exposition(series_max=self._series_max)
         for name, kind, text, labelled, metric in self._own:
             exposition.add(name, kind, text, metric.value, labelled)
@@ -172,8 +175,8 @@ class Registry:
             f"Series left out of this scrape because it may have {self._series_max}.",
             exposition.dropped,
         )
-        yield exposition.render()
-        yield about.render()
+        yield from exposition.families()
+        yield from about.families()
 
 
 def _escaped(text: str) -> str:

@@ -52,6 +52,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         in_flight_bytes_max=config.publish_pending_bytes_max,
         connection_output_bytes_max=config.connection_output_bytes_max,
         output_bytes_max=config.output_bytes_max,
+        metrics_topics_max=config.metrics_topics_max,
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,
     )

@@ -42,7 +42,12 @@ def check(config: StandaloneConfig) -> None:
     _require(1024 <= config.max_message_bytes <= 128 * MIB, config, "max_message_bytes", "1 KiB to 128 MiB")
     for name in ("cache_bytes", "segment_bytes", "output_bytes_max"):
         _require(getattr(config, name) >= MIB, config, name, "at least 1 MiB")
-    for name in ("spare_segments", "prewrite_bytes_per_s", "ledger_rollover_min_seconds"):
+    for name in (
+        "metrics_topics_max",
+        "spare_segments",
+        "prewrite_bytes_per_s",
+        "ledger_rollover_min_seconds",
+    ):
         _require(getattr(config, name) >= 0, config, name, "0 or more")
     largest = config.max_message_bytes
     for name, least in (("publish_pending_bytes_max", largest), ("connection_output_bytes_max", 1 << 16)):

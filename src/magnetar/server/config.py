@@ -106,6 +106,9 @@ class StandaloneConfig(OffloadSettings):
     """Whether a partitioned topic goes with the last of its partitions."""
     inactive_topic_interval_seconds: int = 60
     """Between two looks for such topics. At least 1."""
+    metrics_topics_max: int = 3_000
+    """Loaded topics up to which each has series of its own in `/metrics`; of more, the sums of namespaces are
+    shown. 0: always those."""
     insecure: bool = False
     """Let other machines do everything: needed for a `host` that they can reach, without authentication."""
     tls_certificate: Path | None = None

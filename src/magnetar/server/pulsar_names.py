@@ -132,6 +132,7 @@ FIXED: Final = {
 _READ_ELSEWHERE: Final = {
     "allowAutoTopicCreationType",
     "defaultNumPartitions",
+    "exposeTopicLevelMetricsInPrometheus",
     "authenticationEnabled",
     "authenticationProviders",
     "authorizationEnabled",

@@ -105,6 +105,8 @@ def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
     if "inactive_topic_interval_seconds" in settings:
         # Pulsar takes one for the other where only this one is given.
         settings.setdefault("inactive_topic_seconds", settings["inactive_topic_interval_seconds"])
+    if said.get("exposeTopicLevelMetricsInPrometheus", "").lower() == "false":
+        settings["metrics_topics_max"] = 0
     if said.get("allowAutoTopicCreationType") == "partitioned":
         partitions = said.get("defaultNumPartitions", "1")
         settings["auto_topic_partitions"] = _number(partitions, f"{source}, key defaultNumPartitions")

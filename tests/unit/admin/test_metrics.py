@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import random
+
 from prometheus_client.parser import text_string_to_metric_families
 
+from magnetar.admin.compression import compressing
 from magnetar.admin.rates import Rates
 from magnetar.base.names import TopicName
+from magnetar.broker.service import BrokerConfig
 from support.admin_api import AdminApi, T, with_api
 
 
@@ -85,3 +90,64 @@ def test_a_subject_that_is_gone_is_forgotten() -> None:
     rates.per_second(subject, (1,), 0, 1_000)
     del subject
     assert len(rates) == 0
+
+
+def samples_of(body: bytes) -> dict[tuple[str, str | None, str | None], float]:
+    """By name, namespace and topic."""
+    return {
+        (sample.name, sample.labels.get("namespace"), sample.labels.get("topic")): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def test_of_very_many_topics_the_namespaces_are_shown() -> None:
+    async def story(api: AdminApi) -> None:
+        async def scraped() -> dict[tuple[str, str | None, str | None], float]:
+            return samples_of((await api.call("GET", "/metrics")).body)
+
+        for name in ("t1", "t2"):
+            await api.done("PUT", f"{T}/{name}")
+            await api.done("PUT", f"{T}/{name}/subscription/s", "earliest")
+            await api.publish(name, b"1", b"2")
+        each = await scraped()
+        assert each["magnetar_metrics_topic_level", None, None] == 1
+        assert each["pulsar_msg_backlog", "public/default", "persistent://public/default/t1"] == 2
+        await api.done("PUT", f"{T}/t3")
+        await api.done("PUT", f"{T}/t3/subscription/s", "earliest")
+        sums = await scraped()
+        assert not [key for key in sums if key[2] is not None]
+        assert sums["magnetar_metrics_topic_level", None, None] == 0
+        space = "public/default"
+        assert sums["pulsar_topics_count", space, None] == 3
+        assert sums["pulsar_subscriptions_count", space, None] == 3
+        assert sums["pulsar_msg_backlog", space, None] == 4
+        assert sums["pulsar_in_messages_total", space, None] == 4
+        await api.done("PUT", f"{T}/t1/unload")
+        await api.publish("t2", b"3")
+        await api.topic("t1")
+        later = await scraped()
+        assert later["pulsar_in_messages_total", space, None] == 5, "a counter never goes back"
+        assert later["pulsar_broker_topics_count", None, None] == 3
+        assert later["pulsar_broker_subscriptions_count", None, None] == 3
+
+    with_api(story, config=BrokerConfig(metrics_topics_max=2))
+
+
+def test_a_namespace_without_topics_is_forgotten() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.publish("t", b"1")
+        await api.call("GET", "/metrics")
+        await api.done("DELETE", f"{T}/t?force=true")
+        found = samples_of((await api.call("GET", "/metrics")).body)
+        assert not [key for key in found if key[1] is not None]
+
+    with_api(story, config=BrokerConfig(metrics_topics_max=0))
+
+
+def test_a_large_answer_is_compressed_in_pieces() -> None:
+    body = random.Random(1).randbytes(300_000)
+    pieces = list(compressing(body))
+    assert len(pieces) > 2
+    assert gzip.decompress(b"".join(pieces)) == body
+    assert b"".join(compressing(body)) == b"".join(pieces)
