@@ -1,10 +1,16 @@
 """What the metadata store keeps of a ledger.
 
-    "BookieMetadataFormatVersion" TAB "3" LF
-    length of the message, varint
-    LedgerMetadataFormat (ledger.proto)
+    "BookieMetadataFormatVersion" TAB version LF
 
-Source: BookKeeper's ledger metadata, version 3.
+    3    length of the message, varint; LedgerMetadataFormat (ledger.proto)
+    2    the same message as protobuf text, without creation token
+    1    lines: write quorum, ensemble size, length; for each ensemble its first entry and its members, with
+         tabs between them; at the end "<last entry> TAB CLOSED", -102 for the last entry of one in recovery
+
+New ledgers have version 3; what was read in an older one is written in it again, for clients that know no
+newer one may read it too.
+
+Source: BookKeeper's LedgerMetadataSerDe.
 """
 
 from __future__ import annotations
@@ -14,14 +20,18 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError, EncodeError
 
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.ledger_pb2 import LedgerMetadataFormat
+from magnetar.wire.bookkeeper.digests import DigestType
 
+NEWEST_FORMAT: Final = 3
 _HEADER: Final = b"BookieMetadataFormatVersion\t"
-_VERSION: Final = b"3"
+_LINE_END: Final = "CLOSED"
+_LINE_IN_RECOVERY: Final = -102
 
 
 class LedgerMetadataError(LedgerError):
@@ -53,6 +63,15 @@ class LedgerMetadata:
     """Random per creation, >= 0."""
     custom: Mapping[str, bytes] = field(default_factory=dict)
     password: bytes = b""
+    digest: DigestType | None = DigestType.CRC32C
+    """None when the metadata does not say: then reading an entry shows it."""
+    format_version: int = NEWEST_FORMAT
+    """In which of the formats it is written."""
+
+    @property
+    def ensemble_size(self) -> int:
+        """How many bookies hold the ledger at a time."""
+        return len(self.ensembles[0][1])
 
     def closed(self, end: LedgerEnd) -> LedgerMetadata:
         """The same ledger, closed."""
@@ -73,11 +92,46 @@ class LedgerMetadata:
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
-    """The node's value."""
+    """The node's value. Raises LedgerMetadataError for what its format cannot say."""
+    head = b"%b%d\n" % (_HEADER, metadata.format_version)
+    if metadata.format_version == 1:
+        return head + _encode_lines(metadata)
+    try:
+        message = _message_of(metadata)
+        if metadata.format_version == 2:
+            message.ClearField("cToken")
+            return head + text_format.MessageToString(message).encode()
+        body = message.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        raise LedgerMetadataError(f"cannot encode ledger metadata: {error}") from error
+    return b"".join((head, _varint(len(body)), body))
+
+
+def decode_ledger_metadata(value: bytes) -> LedgerMetadata:
+    """The ledger from its node's value. Raises LedgerMetadataError."""
+    header, separator, rest = value.partition(b"\n")
+    if not separator or not header.startswith(_HEADER):
+        raise LedgerMetadataError("the value does not begin like ledger metadata")
+    version = header[len(_HEADER) :]
+    try:
+        if version == b"1":
+            return _decode_lines(rest)
+        if version == b"2":
+            # Fields of a newer release are no reason to refuse a ledger.
+            message = text_format.Parse(rest, LedgerMetadataFormat(), allow_unknown_field=True)
+            return _from_message(message, 2)
+        if version == b"3":
+            return _from_message(LedgerMetadataFormat.FromString(_delimited(rest)), NEWEST_FORMAT)
+    except (DecodeError, text_format.ParseError, ValueError) as error:
+        raise LedgerMetadataError(f"the ledger metadata is damaged: {error}") from error
+    raise LedgerMetadataError(f"ledger metadata of version {version!r} is not understood")
+
+
+def _message_of(metadata: LedgerMetadata) -> LedgerMetadataFormat:
     end = metadata.end
     message = LedgerMetadataFormat(
         quorumSize=metadata.write_quorum,
-        ensembleSize=len(metadata.ensembles[0][1]),
+        ensembleSize=metadata.ensemble_size,
         ackQuorumSize=metadata.ack_quorum,
         length=0 if end is None else end.length_bytes,
         lastEntryId=-1 if end is None else end.last_entry,
@@ -86,8 +140,8 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
             LedgerMetadataFormat.Segment(firstEntryId=first, ensembleMember=members)
             for first, members in metadata.ensembles
         ],
-        digestType=LedgerMetadataFormat.CRC32C,
-        password=metadata.password,
+        digestType=None if metadata.digest is None else metadata.digest.name,
+        password=None if metadata.digest is None else metadata.password,
         customMetadata=[
             LedgerMetadataFormat.CustomMetadata(key=key, value=value)
             for key, value in metadata.custom.items()
@@ -97,28 +151,10 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
         message.ctime = metadata.created_ms
     if metadata.creation_token is not None:
         message.cToken = metadata.creation_token
-    try:
-        body = message.SerializeToString()
-    except EncodeError as error:
-        raise LedgerMetadataError(f"cannot encode ledger metadata: {error}") from error
-    return b"".join((_HEADER, _VERSION, b"\n", _varint(len(body)), body))
+    return message
 
 
-def decode_ledger_metadata(value: bytes) -> LedgerMetadata:
-    """The ledger from its node's value. Raises LedgerMetadataError."""
-    header, separator, rest = value.partition(b"\n")
-    if not separator or not header.startswith(_HEADER):
-        raise LedgerMetadataError("the value does not begin like ledger metadata")
-    version = header[len(_HEADER) :]
-    if version != _VERSION:
-        raise LedgerMetadataError(f"ledger metadata of version {version!r} is not understood")
-    length, at = _read_varint(rest)
-    if len(rest) - at < length:
-        raise LedgerMetadataError("the ledger metadata is cut short")
-    try:
-        message = LedgerMetadataFormat.FromString(rest[at : at + length])
-    except DecodeError as error:
-        raise LedgerMetadataError(f"the ledger metadata is damaged: {error}") from error
+def _from_message(message: LedgerMetadataFormat, version: int) -> LedgerMetadata:
     state = LedgerState(message.state)
     return LedgerMetadata(
         state=state,
@@ -130,7 +166,48 @@ def decode_ledger_metadata(value: bytes) -> LedgerMetadata:
         creation_token=message.cToken if message.HasField("cToken") else None,
         custom={item.key: item.value for item in message.customMetadata},
         password=message.password,
+        digest=DigestType(message.digestType) if message.HasField("digestType") else None,
+        format_version=version,
     )
+
+
+def _encode_lines(metadata: LedgerMetadata) -> bytes:
+    """Version 1 without its header: quorum, ensemble size and length, then a line for each ensemble."""
+    end = metadata.end
+    lines = [str(metadata.write_quorum), str(metadata.ensemble_size), str(end.length_bytes if end else 0)]
+    lines += ["\t".join((str(first), *members)) for first, members in metadata.ensembles]
+    if metadata.state is LedgerState.IN_RECOVERY:
+        lines.append(f"{_LINE_IN_RECOVERY}\t{_LINE_END}")
+    lines.append("" if end is None else f"{end.last_entry}\t{_LINE_END}")
+    return "\n".join(lines).encode()
+
+
+def _decode_lines(body: bytes) -> LedgerMetadata:
+    """Version 1 without its header. Raises LedgerMetadataError, ValueError."""
+    lines = body.decode().split("\n")
+    if len(lines) < 3:
+        raise LedgerMetadataError("the ledger metadata is cut short")
+    quorum, _, length = (int(line) for line in lines[:3])
+    ensembles = []
+    state, end = LedgerState.OPEN, None
+    for line in filter(None, lines[3:]):
+        number, *members = line.split("\t")
+        if members != [_LINE_END]:
+            ensembles.append((int(number), tuple(members)))
+        elif int(number) == _LINE_IN_RECOVERY:
+            state = LedgerState.IN_RECOVERY
+        else:
+            state, end = LedgerState.CLOSED, LedgerEnd(int(number), length)
+    return LedgerMetadata(
+        state, end, tuple(ensembles), quorum, ack_quorum=quorum, digest=None, format_version=1
+    )
+
+
+def _delimited(buffer: bytes) -> bytes:
+    length, at = _read_varint(buffer)
+    if len(buffer) - at < length:
+        raise LedgerMetadataError("the ledger metadata is cut short")
+    return buffer[at : at + length]
 
 
 def _varint(number: int) -> bytes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from magnetar.base.errors import MetadataError
@@ -15,6 +18,7 @@ from magnetar.ledger.ledger_metadata import (
     encode_ledger_metadata,
 )
 from magnetar.ledger.paths import ledger_id_of, ledger_path
+from magnetar.wire.bookkeeper.digests import DigestType
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,52 @@ def test_a_closed_ledger_comes_back() -> None:
     assert decode_ledger_metadata(encode_ledger_metadata(metadata)) == metadata
 
 
+GOLDEN = Path(__file__).parents[2] / "wire" / "golden" / "bookkeeper" / "vectors.txt"
+FIRST = (0, ("b1:3181", "b2:3181", "b3:3181"))
+SECOND = (10, ("b1:3181", "b4:3181", "b3:3181"))
+
+
+def golden(name: str) -> bytes:
+    lines = dict(line.split(" ") for line in GOLDEN.read_text().splitlines())
+    return bytes.fromhex(lines[f"metadata.{name}"])
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_what_apache_wrote_is_read_and_written_the_same(version: int) -> None:
+    opened = LedgerMetadata(
+        LedgerState.OPEN,
+        None,
+        (FIRST,),
+        write_quorum=2 if version == 1 else 3,
+        ack_quorum=2,
+        creation_token=0 if version == 3 else None,
+        password=b"" if version == 1 else b"secret",
+        digest=None if version == 1 else DigestType.CRC32C,
+        format_version=version,
+    )
+    closed = replace(opened, state=LedgerState.CLOSED, end=LedgerEnd(20, 2000), ensembles=(FIRST, SECOND))
+    for name, metadata in (("open", opened), ("closed", closed)):
+        assert decode_ledger_metadata(golden(f"{name}.v{version}")) == metadata
+        assert encode_ledger_metadata(metadata) == golden(f"{name}.v{version}")
+
+
+def test_a_ledger_in_recovery_as_apache_wrote_it() -> None:
+    metadata = decode_ledger_metadata(golden("recovery.v3"))
+    assert (metadata.state, metadata.created_ms, metadata.creation_token) == (
+        LedgerState.IN_RECOVERY,
+        1_700_000_000_000,
+        77,
+    )
+    assert metadata.custom == {"application": b"payload bytes"}
+
+
+def test_version_1_says_that_a_ledger_is_in_recovery() -> None:
+    metadata = decode_ledger_metadata(golden("open.v1")).recovering()
+    value = encode_ledger_metadata(metadata)
+    assert value.endswith(b"\n-102\tCLOSED\n")
+    assert decode_ledger_metadata(value) == metadata
+
+
 def test_length_and_last_entry_mean_nothing_before_the_ledger_is_closed() -> None:
     closed = LedgerMetadata(state=LedgerState.CLOSED, end=LedgerEnd(41, 9), ensembles=((0, ("a",)),))
     value = encode_ledger_metadata(closed).replace(b"\x28\x03", b"\x28\x01", 1)
@@ -93,6 +143,11 @@ def test_length_and_last_entry_mean_nothing_before_the_ledger_is_closed() -> Non
         b"BookieMetadataFormatVersion\t3\n",
         b"BookieMetadataFormatVersion\t3\n\xff\xff\xff\xff\xff\xff",
         b"BookieMetadataFormatVersion\t3\n\x0aabc",
+        b"BookieMetadataFormatVersion\t1\n2\n3",
+        b"BookieMetadataFormatVersion\t1\n2\n3\nx\n",
+        b"BookieMetadataFormatVersion\t1\n2\n3\n0\nx\tb1\n",
+        b"BookieMetadataFormatVersion\t2\nquorumSize: x",
+        b"BookieMetadataFormatVersion\t2\n\xff",
         b"BookieMetadataFormatVersion\t3\n\x04abcd",
     ],
 )
