@@ -79,6 +79,7 @@ _READ_BY_CONSUME: Final = (
     "getMessageIdByIndex",
     "ledger",
     "examinemessage",
+    "messagesByKey",
 )
 """What tells of messages, or shows them."""
 _OF_THE_OPERATOR: Final = (["resourcegroup"],)
@@ -128,6 +129,9 @@ def _topics(*, reading: bool, rest: list[str]) -> Need | None:
         return Need(Scope.NAMESPACE, Action.LOOKUP) if reading else None
     if rest[:2] != ["{namespace}", "{topic}"]:
         return None
+    if reading and rest[2:] == ["authorization"]:
+        # Of others the handler asks for more.
+        return Need(Scope.IDENTITY)
     if rest[2:3] == ["subscription"]:
         return Need(Scope.TOPIC, Action.CONSUME)
     if reading and len(rest) > 2 and rest[2] in _READ_BY_CONSUME:

@@ -115,6 +115,7 @@ class _Resource:
                 query=request.query_params,
                 body=await _body(request),
                 host=_host_of(request),
+                identity=identity,
             )
             answer = _answer(await handler(call))
             access.note_change(identity, request)

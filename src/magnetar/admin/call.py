@@ -20,6 +20,7 @@ from typing import Any
 
 from magnetar.admin.errors import BadRequestError
 from magnetar.admin.rates import Rates
+from magnetar.auth.identity import Identity
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import (
     NON_PERSISTENT,
@@ -81,6 +82,8 @@ class Call:
     body: bytes
     host: str
     """Host name of the address under which the client reached us, as it stands in a URL."""
+    identity: Identity | None = None
+    """Who calls; None where everybody may do everything."""
 
     # -- names ---------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar.admin import (
+    authorization,
     backlog,
     bookies,
     broker_stats,
@@ -38,6 +39,7 @@ from magnetar.admin.produce import routes as produce
 from magnetar.observability.metrics import Registry
 
 _ROOMS = (
+    authorization,
     backlog,
     bookies,
     broker_stats,

@@ -62,8 +62,10 @@ class Guard:
     ) -> None:
         """Without `authorization` whoever proves who he is may do everything."""
         self.authentication = authentication
-        self._superuser_roles = superuser_roles
-        self._authorization = authorization
+        self.superuser_roles = superuser_roles
+        """Who may do everything."""
+        self.authorizes = authorization
+        """Whether rights are asked for at all."""
         self._policies = policies
         self._clock = clock
         self._errands: SingleFlight[None] = SingleFlight()
@@ -150,7 +152,7 @@ class Guard:
             return
         document = await self._policies.tenant(tenant) or {}
         for role in identity.roles:
-            if role not in self._superuser_roles and not may(
+            if role not in self.superuser_roles and not may(
                 role, Action.ADMINISTER_TENANT, tenant=document, namespace={}
             ):
                 raise self._refusal(identity, peer, Action.ADMINISTER_TENANT, tenant)
@@ -162,13 +164,21 @@ class Guard:
 
     def is_superuser(self, identity: Identity) -> bool:
         """Whether it may do everything."""
-        return not self._authorization or self._superuser_roles.issuperset(identity.roles)
+        return not self.authorizes or self.superuser_roles.issuperset(identity.roles)
 
     async def may_topic(
         self, identity: Identity, action: Action, topic: TopicName, subscription: str = ""
     ) -> bool:
         """Whether it may, now."""
         return await self._may(identity, action, topic.namespace_name, str(topic.base), subscription)
+
+    async def documents(self, namespace: NamespaceName) -> tuple[Document, Document]:
+        """The policies of the tenant and of the namespace; {} of what does not exist."""
+        tenant = await self._policies.tenant(namespace.tenant) or {}
+        try:
+            return tenant, await self._policies.namespace(namespace)
+        except NamespaceNotFoundError:
+            return tenant, {}
 
     async def may_namespace(self, identity: Identity, action: Action, namespace: NamespaceName) -> bool:
         """Whether it may, now."""
@@ -184,14 +194,9 @@ class Guard:
     ) -> bool:
         if self.is_superuser(identity):
             return True
-        tenant = await self._policies.tenant(namespace.tenant) or {}
-        policies: Document
-        try:
-            policies = await self._policies.namespace(namespace)
-        except NamespaceNotFoundError:
-            policies = {}
+        tenant, policies = await self.documents(namespace)
         return all(
-            role in self._superuser_roles
+            role in self.superuser_roles
             or may(role, action, tenant=tenant, namespace=policies, topic=topic, subscription=subscription)
             for role in identity.roles
         )

@@ -85,5 +85,12 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.completion:completion",
         "Print what makes SHELL complete commands, options and their values.",
     ),
+    "secure": Command(
+        "magnetar.cli.secure:secure",
+        "Certificates, tokens and settings of a broker that asks who comes (docs/security.md).",
+    ),
+    "auth": Command(
+        "magnetar.cli.auth:auth", "Rights: whether a role may do something, and which grant is missing."
+    ),
     "tokens": Command("magnetar.cli.tokens:tokens", "Keys and tokens for authentication (docs/security.md)."),
 }

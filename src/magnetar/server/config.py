@@ -23,7 +23,9 @@ class StandaloneConfig(OffloadSettings):
     """Settings of one standalone process. Made by `load`, which checks them."""
 
     host: str = "127.0.0.1"
-    """Address to listen on, for both ports. "0.0.0.0" takes every IPv4 interface."""
+    """Address to listen on, for all ports. "0.0.0.0" takes every IPv4 interface."""
+    plain_host: str = ""
+    """Address of the ports without TLS, where it is another one, as "127.0.0.1"; empty: `host`."""
     advertised_address: str = ""
     """Host that clients are told to connect to; empty: `host`, or the machine's name when `host` takes
     every interface."""

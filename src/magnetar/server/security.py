@@ -14,10 +14,15 @@ from magnetar.server.config import StandaloneConfig, names
 
 def check_exposure(config: StandaloneConfig) -> None:
     """Raises StartupError when other machines could do everything, unless the settings say that they may."""
-    if config.authentication or config.insecure or _is_loopback(config.host):
+    if config.authentication or config.insecure:
+        return
+    exposed = next(
+        (host for host in (config.host, config.plain_host) if host and not _is_loopback(host)), None
+    )
+    if exposed is None:
         return
     raise StartupError(
-        f"host {config.host} can be reached from other machines, where everybody could do everything:"
+        f"host {exposed} can be reached from other machines, where everybody could do everything:"
         " configure authentication (docs/security.md), listen on 127.0.0.1, or say --insecure"
     )
 

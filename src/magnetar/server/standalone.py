@@ -81,6 +81,10 @@ async def _serve(config: StandaloneConfig) -> int:
         await server.close()
 
 
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 class Standalone:
     """The composed process. `start`, then `wait`, then `close`, which is safe at any stage."""
 
@@ -111,18 +115,22 @@ class Standalone:
         security.check_exposure(config)
         tls = security.tls_context(config)
         authentication = security.configured_authentication(config)
-        listener = self._bind(config.broker_port, "--port")
-        tls_listener = None if tls is None else self._bind(config.broker_tls_port, "broker_tls_port")
+        plain = config.plain_host or config.host
+        listener = self._bind(plain, config.broker_port, "--port")
+        tls_listener = (
+            None if tls is None else self._bind(config.host, config.broker_tls_port, "broker_tls_port")
+        )
         broker = await self._compose(authentication)
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        http_port = self._admin(broker, config.http_port, None)
+        host = _in_url(plain)
+        http_port = self._admin(broker, plain, config.http_port, None)
         tls_port = https_port = 0
         self.endpoints = Endpoints(
             f"pulsar://{host}:{listener.getsockname()[1]}", f"http://{host}:{http_port}"
         )
         if tls is not None and tls_listener is not None:
             tls_port = tls_listener.getsockname()[1]
-            https_port = self._admin(broker, config.https_port, tls)
+            https_port = self._admin(broker, config.host, config.https_port, tls)
+            host = _in_url(config.host)
             self.endpoints = replace(
                 self.endpoints,
                 broker_tls_url=f"pulsar+ssl://{host}:{tls_port}",
@@ -145,16 +153,15 @@ class Standalone:
             write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
             self._cleanup.callback(remove_ready_file, config.ready_file)
 
-    def _admin(self, broker: Broker, port: int, tls: ssl.SSLContext | None) -> int:
+    def _admin(self, broker: Broker, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Binds the port of an admin service; `settle` begins to serve it."""
-        admin = AdminServer(broker, host=self.config.host, port=port, ssl_context=tls)
+        admin = AdminServer(broker, host=host, port=port, ssl_context=tls)
         self._cleanup.push_async_callback(admin.stop)
         self._admins.append(admin)
         return admin.listen()
 
-    def _bind(self, port: int, option: str) -> socket.socket:
+    def _bind(self, host: str, port: int, option: str) -> socket.socket:
         """`option` is what gives another port, for the error's text."""
-        host = self.config.host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.socket(family, socket.SOCK_STREAM)
         self._cleanup.callback(bound.close)

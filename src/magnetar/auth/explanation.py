@@ -1,0 +1,146 @@
+"""Why a role may, or may not: the rules of `permissions.py`, each with what it found.
+
+The rules are told in the order in which they are tried. The first that grants decides; where none does, the
+last one's remedy is what an administrator would do. `permissions.may` decides what happens, this only tells
+why, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.auth.permissions import Action, Document
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule and what it found."""
+
+    name: str
+    """`superuser`, `tenant administrator`, `namespace grant`, `topic grant`, `subscription roles` or
+    `subscription prefix`."""
+    granted: bool
+    """Whether it says yes; of a condition on subscriptions, whether that is met."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer with its reasons."""
+
+    allowed: bool
+    reason: str
+    rules: tuple[Rule, ...]
+    remedy: str = ""
+    """What would allow it, as a call of the command; "" when it is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Who wants to do what with which topic."""
+
+    role: str
+    action: Action
+    namespace: str
+    """`tenant/namespace`."""
+    topic: str
+    """Full name, without a partition."""
+    subscription: str = ""
+    """"" where no particular one is asked for."""
+
+
+def explain(
+    question: Question, *, superusers: frozenset[str], tenant: Document, namespace: Document
+) -> Explanation:
+    """`tenant` and `namespace`: the policies documents, {} for what does not exist."""
+    role, tenant_name = question.role, question.namespace.partition("/")[0]
+    rules = [_listed("superuser", role, superusers, "the setting superuser_roles")]
+    if question.action is not Action.ADMINISTER_CLUSTER:
+        where = f"adminRoles of tenant {tenant_name}"
+        rules.append(_listed("tenant administrator", role, tenant.get("adminRoles") or (), where))
+    for rule in rules:
+        if rule.granted:
+            return Explanation(True, rule.detail, tuple(rules))
+    if question.action in (Action.ADMINISTER_TENANT, Action.ADMINISTER_CLUSTER):
+        # The call replaces the list, so that it must name those who are there.
+        roles = " ".join(f"--admin-role {each}" for each in (*(tenant.get("adminRoles") or ()), role))
+        remedy = f"magnetar tenants update {tenant_name} {roles}"
+        if question.action is Action.ADMINISTER_CLUSTER:
+            remedy = f"add {role} to superuser_roles in the broker's settings and start it again"
+        return Explanation(False, f"only administrators may {question.action.value}", tuple(rules), remedy)
+    rules += _grants(question, namespace)
+    grant = next((rule for rule in rules if rule.granted), None)
+    if grant is None:
+        return Explanation(
+            False,
+            f"no grant of {_words(question.action)} reaches role {role}",
+            tuple(rules),
+            _grant_call(question, namespace),
+        )
+    return _with_subscription(question, namespace, rules, grant)
+
+
+def _listed(name: str, role: str, roles: frozenset[str] | tuple[str, ...] | list[str], where: str) -> Rule:
+    granted = role in roles
+    return Rule(name, granted, f"role {role} is {'' if granted else 'not '}in {where}")
+
+
+def _grant_call(question: Question, namespace: Document) -> str:
+    """A grant replaces the one before, so that the call names what is granted already too."""
+    policies = namespace.get("auth_policies") or {}
+    has = (policies.get("namespace_auth") or {}).get(question.role) or ()
+    wanted = "consume" if question.action is Action.LOOKUP else question.action.value
+    actions = " ".join(f"--action {action}" for action in sorted({*has, wanted}))
+    return f"magnetar namespaces grant {question.namespace} {question.role} {actions}"
+
+
+def _words(action: Action) -> str:
+    return "produce or consume" if action is Action.LOOKUP else action.value
+
+
+def _grants(question: Question, namespace: Document) -> list[Rule]:
+    policies = namespace.get("auth_policies") or {}
+    found = []
+    for name, where, grants in (
+        ("namespace grant", f"namespace {question.namespace}", policies.get("namespace_auth") or {}),
+        (
+            "topic grant",
+            f"topic {question.topic}",
+            (policies.get("destination_auth") or {}).get(question.topic) or {},
+        ),
+    ):
+        actions = grants.get(question.role) or ()
+        if question.action is Action.LOOKUP:
+            granted = "produce" in actions or "consume" in actions
+        else:
+            granted = question.action.value in actions
+        has = f"grants it {', '.join(sorted(actions))}" if actions else "grants it nothing"
+        missing = "" if granted or not actions else f", not {_words(question.action)}"
+        found.append(Rule(name, granted, f"{where} {has}{missing}"))
+    return found
+
+
+def _with_subscription(
+    question: Question, namespace: Document, rules: list[Rule], grant: Rule
+) -> Explanation:
+    """A grant is there; what subscriptions ask beyond it."""
+    subscription, role = question.subscription, question.role
+    if question.action is not Action.CONSUME or not subscription:
+        return Explanation(True, grant.detail, tuple(rules))
+    policies = namespace.get("auth_policies") or {}
+    roles = (policies.get("subscription_auth_roles") or {}).get(subscription) or ()
+    if roles:
+        inside = role in roles
+        detail = f"subscription {subscription} is for {', '.join(sorted(roles))} only"
+        rules.append(Rule("subscription roles", inside, detail))
+        if not inside:
+            remedy = f"add {role} to the roles of the subscription (docs/security.md), or use another one"
+            return Explanation(False, detail, tuple(rules), remedy)
+    if namespace.get("subscription_auth_mode") == "Prefix":
+        fits = subscription.startswith(role)
+        detail = f"in {question.namespace} a subscription's name must begin with its role"
+        rules.append(Rule("subscription prefix", fits, detail))
+        if not fits:
+            remedy = f"name the subscription {role}-{subscription}"
+            return Explanation(False, detail, tuple(rules), remedy)
+    return Explanation(True, grant.detail, tuple(rules))

@@ -1,0 +1,54 @@
+"""`magnetar auth`: who may do what, and why."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from magnetar.cli import exit_codes
+from magnetar.cli.caller import Caller, calls
+from magnetar.cli.output import styled
+
+ACTIONS: Final = ("produce", "consume", "lookup", "administer")
+
+
+@click.group()
+def auth() -> None:
+    """Rights: whether a role may do something, and which grant is missing."""
+
+
+@auth.command("can-i", epilog="Example: magnetar auth can-i consume orders --as ada --subscription audit")
+@click.argument("action", type=click.Choice(ACTIONS))
+@click.argument("topic")
+@click.option("--as", "role", help="The role that is asked about.  [your own]")
+@click.option("-s", "--subscription", help="The subscription to consume with.")
+@calls
+def can_i(caller: Caller, action: str, topic: str, role: str | None, subscription: str | None) -> int:
+    """Say whether a role may do ACTION with TOPIC, and which rule says so; ends with 3 when it may not.
+
+    Everybody may ask about itself; about others, who administers the tenant.
+    """
+    from magnetar.adminclient import paths
+
+    query = {"role": role, "action": action, "subscription": subscription}
+    with caller.admin() as admin:
+        answer = admin.call(
+            "GET",
+            f"{paths.topic(topic)}/authorization",
+            query={name: value for name, value in query.items() if value},
+        )
+    if caller.output == "table":
+        _print(answer)
+    else:
+        caller.show(answer)
+    return 0 if answer["allowed"] else exit_codes.NOT_ALLOWED
+
+
+def _print(answer: dict[str, Any]) -> None:
+    word = styled("yes", fg="green") if answer["allowed"] else styled("no", fg="red")
+    click.echo(f"{word}: {answer['reason']}")
+    for rule in answer["rules"]:
+        click.echo(f"  {'+' if rule['granted'] else '-'} {rule['name']}: {rule['detail']}")
+    if answer["remedy"]:
+        click.echo(f"to allow it: {answer['remedy']}")

@@ -1,0 +1,211 @@
+"""The files of a secured broker: which are there, which are to be made, and the making.
+
+    ca.pem, ca.key                       who signs the certificates below; keep the key elsewhere when done
+    broker.pem, broker.key               the broker over TLS
+    token-secret.key                     what signs tokens
+    tokens/ROLE.token                    a token for each role
+    clients/ROLE.pem, clients/ROLE.key   a certificate for each role, in place of its token
+    secure.toml                          the settings, for `magnetar standalone --config`
+
+A file that is there is never written. Each is written beside its place and linked there: a run that is cut
+short leaves whole files or none, and the next one goes on. All may be read by their owner alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from magnetar.auth.authority import Authority, ends, names_of, new_key
+from magnetar.auth.token import new_token
+from magnetar.base.errors import MagnetarError
+
+SETTINGS_FILE = "secure.toml"
+_SECRET_BYTES = 32
+_CA_DAYS = 3650
+
+
+class SecureFilesError(MagnetarError):
+    """The folder holds what does not fit together, or cannot be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked for."""
+
+    folder: Path
+    hosts: tuple[str, ...]
+    """Names and addresses under which clients reach the broker."""
+    hosts_named: tuple[str, ...] = ()
+    """Those among them that a certificate which is there already must name."""
+    roles: tuple[str, ...]
+    """The first one may do everything."""
+    listen: str = "127.0.0.1"
+    days: int = 365
+    """How long certificates and tokens count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One file of the outcome."""
+
+    path: Path
+    new: bool
+    """Whether this run makes it."""
+    note: str = ""
+
+
+def run(wanted: Wanted, *, now: datetime.datetime, dry: bool) -> Iterator[Made]:
+    """Makes what is missing, file by file; with `dry` only says what it would. Raises SecureFilesError."""
+    folder = wanted.folder
+    if not dry:
+        _folders(folder, folder / "tokens", folder / "clients")
+    ca = folder / "ca.pem"
+    key = yield from _key(ca, dry)
+    yield from _file(ca, lambda: Authority.new(key, name="Magnetar", now=now, days=_CA_DAYS).certificate, dry)
+    authority = None if dry else Authority(_read(ca), key)
+
+    def issue(how: Callable[[Authority, bytes], bytes], path: Path) -> Iterator[Made]:
+        own = yield from _key(path, dry)
+        yield from _file(path, lambda: how(authority, own) if authority else b"", dry)
+
+    broker = folder / "broker.pem"
+    _check_hosts(broker, wanted.hosts_named)
+    yield from issue(
+        lambda signer, own: signer.for_broker(own, hosts=wanted.hosts, now=now, days=wanted.days), broker
+    )
+    secret = folder / "token-secret.key"
+    yield from _file(secret, lambda: os.urandom(_SECRET_BYTES), dry)
+    for role in wanted.roles:
+        yield from _file(
+            folder / "tokens" / f"{role}.token",
+            lambda role=role: _token(_read(secret), role, now, wanted.days),  # type: ignore[misc]  # bound by its default
+            dry,
+        )
+        yield from issue(
+            lambda signer, own, role=role: signer.for_client(own, role=role, now=now, days=wanted.days),  # type: ignore[misc]  # bound by its default
+            folder / "clients" / f"{role}.pem",
+        )
+    yield _settings(folder / SETTINGS_FILE, wanted, dry)
+
+
+def _settings(path: Path, wanted: Wanted, dry: bool) -> Made:
+    text = settings(wanted).encode()
+    if path.exists():
+        note = "" if _read(path) == text else "it has other settings than these options would give"
+        return Made(path, False, note)
+    if not dry:
+        _write(path, text)
+    return Made(path, True)
+
+
+def settings(wanted: Wanted) -> str:
+    """The file of settings."""
+    folder = wanted.folder.absolute()
+    lines = {
+        "host": wanted.listen,
+        # Tokens do not travel in clear text to other machines.
+        "plain_host": "127.0.0.1",
+        "tls_certificate": str(folder / "broker.pem"),
+        "tls_key": str(folder / "broker.key"),
+        "tls_ca": str(folder / "ca.pem"),
+        "authentication": "token,tls",
+        "token_secret_key": str(folder / "token-secret.key"),
+        "superuser_roles": wanted.roles[0],
+    }
+    if wanted.listen not in ("127.0.0.1", "::1", "localhost"):
+        lines["advertised_address"] = wanted.hosts[0]
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
+    return f"# Made by `magnetar secure init`; docs/configuration.md says what each line means.\n{text}"
+
+
+def _token(secret: bytes, role: str, now: datetime.datetime, days: int) -> bytes:
+    token = new_token(secret, role, now_s=int(now.timestamp()), lasts_s=days * 86_400)
+    return f"{token}\n".encode()
+
+
+def _check_hosts(certificate: Path, hosts: Sequence[str]) -> None:
+    """Raises SecureFilesError when the broker's certificate is there and does not name them all."""
+    if not certificate.exists():
+        return
+    try:
+        missing = sorted(set(hosts) - names_of(_read(certificate)))
+    except ValueError as error:
+        raise _no_certificate(certificate) from error
+    if missing:
+        raise SecureFilesError(
+            f"{certificate} does not name {', '.join(missing)}: move it away with its key and run this again,"
+            " which makes a new one"
+        )
+
+
+def _key(certificate: Path, dry: bool) -> Generator[Made, None, bytes]:
+    """The key of the certificate at this place; a key without a certificate is used."""
+    path = certificate.with_suffix(".key")
+    if certificate.exists() and not path.exists():
+        raise SecureFilesError(
+            f"{certificate} is there and {path.name} is not: bring the key back, or remove both"
+        )
+    yield from _file(path, new_key, dry)
+    return b"" if dry else _read(path)
+
+
+def _file(path: Path, content: Callable[[], bytes], dry: bool) -> Iterator[Made]:
+    if path.exists():
+        yield Made(path, False, _until(path))
+        return
+    if not dry:
+        _write(path, content())
+    yield Made(path, True, "" if dry else _until(path))
+
+
+def _until(path: Path) -> str:
+    """When a certificate ends."""
+    if path.suffix != ".pem":
+        return ""
+    try:
+        return f"until {ends(_read(path)):%Y-%m-%d}"
+    except ValueError as error:
+        raise _no_certificate(path) from error
+
+
+def _no_certificate(path: Path) -> SecureFilesError:
+    return SecureFilesError(f"{path} is no certificate in PEM: remove it, or name another folder")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SecureFilesError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _folders(*folders: Path) -> None:
+    for folder in folders:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SecureFilesError(
+                f"{folder} cannot be made: {error.strerror}; name another folder"
+            ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Raises SecureFilesError, also when somebody else has made the file meanwhile."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            # Unlike a rename this fails when the place is taken.
+            os.link(new, path)
+        finally:
+            new.unlink()
+    except OSError as error:
+        raise SecureFilesError(f"{path} cannot be written: {error.strerror}; name another folder") from error
