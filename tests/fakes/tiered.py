@@ -28,6 +28,9 @@ from magnetar.tiered.parquet.api import (
     DamagedSegmentError,
     FoundMessage,
     HistoryPackagesError,
+    KeyPlace,
+    KeySource,
+    MessagePlace,
     SegmentOrigin,
     SegmentSummary,
     TopicSchema,
@@ -115,8 +118,17 @@ class FakeWorker:
                 return run.first_entry
         return None
 
-    async def lookup(self, source: AsyncByteSource, key: bytes, count_max: int) -> list[FoundMessage]:
+    async def lookup(
+        self, source: AsyncByteSource, key: bytes, count_max: int, before: MessagePlace | None = None
+    ) -> list[FoundMessage]:
         # The log never looks a key up; `history` itself is tested for that.
+        raise NotImplementedError
+
+    async def merge_keys(self, sources: Sequence[KeySource], path: str) -> int:
+        # As if there were too many keys.
+        return 0
+
+    async def find_key(self, source: AsyncByteSource, key: bytes) -> tuple[list[KeyPlace], list[KeyPlace]]:
         raise NotImplementedError
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:

@@ -10,6 +10,7 @@ import click
 from magnetar.adminclient import paths
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.messages.get import get
 from magnetar.cli.namespaces import MODE
 from magnetar.cli.policies import TOPIC_POLICIES
 from magnetar.cli.verbs import Verb, group
@@ -189,5 +190,5 @@ topics = group(
     "topics",
     "Topics: create, delete, look at, and why they do or do not deliver.",
     VERBS,
-    (create, stats, explain, TOPIC_POLICIES),
+    (create, get, stats, explain, TOPIC_POLICIES),
 )

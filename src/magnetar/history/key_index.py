@@ -28,6 +28,7 @@ _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKI"
 _VERSION: Final = 1
 _RECORD: Final = np.dtype([("hash", "<u8"), ("group", "<u4"), ("row", "<u4")])
+Records = npt.NDArray[np.void]
 _RECORDS_PER_PREFIX: Final = 64
 """About a kilobyte: a read of that size costs what the smallest costs."""
 
@@ -82,13 +83,39 @@ class KeyIndexBuilder:
         records = records[np.argsort(records["hash"], kind="stable")]
         hashes = records["hash"]
         distinct = 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
-        bits = max(0, (len(records) // _RECORDS_PER_PREFIX).bit_length())
-        prefixes = np.arange((1 << bits) + 1, dtype=np.float64) * 2.0 ** (64 - bits)
-        # The last prefix ends where the records end; as a number of 64 bits it would not fit.
-        starts = np.searchsorted(hashes, prefixes[:-1].astype(np.uint64))
-        directory = np.append(starts, len(records)).astype("<u4")
-        head = _HEAD.pack(_MAGIC, _VERSION, bits, len(records))
-        return b"".join((head, directory.tobytes(), records.tobytes())), distinct
+        return section(records)[0], distinct
+
+
+def section(records: Records) -> tuple[bytes, int]:
+    """The section with these records, which are sorted by hash; and its `bits`."""
+    hashes = records["hash"]
+    bits = max(0, (len(records) // _RECORDS_PER_PREFIX).bit_length())
+    prefixes = np.arange((1 << bits) + 1, dtype=np.float64) * 2.0 ** (64 - bits)
+    # The last prefix ends where the records end; as a number of 64 bits it would not fit.
+    starts = np.searchsorted(hashes, prefixes[:-1].astype(np.uint64))
+    directory = np.append(starts, len(records)).astype("<u4")
+    head = _HEAD.pack(_MAGIC, _VERSION, bits, len(records))
+    return b"".join((head, directory.tobytes(), records.tobytes())), bits
+
+
+def records_of(hashes: npt.NDArray[np.uint64], groups: npt.NDArray[np.int64]) -> Records:
+    """Sorted records of these hashes, each once for a row group; rows are not told."""
+    records = np.zeros(len(hashes), _RECORD)
+    records["hash"], records["group"] = hashes, groups
+    records = records[np.lexsort((groups, hashes))]
+    repeated = (records["hash"][1:] == records["hash"][:-1]) & (records["group"][1:] == records["group"][:-1])
+    return records[np.append(True, ~repeated)] if len(records) else records
+
+
+def read_records(data: bytes) -> Records:
+    """All records of a section; none of an empty one. Raises DamagedSegmentError."""
+    if not data:
+        return np.zeros(0, _RECORD)
+    magic, version, bits, count = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (b"", 0, 0, 0)
+    start = _HEAD.size + 4 * ((1 << min(bits, 32)) + 1)
+    if magic != _MAGIC or version != _VERSION or len(data) != start + _RECORD.itemsize * count:
+        raise DamagedSegmentError("the key index makes no sense")
+    return np.frombuffer(data, _RECORD, offset=start)
 
 
 def find(key: bytes, read_at: Callable[[int, int], bytes], bits: int) -> list[Place]:

@@ -11,11 +11,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -33,6 +34,7 @@ from magnetar.tiered.parquet.api import (
     ByteSource,
     DamagedSegmentError,
     FoundMessage,
+    MessagePlace,
     SegmentSummary,
     TopicSchema,
 )
@@ -51,8 +53,14 @@ _FOUND_COLUMNS: Final = (
     "entry_index",
     "publish_time",
     "event_time",
+    "broker_time",
     "key",
+    "key_is_string",
     "properties",
+    "producer_name",
+    "sequence_id",
+    "schema_version",
+    "chunk_count",
     "is_null_value",
     "is_compacted_out",
     "payload",
@@ -243,39 +251,58 @@ class SegmentReader:
         row = int(np.argmax(times >= time_ms * 1000))
         return int(rows.column("entry_id")[row].as_py())
 
-    def lookup(self, key: bytes, count_max: int) -> list[FoundMessage]:
-        """The last `count_max` messages with this key, newest first. Raw entries are not looked into."""
+    def lookup(self, key: bytes, count_max: int, before: MessagePlace | None = None) -> list[FoundMessage]:
+        """The last `count_max` messages with this key, of those before a place if one is given; newest first.
+        Raw entries are not looked into."""
         found: list[FoundMessage] = []
+        entry, batch_index = (1 << 62, 0) if before is None else before[1:]
         for place in self._places(key):
+            if self._first_entries[place.row_group] > entry:
+                continue
             table = self.row_group(place.row_group, _FOUND_COLUMNS)
             chosen = pc.and_(
                 pc.fill_null(pc.equal(table.column("key"), pa.scalar(key, pa.binary())), False),
                 pc.and_(pc.is_valid(table.column("payload")), pc.invert(table.column("is_compacted_out"))),
             )
-            messages = table.filter(chosen).to_pylist()
+            messages = [
+                row
+                for row in table.filter(chosen).to_pylist()
+                if (row["entry_id"], row["batch_index"]) < (entry, batch_index)
+            ]
             found += [self._message(row) for row in messages[::-1][: count_max - len(found)]]
             if len(found) >= count_max:
                 break
         return found
 
+    def key_hashes(self) -> npt.NDArray[np.uint64]:
+        """Hashes of all keys, in order, each once."""
+        place = self._key_index
+        if place is None:
+            return np.zeros(0, np.uint64)
+        records = key_index.read_records(self._read_key_index(place, 0, place.length))
+        return np.unique(records["hash"].astype(np.uint64))
+
+    @cached_property
+    def _key_index(self) -> layout.KeyIndexPlace | None:
+        text = self._kept.get(layout.KEY_INDEX_KEY.encode())
+        return None if text is None else layout.KeyIndexPlace.decode(text.decode())
+
+    def _read_key_index(self, place: layout.KeyIndexPlace, offset: int, length: int) -> bytes:
+        at = place.offset + offset
+        if offset + length > place.length or at + length > self._source.size:
+            raise DamagedSegmentError(f"{self._source.name} has a key index that is cut off")
+        in_tail = at - (self._source.size - len(self._tail))
+        if in_tail >= 0:
+            # The end of the file was read with its footer.
+            return self._tail[in_tail : in_tail + length]
+        return self._source.read_at(at, length)
+
     def _places(self, key: bytes) -> list[key_index.Place]:
         """Row groups that may have the key, last one first."""
-        text = self._kept.get(layout.KEY_INDEX_KEY.encode())
-        if text is None:
+        index = self._key_index
+        if index is None:
             return []
-        place = layout.KeyIndexPlace.decode(text.decode())
-
-        def read_at(offset: int, length: int) -> bytes:
-            at = place.offset + offset
-            if offset + length > place.length or at + length > self._source.size:
-                raise DamagedSegmentError(f"{self._source.name} has a key index that is cut off")
-            in_tail = at - (self._source.size - len(self._tail))
-            if in_tail >= 0:
-                # The end of the file was read with its footer.
-                return self._tail[in_tail : in_tail + length]
-            return self._source.read_at(at, length)
-
-        places = key_index.find(key, read_at, place.bits)
+        places = key_index.find(key, partial(self._read_key_index, index), index.bits)
         if any(place.row_group >= self._metadata.num_row_groups for place in places):
             raise DamagedSegmentError(f"{self._source.name} has a key index of other row groups")
         return places
@@ -289,7 +316,13 @@ class SegmentReader:
             publish_time_ms=0 if row["publish_time"] is None else _milliseconds(row["publish_time"]),
             event_time_ms=None if row["event_time"] is None else _milliseconds(row["event_time"]),
             key=row["key"],
+            key_is_string=row["key_is_string"] is not False,
             properties=tuple(row["properties"]),
+            producer_name=row["producer_name"] or "",
+            sequence_id=row["sequence_id"] or 0,
+            broker_time_ms=_milliseconds(row["broker_time"]),
+            schema_version=row["schema_version"] or b"",
+            chunks=row["chunk_count"] or 1,
             is_null_value=row["is_null_value"],
             payload=row["payload"],
         )

@@ -13,20 +13,27 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import DiskFullError, StorageError
+from magnetar.history import key_directory
 from magnetar.history.files import LocalFile
+from magnetar.history.key_directory import KeyDirectory
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet import requests
-from magnetar.tiered.parquet.api import HistoryError
+from magnetar.tiered.parquet.api import ByteSource, HistoryError, KeyPlace, MessagePlace
 from magnetar.tiered.parquet.frames import HEAD, RANGE, Kind, decode_runs, encode_runs
 
 READERS_MAX: Final = 64
 """Segments whose footers are kept: some ten kilobytes each."""
 REBUILT_MAX: Final = 4
 """Segments of which rebuilt entries are kept: of two row groups at most, some 20 MiB each."""
+
+DIRECTORIES_MAX: Final = 32
+"""Directories of keys whose beginnings are kept: 64 KiB each."""
 
 
 class AbortedError(HistoryError):
@@ -71,14 +78,16 @@ class Connection:
 class RemoteSource:
     """A segment that only the broker's process can read."""
 
-    def __init__(self, connection: Connection, name: str, size: int) -> None:
+    def __init__(self, connection: Connection, name: str, size: int, base: int = 0) -> None:
+        """`base`: where it begins, when the other side joined several."""
         self._connection = connection
+        self._base = base
         self.name = name
         self.size = size
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Raises AbortedError when it could not be read; HistoryError when it is shorter."""
-        self._connection.send(Kind.WANT_BYTES, RANGE.pack(offset, length))
+        self._connection.send(Kind.WANT_BYTES, RANGE.pack(self._base + offset, length))
         kind, body = self._connection.receive()
         if kind is Kind.ABORT:
             raise AbortedError("given up")
@@ -110,6 +119,7 @@ class Server:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._readers: OrderedDict[tuple[str, int, str | None], SegmentReader] = OrderedDict()
+        self._directories: OrderedDict[tuple[str, int], KeyDirectory] = OrderedDict()
 
     def serve(self) -> None:
         """Until the other side closes."""
@@ -130,6 +140,11 @@ class Server:
             origin = requests.load_origin(request["origin"])
             summary = write_segment(self._connection.runs(), origin, request["path"])
             return Kind.RESULT, summary.to_json().encode()
+        if kind is Kind.MERGE_KEYS:
+            return Kind.RESULT, requests.dump({"size": self._merged(request)})
+        if kind is Kind.FIND_KEY:
+            found_key = self._directory(request).find(bytes.fromhex(request["key"]))
+            return Kind.RESULT, requests.dump(found_key._asdict())
         reader = self._reader(request)
         if kind is Kind.ENTRIES:
             return Kind.RUNS, encode_runs(reader.entries(request["first_entry"], request["bytes_max"]))
@@ -139,20 +154,51 @@ class Server:
         if kind is Kind.POSITION:
             return Kind.RESULT, requests.dump({"entry": reader.position_at(request["time_ms"])})
         if kind is Kind.LOOKUP:
-            found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"])
+            before = None if request["before"] is None else MessagePlace(*request["before"])
+            found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"], before)
             return Kind.RESULT, requests.dump_messages(found)
         assert kind is Kind.VERIFY
         return Kind.RESULT, requests.dump({"entries": verify_segment(reader, self._connection.runs())})
 
-    def _reader(self, request: dict[str, Any]) -> SegmentReader:
+    def _source(self, request: dict[str, Any], base: int = 0) -> ByteSource:
         name, size, path = request["name"], request["size"], request["path"]
-        key = (name, size, path)
+        if path is None:
+            return RemoteSource(self._connection, name, size, base)
+        return PathSource(path, name, size)
+
+    def _merged(self, request: dict[str, Any]) -> int:
+        base = 0
+        parts = []
+        for each in request["sources"]:
+            source, segment = self._source(each, base), each["segment"]
+            base += source.size
+            if segment is None:
+                directory = KeyDirectory(source)
+                parts.append((directory.segments, *directory.hashes()))
+            else:
+                hashes = SegmentReader(source).key_hashes()
+                parts.append(([KeyPlace(*segment)], hashes, np.zeros(len(hashes), np.int64)))
+        try:
+            data = key_directory.encode(parts)
+        except key_directory.TooManyKeysError:
+            return 0
+        with open(request["path"], "xb") as file:
+            file.write(data)
+        return len(data)
+
+    def _directory(self, request: dict[str, Any]) -> KeyDirectory:
+        key = (request["name"], request["size"])
+        directory = self._directories.pop(key, None) or KeyDirectory(self._source(request))
+        self._directories[key] = directory
+        if len(self._directories) > DIRECTORIES_MAX:
+            self._directories.popitem(last=False)
+        return directory
+
+    def _reader(self, request: dict[str, Any]) -> SegmentReader:
+        key = (request["name"], request["size"], request["path"])
         reader = self._readers.pop(key, None)
         if reader is None:
-            source = (
-                RemoteSource(self._connection, name, size) if path is None else PathSource(path, name, size)
-            )
-            reader = SegmentReader(source)
+            reader = SegmentReader(self._source(request))
         self._readers[key] = reader
         if len(self._readers) > READERS_MAX:
             self._readers.popitem(last=False)

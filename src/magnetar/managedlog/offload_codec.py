@@ -4,7 +4,8 @@
     complete              it was read back and compared
     bookkeeperDeleted     the ledger may be gone from the bookies
     timestamp             Unix ms
-    driverMetadata        name `magnetar-parquet`; properties `url` and, once complete, `segments`
+    driverMetadata        name `magnetar-parquet`; properties `url` and, once complete, `segments`;
+                          `keys` when there is a directory of keys beside them
 
 Source: Pulsar's OffloadContext; the names of properties are ours.
 """
@@ -15,10 +16,11 @@ from typing import Final
 from uuid import UUID
 
 from magnetar.managedlog import managedlog_pb2 as pb
-from magnetar.tiered.context import DRIVER, OffloadContext, decode_segments, encode_segments
+from magnetar.tiered.context import DRIVER, KeyObject, OffloadContext, decode_segments, encode_segments
 
 _URL: Final = "url"
 _SEGMENTS: Final = "segments"
+_KEYS: Final = "keys"
 _HALF: Final = 1 << 64
 
 
@@ -34,6 +36,8 @@ def encode_context(context: OffloadContext) -> pb.OffloadContext:
     metadata.properties.add(key=_URL, value=context.url)
     if context.segments:
         metadata.properties.add(key=_SEGMENTS, value=encode_segments(context.segments))
+    if context.keys is not None:
+        metadata.properties.add(key=_KEYS, value=context.keys.encode())
     return pb.OffloadContext(
         uidMsb=_signed(context.attempt.int >> 64),
         uidLsb=_signed(context.attempt.int % _HALF),
@@ -56,5 +60,6 @@ def decode_context(message: pb.OffloadContext) -> OffloadContext:
         local_deleted=message.bookkeeperDeleted,
         timestamp_ms=message.timestamp,
         segments=decode_segments(properties.get(_SEGMENTS, "")) if driver == DRIVER else (),
+        keys=KeyObject.decode(properties[_KEYS]) if driver == DRIVER and _KEYS in properties else None,
         foreign=b"" if driver == DRIVER else message.SerializeToString(),
     )

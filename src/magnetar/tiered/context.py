@@ -10,7 +10,7 @@ Source: Pulsar's `OffloadContext` in the stored list of ledgers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from magnetar.tiered.parquet.api import segment_suffix
@@ -26,6 +26,24 @@ class Segment:
     first_entry: int
     last_entry: int
     file_bytes: int
+
+
+class KeyObject(NamedTuple):
+    """The directory of keys that a copy has beside its segments; see `magnetar.history.key_directory`."""
+
+    file_bytes: int
+    ledgers: int
+    """It tells of this ledger and those before it, so many in all."""
+
+    def encode(self) -> str:
+        """`bytes:ledgers`."""
+        return f"{self.file_bytes}:{self.ledgers}"
+
+    @classmethod
+    def decode(cls, text: str) -> KeyObject:
+        """The inverse of `encode`. Raises ValueError."""
+        size, _, ledgers = text.partition(":")
+        return cls(int(size), int(ledgers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,8 @@ class OffloadContext:
     """When the attempt began, or when it was complete, Unix ms."""
     segments: tuple[Segment, ...] = ()
     """Without gaps, in the order of entries; empty until it is complete."""
+    keys: KeyObject | None = None
+    """Its directory of keys; None for most copies."""
     foreign: bytes = b""
     """As it is stored, when another offloader wrote it: kept, and neither read nor deleted here."""
 
@@ -79,6 +99,11 @@ def segment_name(log_name: str, copy: OffloadedCopy, segment: Segment) -> str:
     """Name of an object in its store."""
     prefix = attempt_prefix(log_name, copy.ledger_id, copy.context.attempt)
     return prefix + segment_suffix(segment.first_entry, segment.last_entry)
+
+
+def keys_name(log_name: str, copy: OffloadedCopy) -> str:
+    """Name of a copy's directory of keys."""
+    return attempt_prefix(log_name, copy.ledger_id, copy.context.attempt) + "-keys"
 
 
 def parse_object_name(name: str) -> tuple[str, int, UUID] | None:

@@ -23,7 +23,7 @@ from magnetar.tiered.attempt import (
     Upload,
     Verify,
 )
-from magnetar.tiered.context import OffloadedCopy, Segment, attempt_prefix, segment_name
+from magnetar.tiered.context import OffloadedCopy, Segment, attempt_prefix, keys_name, segment_name
 from magnetar.tiered.errors import StoreError
 from magnetar.tiered.figures import Figures
 from magnetar.tiered.pace import Pace
@@ -190,6 +190,9 @@ async def discard(log_name: str, copy: OffloadedCopy, store: ObjectStore) -> int
         # Not complete: how many there are only the store knows.
         prefix = attempt_prefix(log_name, copy.ledger_id, copy.context.attempt)
         names = [found.name async for found in store.list(log_name) if found.name.startswith(prefix)]
+    else:
+        # Written after the copy was complete; a crash may have left one that the list does not name.
+        await store.delete(keys_name(log_name, copy))
     for name in names:
         await store.delete(name)
     return len(names)

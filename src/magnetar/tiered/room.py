@@ -19,6 +19,7 @@ from magnetar.tiered.attempt import Outcome
 from magnetar.tiered.backoff import Backoff
 from magnetar.tiered.context import OffloadedCopy, segment_name
 from magnetar.tiered.errors import MissingObjectError, StoreError
+from magnetar.tiered.key_merging import KeyDirectories
 from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import TieredStorage
@@ -83,6 +84,7 @@ class Offloading:
         store that does not answer."""
         self.storage = storage
         self._offloader = offloader
+        self._keys = KeyDirectories(worker=storage.converter, store=storage.store, work_dir=storage.work_dir)
         self._default = default
         self._new_id = new_id
         self._spawn = spawn
@@ -168,6 +170,7 @@ class Offloading:
                 ledger.size_bytes,
                 sum(segment.file_bytes for segment in attempt.segments),
             )
+            await self._keys.add(known.log, ledger.ledger_id)
             return
         error = attempt.error
         assert error is not None

@@ -36,7 +36,24 @@ def test_runs_come_over() -> None:
 def test_origins_and_messages_come_over() -> None:
     origin = SegmentOrigin("persistent://a/b/c", 5, [TopicSchema(bytes(8), 2, b"\x00{}", {"a": "b"})])
     assert requests.load_origin(requests.load(requests.dump(requests.dump_origin(origin)))) == origin
-    message = FoundMessage(5, 1, -1, 7, 1, None, b"\xff", (("a", "b"), ("a", "c")), False, b"\x00")
+    message = FoundMessage(
+        ledger_id=5,
+        entry_id=1,
+        batch_index=-1,
+        index=7,
+        publish_time_ms=1,
+        event_time_ms=None,
+        key=b"\xff",
+        key_is_string=False,
+        properties=(("a", "b"), ("a", "c")),
+        producer_name="p",
+        sequence_id=3,
+        broker_time_ms=2,
+        schema_version=b"\x00\xff",
+        chunks=1,
+        is_null_value=False,
+        payload=b"\x00",
+    )
     assert requests.load_messages(requests.load(requests.dump_messages([message]))) == [message]
 
 

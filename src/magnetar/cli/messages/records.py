@@ -108,7 +108,9 @@ def _messages(
     time_ms: int | None,
 ) -> Iterator[Record]:
     encrypted = bool(metadata.encryption_keys)
-    if not encrypted and metadata.compression != pb.CompressionType.NONE:
+    # Pieces of a large message were compressed before they were cut.
+    is_piece = metadata.num_chunks_from_msg > 1
+    if not encrypted and not is_piece and metadata.compression != pb.CompressionType.NONE:
         payload = decompress(metadata.compression, payload, metadata.uncompressed_size, topic)
     shared: dict[str, Any] = {
         "topic": topic,

@@ -21,7 +21,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
@@ -146,9 +146,48 @@ class FoundMessage:
     publish_time_ms: int
     event_time_ms: int | None
     key: bytes
+    key_is_string: bool
+    """False when the producer gave the key as bytes."""
     properties: tuple[tuple[str, str], ...]
+    producer_name: str
+    sequence_id: int
+    broker_time_ms: int
+    schema_version: bytes
+    chunks: int
+    """Of more than 1 `payload` is one piece of a large message, as it is stored."""
     is_null_value: bool
     payload: bytes
+
+    @property
+    def place(self) -> MessagePlace:
+        """Where it is."""
+        return MessagePlace(self.ledger_id, self.entry_id, self.batch_index)
+
+
+class MessagePlace(NamedTuple):
+    """Where a message is in its log; in the order of the log."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    """-1 when its entry is no batch."""
+
+
+class KeyPlace(NamedTuple):
+    """A segment in a directory of keys."""
+
+    ledger_id: int
+    attempt: str
+    """Which copy of the ledger."""
+    first_entry: int
+
+
+class KeySource(NamedTuple):
+    """What a directory of keys is made of."""
+
+    source: AsyncByteSource
+    segment: KeyPlace | None
+    """None: it is a directory itself."""
 
 
 def segment_suffix(first_entry: int, last_entry: int) -> str:
@@ -219,9 +258,20 @@ class Worker(Protocol):
         """The first entry with broker time >= `time_ms`, Unix ms; None when there is none. One or two ranged
         reads beyond the footer."""
 
-    async def lookup(self, source: AsyncByteSource, key: bytes, count_max: int) -> list[FoundMessage]:
-        """The last `count_max` messages with this key, newest first. Costs two ranged reads to know that
-        there is none, and a few per row group that has one."""
+    async def lookup(
+        self, source: AsyncByteSource, key: bytes, count_max: int, before: MessagePlace | None = None
+    ) -> list[FoundMessage]:
+        """The last `count_max` messages with this key, newest first; of those before a place, if it is given.
+        Costs two ranged reads to know that there is none, and a few per row group that has one."""
+
+    async def merge_keys(self, sources: Sequence[KeySource], path: str) -> int:
+        """Writes the directory of keys of these segments to the local file `path`, which must not exist; its
+        bytes. 0 and no file when they have more keys than one directory takes. Not synced: it can be made
+        again."""
+
+    async def find_key(self, source: AsyncByteSource, key: bytes) -> tuple[list[KeyPlace], list[KeyPlace]]:
+        """Of a directory of keys: the segments that it tells of, and those that may have the key. Three
+        ranged reads at most, one when it is small or has no keys."""
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
         """Rebuilds all entries and compares them with `runs`: bit by bit, after decompression where entries

@@ -7,7 +7,7 @@ result: at any time one side waits for the other, so nothing piles up.
 
 | Kind | From | Body |
 |---|---|---|
-| CONVERT, ENTRIES, POSITION, LOOKUP, VERIFY, AHEAD | broker | a request, JSON |
+| CONVERT, ENTRIES, POSITION, LOOKUP, VERIFY, AHEAD, MERGE_KEYS, FIND_KEY | broker | a request, JSON |
 | WANT_RUNS | worker | nothing; answered by RUNS, END, or ABORT |
 | WANT_BYTES | worker | offset u64, length u64; answered by BYTES or ABORT |
 | RUNS | both | entry runs |
@@ -51,6 +51,8 @@ class Kind(IntEnum):
     LOOKUP = 4
     VERIFY = 5
     AHEAD = 6
+    MERGE_KEYS = 7
+    FIND_KEY = 8
     WANT_RUNS = 16
     WANT_BYTES = 17
     RUNS = 18

@@ -51,6 +51,7 @@ def dump_messages(messages: list[FoundMessage]) -> bytes:
         row = asdict(message)
         row["key"] = base64.b64encode(message.key).decode()
         row["payload"] = base64.b64encode(message.payload).decode()
+        row["schema_version"] = message.schema_version.hex()
         rows.append(row)
     return dump({"messages": rows})
 
@@ -63,6 +64,7 @@ def load_messages(values: dict[str, Any]) -> list[FoundMessage]:
                 **row,
                 "key": base64.b64decode(row["key"]),
                 "payload": base64.b64decode(row["payload"]),
+                "schema_version": bytes.fromhex(row["schema_version"]),
                 "properties": tuple((key, value) for key, value in row["properties"]),
             }
         )

@@ -19,10 +19,14 @@ from typing import Any, Final
 import magnetar
 from magnetar.base.entries import EntryRun
 from magnetar.base.recent import Recent
+from magnetar.tiered.joined_source import JoinedSource
 from magnetar.tiered.parquet import requests
 from magnetar.tiered.parquet.api import (
     AsyncByteSource,
     FoundMessage,
+    KeyPlace,
+    KeySource,
+    MessagePlace,
     SegmentOrigin,
     SegmentSummary,
     WorkerLostError,
@@ -102,11 +106,33 @@ class OffloadWorker:
         entry: int | None = answer["entry"]
         return entry
 
-    async def lookup(self, source: AsyncByteSource, key: bytes, count_max: int) -> list[FoundMessage]:
+    async def lookup(
+        self, source: AsyncByteSource, key: bytes, count_max: int, before: MessagePlace | None = None
+    ) -> list[FoundMessage]:
         """See `Worker.lookup`."""
-        request = {**_described(source), "key": key.hex(), "count_max": count_max}
+        request = {**_described(source), "key": key.hex(), "count_max": count_max, "before": before}
         answer = await self._call(Kind.LOOKUP, requests.dump(request), source, None)
         return requests.load_messages(requests.load(answer))
+
+    async def merge_keys(self, sources: Sequence[KeySource], path: str) -> int:
+        """See `Worker.merge_keys`."""
+        joined = JoinedSource([each.source for each in sources])
+        request = {
+            "path": path,
+            "sources": [{**_described(each.source), "segment": each.segment} for each in sources],
+        }
+        answer = await self._call(Kind.MERGE_KEYS, requests.dump(request), joined, None)
+        size: int = requests.load(answer)["size"]
+        return size
+
+    async def find_key(self, source: AsyncByteSource, key: bytes) -> tuple[list[KeyPlace], list[KeyPlace]]:
+        """See `Worker.find_key`."""
+        request = {**_described(source), "key": key.hex()}
+        answer = requests.load(await self._call(Kind.FIND_KEY, requests.dump(request), source, None))
+        return (
+            [KeyPlace(*place) for place in answer["segments"]],
+            [KeyPlace(*place) for place in answer["holders"]],
+        )
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
         """See `Worker.verify`."""

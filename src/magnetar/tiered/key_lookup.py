@@ -1,0 +1,165 @@
+"""Messages of a log's offloaded history by their key, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import MagnetarError
+from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment, keys_name, segment_name
+from magnetar.tiered.errors import DamagedCopyError, UnreadableCopyError
+from magnetar.tiered.parquet.api import DamagedSegmentError, FoundMessage, KeyPlace, MessagePlace
+from magnetar.tiered.source import ObjectSource
+from magnetar.tiered.storage import TieredStorage
+
+BYTES_MAX: Final = 16 << 20
+"""Of payloads in one answer; the next one goes on."""
+
+
+class LoggedLedger(NamedTuple):
+    """A ledger of a log, as its list has it."""
+
+    ledger_id: int
+    entries: int
+    offload: OffloadContext | None
+
+    @property
+    def copy(self) -> OffloadedCopy | None:
+        """Its complete copy, when we can read it."""
+        context = self.offload
+        if context is None or not context.complete or context.foreign:
+            return None
+        return OffloadedCopy(self.ledger_id, context)
+
+
+class UnreadRange(NamedTuple):
+    """Entries that have no copy, and so no index: who wants to know reads them."""
+
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+
+
+@dataclass(slots=True)
+class Answer:
+    """What was found, and what was not looked at."""
+
+    messages: list[FoundMessage] = field(default_factory=list)
+    """Newest first."""
+    unread: list[UnreadRange] = field(default_factory=list)
+    """Newest first; when there is more, only those behind the last message."""
+    more: bool = False
+    """Whether there may be more before the last message."""
+    segments: int = 0
+    """Parquet files that were asked."""
+    directories: int = 0
+    """Directories of keys that were asked."""
+
+
+async def find(
+    storage: TieredStorage,
+    log_name: str,
+    ledgers: Sequence[LoggedLedger],
+    key: bytes,
+    *,
+    count_max: int,
+    before: MessagePlace | None = None,
+) -> Answer:
+    """The last `count_max` messages with a key, of those before a place if it is given.
+
+    `ledgers`: all of the log, oldest first. Raises UnreadableCopyError, DamagedCopyError: both name log and
+    object.
+    """
+    answer = Answer()
+    search = _Search(storage, log_name, key, answer)
+    size_bytes = 0
+    for ledger in reversed(ledgers):
+        if not ledger.entries or (before is not None and ledger.ledger_id > before.ledger_id):
+            continue
+        copy = ledger.copy
+        if copy is None:
+            answer.unread.append(_unread(ledger, before))
+            continue
+        async for message in search.messages(copy, count_max - len(answer.messages), before):
+            answer.messages.append(message)
+            size_bytes += len(message.payload)
+            if len(answer.messages) == count_max or size_bytes >= BYTES_MAX:
+                answer.more = True
+                return answer
+    return answer
+
+
+def _unread(ledger: LoggedLedger, before: MessagePlace | None) -> UnreadRange:
+    last = ledger.entries - 1
+    if before is not None and before.ledger_id == ledger.ledger_id:
+        last = min(last, before.entry_id)
+    return UnreadRange(ledger.ledger_id, 0, last)
+
+
+class _Search:
+    """One key, through copies from the newest to the oldest."""
+
+    def __init__(self, storage: TieredStorage, log_name: str, key: bytes, answer: Answer) -> None:
+        self._storage = storage
+        self._log_name = log_name
+        self._key = key
+        self._answer = answer
+        self._told: dict[KeyPlace, bool] = {}
+        """What directories said of segments: whether they may have the key."""
+
+    async def messages(
+        self, copy: OffloadedCopy, count_max: int, before: MessagePlace | None
+    ) -> AsyncIterator[FoundMessage]:
+        """Of one copy."""
+        await self._ask_directory(copy)
+        for segment in self._holders(copy):
+            if before is not None and (copy.ledger_id, segment.first_entry) > before[:2]:
+                continue
+            self._answer.segments += 1
+            for message in await self._lookup(copy, segment, count_max, before):
+                count_max -= 1
+                yield message
+
+    async def _ask_directory(self, copy: OffloadedCopy) -> None:
+        """Asks the copy's directory, unless a larger one has told of the copy already."""
+        context = copy.context
+        if context.keys is None or self._place(copy, context.segments[0]) in self._told:
+            return
+        name = keys_name(self._log_name, copy)
+        source = ObjectSource(self._storage.store(context.url), name, context.keys.file_bytes)
+        self._answer.directories += 1
+        try:
+            segments, holders = await self._storage.read_worker(copy).find_key(source, self._key)
+        except MagnetarError:
+            # It is there to spare reads: the segments say the same.
+            return
+        for place in segments:
+            self._told.setdefault(place, False)
+        for place in holders:
+            self._told[place] = True
+
+    def _holders(self, copy: OffloadedCopy) -> Iterator[Segment]:
+        for segment in reversed(copy.context.segments):
+            if self._told.get(self._place(copy, segment), True):
+                yield segment
+
+    @staticmethod
+    def _place(copy: OffloadedCopy, segment: Segment) -> KeyPlace:
+        return KeyPlace(copy.ledger_id, str(copy.context.attempt), segment.first_entry)
+
+    async def _lookup(
+        self, copy: OffloadedCopy, segment: Segment, count_max: int, before: MessagePlace | None
+    ) -> list[FoundMessage]:
+        store = self._storage.store(copy.context.url)
+        name = segment_name(self._log_name, copy, segment)
+        source = ObjectSource(store, name, segment.file_bytes)
+        here = before if before is not None and before.ledger_id == copy.ledger_id else None
+        try:
+            return await self._storage.read_worker(copy).lookup(source, self._key, count_max, here)
+        except MagnetarError as error:
+            self._storage.figures.read_errors += 1
+            where = f"log {self._log_name} cannot be searched in {store.url}: {name}: {error}"
+            if isinstance(error, DamagedSegmentError):
+                raise DamagedCopyError(where) from error
+            raise UnreadableCopyError(where, retriable=error.retriable) from error

@@ -1,0 +1,120 @@
+"""Makes directories of keys, so that a look-up by key need not ask every copy of a log.
+
+Every fourth copy gets a directory of its own keys and those of the three copies before it, every sixteenth
+one of sixteen, and so on: of a log with n ledgers a look-up asks at most 3 directories for each power of
+four, and what they do not cover. A directory belongs to the attempt whose prefix its name has, and goes
+with it; it outlives the ledgers before it, as retention deletes the oldest first. It is made of those below
+it. One that cannot be made only makes look-ups dearer: what is in no directory is asked by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.tiered.api import OffloadedLog, SealedLedger
+from magnetar.tiered.context import KeyObject, OffloadedCopy, keys_name, segment_name
+from magnetar.tiered.parquet.api import KeyPlace, KeySource, Worker
+from magnetar.tiered.source import ObjectSource
+from magnetar.tiered.stores.api import ObjectStore
+
+_log = logging.getLogger("magnetar.tiered")
+
+FAN_IN: Final = 4
+"""Directories of one size before there is one of them all. More: fewer bytes written, more reads."""
+
+
+def blocks_to_merge(blocks: Sequence[int]) -> int:
+    """How many blocks become one with a new copy.
+
+    `blocks`: how many ledgers each covers, of those just before it, newest first.
+    """
+    size, taken = 1, 0
+    while True:
+        alike = blocks[taken : taken + FAN_IN - 1]
+        if len(alike) < FAN_IN - 1 or any(block > size for block in alike):
+            return taken
+        taken += len(alike)
+        size += sum(alike)
+
+
+class KeyDirectories:
+    """Adds a directory to a copy that has just become complete, when it is its turn."""
+
+    def __init__(
+        self, *, worker: Callable[[], Worker], store: Callable[[str], ObjectStore], work_dir: Path
+    ) -> None:
+        """`store` gives the store at a URL; `work_dir` holds the file until it is uploaded."""
+        self._worker = worker
+        self._store = store
+        self._work_dir = work_dir
+
+    async def add(self, log: OffloadedLog, ledger_id: int) -> None:
+        """Errors are logged."""
+        try:
+            await self._add(log, ledger_id)
+        except (MagnetarError, OSError) as error:
+            _log.warning("log %s: no directory of keys up to ledger %d: %s", log.name, ledger_id, error)
+
+    async def _add(self, log: OffloadedLog, ledger_id: int) -> None:
+        sealed = log.sealed()
+        at = next((number for number, each in enumerate(sealed) if each.ledger_id == ledger_id), -1)
+        if at < 0 or not _is_ours(sealed[at]):
+            return
+        blocks = _blocks_before(sealed, at)
+        count = blocks_to_merge([covered for _, covered in blocks])
+        if not count:
+            return
+        members = [sealed[at], *(sealed[number] for number, _ in blocks[:count])]
+        sources = [source for ledger in members for source in self._sources(log.name, ledger)]
+        context = sealed[at].offload
+        assert context is not None
+        file = self._work_dir / f"{context.attempt}-keys"
+        try:
+            size = await self._worker().merge_keys(sources, str(file))
+            if not size:
+                _log.info("log %s: too many keys for a directory up to ledger %d", log.name, ledger_id)
+                return
+            await self._store(context.url).put(keys_name(log.name, OffloadedCopy(ledger_id, context)), file)
+        finally:
+            file.unlink(missing_ok=True)
+        ledgers = 1 + sum(covered for _, covered in blocks[:count])
+        await log.remember(ledger_id, context, replace(context, keys=KeyObject(size, ledgers)))
+
+    def _sources(self, log_name: str, ledger: SealedLedger) -> list[KeySource]:
+        """The directory of a copy, or its segments when it has none."""
+        context = ledger.offload
+        assert context is not None
+        copy, store = OffloadedCopy(ledger.ledger_id, context), self._store(context.url)
+        if context.keys is not None:
+            source = ObjectSource(store, keys_name(log_name, copy), context.keys.file_bytes)
+            return [KeySource(source, None)]
+        return [
+            KeySource(
+                ObjectSource(store, segment_name(log_name, copy, segment), segment.file_bytes),
+                KeyPlace(ledger.ledger_id, str(context.attempt), segment.first_entry),
+            )
+            for segment in context.segments
+        ]
+
+
+def _is_ours(ledger: SealedLedger) -> bool:
+    return ledger.offload is not None and ledger.offload.complete and not ledger.offload.foreign
+
+
+def _blocks_before(sealed: Sequence[SealedLedger], at: int) -> list[tuple[int, int]]:
+    """Places of the copies just before one, newest first, each with how many ledgers it covers; what lies
+    under a directory is left out. Ends where a ledger has no copy."""
+    blocks = []
+    number = at - 1
+    while number >= 0 and _is_ours(sealed[number]):
+        context = sealed[number].offload
+        assert context is not None
+        covered = 1 if context.keys is None else context.keys.ledgers
+        blocks.append((number, covered))
+        number -= covered
+    return blocks
