@@ -22,7 +22,7 @@ to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, unique
 
 from magnetar.ledger.api import LedgerEnd
@@ -97,6 +97,11 @@ class LedgerRecovery:
         self._end: int | None = None
         """The first entry that is certainly nowhere."""
         self._replacing = Replacing()
+
+    @property
+    def ensemble(self) -> Sequence[str]:
+        """Who is added to now."""
+        return self._ensemble
 
     @property
     def is_over(self) -> bool:

@@ -70,6 +70,16 @@ class QuorumWriter:
         return self._pending.confirmed
 
     @property
+    def confirmed_bytes(self) -> int:
+        """Payload bytes up to and with the last confirmed entry."""
+        return self._pending.confirmed_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Payload bytes that were appended and are not confirmed."""
+        return self._length_bytes - self._pending.confirmed_bytes
+
+    @property
     def last_pushed(self) -> int:
         """The last entry that was appended; -1 when there is none."""
         return self._pending.last
@@ -78,6 +88,11 @@ class QuorumWriter:
     def metadata(self) -> LedgerMetadata:
         """The metadata that this writer goes by."""
         return self._metadata
+
+    @property
+    def ensemble(self) -> Sequence[str]:
+        """Who is added to now."""
+        return self._ensemble
 
     @property
     def is_over(self) -> bool:

@@ -1,0 +1,1 @@
+"""Ledgers over bookies behind sockets: the drivers of `ledger.quorum`."""

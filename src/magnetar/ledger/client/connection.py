@@ -1,0 +1,284 @@
+"""One connection to one bookie: requests out, answers back to whoever waits for them.
+
+Adds of a ledger are answered to one sink, many at a time: nothing is kept per entry. How many were sent by
+when and how many are answered is enough to see that one of them has waited too long. Reads are kept one by
+one: by number in version 3, by ledger and entry in version 2, where any answer to a key fits any of its
+askers.
+
+Source: BookKeeper protocol, matching of answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias, cast
+
+from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read, Request
+from magnetar.wire.bookkeeper.responses import (
+    Added,
+    AuthDone,
+    BatchReadDone,
+    ReadDone,
+    Refused,
+    Response,
+)
+from magnetar.wire.bookkeeper.status import Status
+from magnetar.wire.frames import FrameError
+
+_log = logging.getLogger("magnetar.ledger.client")
+
+_BUFFER_BYTES: Final = 256 << 10
+"""Size of the buffer that a connection reads into; a larger packet makes it grow."""
+_TICKS_PER_TIMEOUT: Final = 8
+_JOIN_BELOW_BYTES: Final = 4_096
+"""Pieces smaller than this on average are joined before writing; larger ones are written as a vector."""
+
+Answered: TypeAlias = Callable[[Response | None], None]
+"""Gets the answer, or None when none will come."""
+
+
+class AddSink(Protocol):
+    """Who hears of the adds to one ledger at one bookie."""
+
+    def added(self, entry_ids: Sequence[int], status: Status) -> None:
+        """These were answered. IO_ERROR without entries: some that were sent never will be."""
+
+
+class _Adds:
+    """Adds of one ledger that are under way."""
+
+    __slots__ = ("answered", "sent", "sink", "times")
+
+    def __init__(self, sink: AddSink) -> None:
+        self.sink = sink
+        self.sent = 0
+        self.answered = 0
+        self.times: deque[tuple[float, int]] = deque()
+        """(when, how many were sent by then), for the sends that are not known to be answered."""
+
+
+class BookieConnection(asyncio.BufferedProtocol):
+    """A socket to a bookie. `lost` is called once, when nothing more will be answered."""
+
+    def __init__(
+        self,
+        bookie: str,
+        *,
+        is_v2: bool,
+        timeout_s: float,
+        packet_bytes_max: int,
+        lost: Callable[[], None],
+    ) -> None:
+        """`timeout_s`: how long an answer may take; `packet_bytes_max`: both sides must agree on it."""
+        self.bookie: Final = bookie
+        self._is_v2 = is_v2
+        self._timeout_s = timeout_s
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._parser = ClientParser(is_v2=is_v2, packet_bytes_max=packet_bytes_max)
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._filled = 0
+        self._txn_id = 0
+        self._adds: dict[int, _Adds] = {}
+        self._waiting: dict[object, deque[tuple[float, Answered]]] = {}
+        self._out: list[bytes] = []
+        self._ticker: asyncio.TimerHandle | None = None
+        self._is_lost = False
+        self._transport: asyncio.Transport | None = None
+
+    # -- what clients ask -------------------------------------------------------------------------
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request can be answered."""
+        return not self._is_lost and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def next_txn_id(self) -> int:
+        """A number for a request of version 3."""
+        self._txn_id += 1
+        return self._txn_id
+
+    def send_adds(self, run: AddRun, sink: AddSink) -> None:
+        """Adds of one ledger. A ledger has one sink at a time; a new one takes over."""
+        adds = self._adds.get(run.ledger_id)
+        if adds is None:
+            adds = self._adds[run.ledger_id] = _Adds(sink)
+        adds.sink = sink
+        count = len(run.entries)
+        if not self._is_v2:
+            first = self._txn_id + 1
+            self._txn_id += count
+            run.txn_ids = list(range(first, first + count))
+        adds.sent += count
+        adds.times.append((self._loop.time(), adds.sent))
+        self._write(encode_request(run, is_v2=self._is_v2))
+
+    def ask(self, key: object, request: Request, answered: Answered) -> None:
+        """Any other request; `key` is `key_of` it."""
+        self._waiting.setdefault(key, deque()).append((self._loop.time(), answered))
+        self._write(encode_request(request, is_v2=self._is_v2))
+
+    def forget(self, ledger_id: int, sink: AddSink) -> None:
+        """The sink hears nothing any more."""
+        adds = self._adds.get(ledger_id)
+        if adds is not None and adds.sink is sink:
+            del self._adds[ledger_id]
+
+    def close(self) -> None:
+        """Nothing will be answered any more."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    # -- asyncio.BufferedProtocol -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have asyncio's methods but not its classes.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        try:
+            responses, consumed = self._parser.parse(self._buffer, self._filled)
+        except FrameError as error:
+            self._deliver(cast("list[Response]", error.events))
+            self._fail(f"illegal packet: {error}")
+            return
+        rest = self._filled - consumed
+        if rest and consumed:
+            self._buffer[:rest] = self._buffer[consumed : self._filled]
+        self._filled = rest
+        if self._parser.needed > len(self._buffer):
+            grown = bytearray(self._parser.needed)
+            grown[:rest] = self._buffer[:rest]
+            self._buffer = grown
+        self._deliver(responses)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _deliver(self, responses: Sequence[Response]) -> None:
+        for response in responses:
+            try:
+                if isinstance(response, Added):
+                    self._added(response)
+                else:
+                    self._answered(response)
+            except Exception:  # noqa: BLE001  # one asker's bug must not take the others' answers
+                _log.exception("%s: an answer could not be handled", self.bookie)
+
+    def _added(self, response: Added) -> None:
+        adds = self._adds.get(response.ledger_id)
+        if adds is None:
+            return
+        adds.answered += len(response.entry_ids)
+        while adds.times and adds.times[0][1] <= adds.answered:
+            adds.times.popleft()
+        adds.sink.added(response.entry_ids, response.status)
+
+    def _answered(self, response: Response) -> None:
+        if isinstance(response, Refused) and response.txn_id not in self._waiting:
+            # Of an add: which one is not said, and the others will fare no better.
+            self._fail(f"requests are refused: {response.status.name}")
+            return
+        key = _key_of_answer(response)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            return
+        _, answered = waiting.popleft()
+        if not waiting:
+            del self._waiting[key]
+        answered(response)
+
+    # -- what takes too long ----------------------------------------------------------------------
+
+    def _start_ticker(self) -> None:
+        if self._ticker is None and not self._is_lost:
+            self._ticker = self._loop.call_later(self._timeout_s / _TICKS_PER_TIMEOUT, self._tick)
+
+    def _tick(self) -> None:
+        self._ticker = None
+        late = self._loop.time() - self._timeout_s
+        for ledger_id, adds in list(self._adds.items()):
+            if adds.times and adds.times[0][0] < late:
+                del self._adds[ledger_id]
+                adds.sink.added((), Status.IO_ERROR)
+        for key, waiting in list(self._waiting.items()):
+            while waiting and waiting[0][0] < late:
+                waiting.popleft()[1](None)
+            if not waiting:
+                self._waiting.pop(key, None)
+        if self._waiting or any(adds.times for adds in self._adds.values()):
+            self._start_ticker()
+
+    def _fail(self, reason: str) -> None:
+        _log.warning("%s: connection dropped: %s", self.bookie, reason)
+        self.close()
+
+    def _end(self) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        self._out.clear()
+        adds, self._adds = self._adds, {}
+        waiting, self._waiting = self._waiting, {}
+        self._lost()
+        for each in adds.values():
+            if each.answered < each.sent:
+                each.sink.added((), Status.IO_ERROR)
+        for asked in waiting.values():
+            for _, answered in asked:
+                answered(None)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _write(self, pieces: list[bytes]) -> None:
+        """Whatever a tick asks leaves in one write at its end."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += pieces
+        self._start_ticker()
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if not out or self._transport is None or self._transport.is_closing():
+            return
+        if sum(map(len, out)) < _JOIN_BELOW_BYTES * len(out):
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+
+def key_of(request: Request, *, is_v2: bool) -> object:
+    """What its answer will be found by."""
+    if isinstance(request, BatchRead):
+        return "batch", request.request_id
+    if is_v2:
+        assert isinstance(request, Read)
+        return request.ledger_id, request.entry_id
+    assert not isinstance(request, AddRun)
+    return request.txn_id
+
+
+def _key_of_answer(response: Response) -> object:
+    if isinstance(response, BatchReadDone):
+        return "batch", response.request_id
+    if isinstance(response, ReadDone) and response.txn_id is None:
+        return response.ledger_id, response.entry_id
+    assert not isinstance(response, Added)
+    if isinstance(response, AuthDone):
+        return "auth" if response.txn_id is None else response.txn_id
+    return response.txn_id

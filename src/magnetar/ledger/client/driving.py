@@ -1,0 +1,191 @@
+"""Carries out what a core of `ledger.quorum` asks for, and hands it the outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from magnetar.base.errors import LedgerError, MetadataError
+from magnetar.ledger.api import LedgerEnd, NoSuchLedgerError
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.errors import error_of
+from magnetar.ledger.quorum.effects import (
+    Advance,
+    ChooseBookies,
+    Closed,
+    Effect,
+    Failed,
+    ReadMetadata,
+    SendAdds,
+    SendRead,
+    WriteMetadata,
+)
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.quorum.recovery import LedgerRecovery
+from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.wire.bookkeeper.requests import AddRun
+from magnetar.wire.bookkeeper.status import Status
+
+_log = logging.getLogger("magnetar.ledger.client")
+
+_RETRY_S: Final = 0.2
+_RETRY_S_MAX: Final = 5.0
+
+Core: TypeAlias = QuorumWriter | LedgerRecovery
+
+
+class _Member:
+    """Hears what one member of the ensemble answers to adds."""
+
+    __slots__ = ("_bookie", "_driver", "_index")
+
+    def __init__(self, driver: CoreDriver, bookie: str, index: int) -> None:
+        self._driver = driver
+        self._bookie = bookie
+        self._index = index
+
+    def added(self, entry_ids: Sequence[int], status: Status) -> None:
+        """From the connection."""
+        driver = self._driver
+        if status is Status.IO_ERROR:
+            driver.cluster.pool.health.failed(self._bookie, driver.cluster.pool.now_s)
+        driver.do(driver.core.added(self._bookie, self._index, entry_ids, status))
+
+
+class CoreDriver:
+    """One core and its ledger. `over` is done when the core is."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        core: Core,
+        layout: QuorumLayout,
+        master_key: bytes,
+        *,
+        advanced: Callable[[int], None] | None = None,
+        failed: Callable[[LedgerError], None] | None = None,
+    ) -> None:
+        """`advanced` hears of confirmed entries; `failed`, at most once, that it is over without an end."""
+        self.cluster = cluster
+        self.core = core
+        self.error: LedgerError | None = None
+        """Why it is over, unless the ledger was closed."""
+        self._layout = layout
+        self._master_key = master_key
+        self._is_recovery = isinstance(core, LedgerRecovery)
+        self._advanced = advanced
+        self._failed = failed
+        self._members: dict[tuple[str, int], _Member] = {}
+        self._over: asyncio.Future[LedgerEnd] = asyncio.get_running_loop().create_future()
+
+    async def end(self) -> LedgerEnd:
+        """Waits until the ledger is closed. Raises the LedgerError that ended the core instead."""
+        return await asyncio.shield(self._over)
+
+    def do(self, effects: Sequence[Effect]) -> None:
+        """Carries out what the core asks for, in order."""
+        for effect in effects:
+            if isinstance(effect, SendAdds):
+                self._send_adds(effect)
+            elif isinstance(effect, Advance):
+                if self._advanced is not None:
+                    self._advanced(effect.last_entry)
+            elif isinstance(effect, SendRead):
+                self._send_read(effect)
+            elif isinstance(effect, WriteMetadata):
+                self.cluster.spawn(self._write_metadata(effect))
+            elif isinstance(effect, ReadMetadata):
+                self.cluster.spawn(self._read_metadata())
+            elif isinstance(effect, ChooseBookies):
+                self.cluster.spawn(self._choose(effect))
+            else:
+                self._end(effect)
+
+    def _send_adds(self, send: SendAdds) -> None:
+        run = AddRun(
+            self.core.ledger_id,
+            self._master_key,
+            recovery=send.recovery,
+            high_priority=send.recovery,
+            v3=not self.cluster.options.use_v2,
+        )
+        run.entry_ids = list(send.entry_ids)
+        run.entries = list(send.entries)
+        place = send.bookie, send.index
+        member = self._members.get(place)
+        if member is None:
+            member = self._members[place] = _Member(self, *place)
+        self.cluster.pool.send_adds(send.bookie, run, member)
+
+    def _send_read(self, send: SendRead) -> None:
+        core = self.core
+        assert isinstance(core, LedgerRecovery)
+
+        def answered(status: Status, entry: bytes | None) -> None:
+            self.do(core.read(send.bookie, send.index, send.entry_id, status, entry))
+
+        self.cluster.pool.read(
+            send.bookie,
+            core.ledger_id,
+            send.entry_id,
+            answered,
+            fence_key=self._master_key if send.fence else None,
+            recovery=True,
+        )
+
+    async def _write_metadata(self, write: WriteMetadata) -> None:
+        ledgers = self.cluster.ledgers
+        try:
+            stored = await ledgers.write(self.core.ledger_id, write.metadata, write.expected_version)
+        except MetadataError as error:
+            # Also when the outcome is not known: it is read and compared.
+            _log.info("ledger %d: metadata not written: %s", self.core.ledger_id, error)
+            self.do(self.core.metadata_conflict())
+        else:
+            self.do(self.core.metadata_written(stored.version))
+
+    async def _read_metadata(self) -> None:
+        delay_s = _RETRY_S
+        while True:
+            try:
+                stored = await self.cluster.ledgers.read(self.core.ledger_id)
+            except NoSuchLedgerError:
+                self.do(self.core.metadata_read(None, -1))
+                return
+            except MetadataError as error:
+                _log.warning("ledger %d: metadata not read: %s", self.core.ledger_id, error)
+            else:
+                self.do(self.core.metadata_read(stored.metadata, stored.version))
+                return
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _RETRY_S_MAX)
+
+    async def _choose(self, choose: ChooseBookies) -> None:
+        ensemble = self.core.ensemble
+        chosen = await self.cluster.replacements(self._layout, ensemble, choose)
+        _log.warning("ledger %d: %s", self.core.ledger_id, _change_in_words(choose, chosen))
+        self.do(self.core.bookies_chosen(chosen))
+
+    def _end(self, effect: Closed | Failed) -> None:
+        pool = self.cluster.pool
+        for (bookie, _), member in self._members.items():
+            pool.forget(bookie, self.core.ledger_id, member, recovery=self._is_recovery)
+        if isinstance(effect, Closed):
+            self._over.set_result(effect.end)
+            return
+        self.error = error_of(self.core.ledger_id, effect)
+        self._over.set_exception(self.error)
+        # Who does not wait for the end hears of it through `failed`.
+        self._over.exception()
+        if self._failed is not None:
+            self._failed(self.error)
+
+
+def _change_in_words(choose: ChooseBookies, chosen: dict[int, str]) -> str:
+    parts = [
+        f"{lost} is replaced by {chosen[index]}" if index in chosen else f"nobody can replace {lost}"
+        for index, lost in choose.failed.items()
+    ]
+    return ", ".join(parts)

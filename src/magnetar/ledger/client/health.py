@@ -1,0 +1,87 @@
+"""How bookies have fared lately: whom to read from first, whom not to choose. Sync; the time is handed in."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+_LATENCY_WEIGHT: Final = 0.2
+"""Of the newest answer in the mean: a bookie that became slow is known after some five answers."""
+_UNKNOWN_LATENCY_S: Final = 0.0
+"""Of a bookie that has answered nothing yet: it is tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineOptions:
+    """When a bookie is left out of new ensembles."""
+
+    errors_max: int = 100
+    """So many failures within `window_s` put it there."""
+    window_s: float = 60.0
+    quarantine_s: float = 1_800.0
+    """How long it stays there."""
+
+    def __post_init__(self) -> None:
+        assert self.errors_max > 0
+
+
+class _Record:
+    __slots__ = ("errors", "failed_s", "latency_s", "until_s")
+
+    def __init__(self) -> None:
+        self.errors: deque[float] = deque()
+        self.failed_s = float("-inf")
+        self.latency_s = _UNKNOWN_LATENCY_S
+        self.until_s = float("-inf")
+
+
+class BookieHealth:
+    """What one client has seen of its bookies. Times are seconds of one monotonic clock."""
+
+    FAILED_FOR_S: Final = 10.0
+    """A bookie that failed is read from last for so long, unless it answers before."""
+
+    def __init__(self, options: QuarantineOptions) -> None:
+        self._options = options
+        self._records: dict[str, _Record] = {}
+
+    def _record(self, bookie: str) -> _Record:
+        return self._records.setdefault(bookie, _Record())
+
+    def answered(self, bookie: str, latency_s: float) -> None:
+        """A read was answered."""
+        record = self._record(bookie)
+        known = record.latency_s or latency_s
+        record.latency_s = known + _LATENCY_WEIGHT * (latency_s - known)
+        record.failed_s = float("-inf")
+
+    def failed(self, bookie: str, now_s: float) -> None:
+        """A request was not answered, or answered with an error that says something of the bookie."""
+        record = self._record(bookie)
+        record.failed_s = now_s
+        errors = record.errors
+        errors.append(now_s)
+        while errors[0] <= now_s - self._options.window_s:
+            errors.popleft()
+        if len(errors) >= self._options.errors_max:
+            record.until_s = now_s + self._options.quarantine_s
+            errors.clear()
+
+    def quarantined(self, now_s: float) -> frozenset[str]:
+        """Whom not to choose."""
+        return frozenset(bookie for bookie, record in self._records.items() if now_s < record.until_s)
+
+    def order(self, bookies: tuple[str, ...], indexes: tuple[int, ...], now_s: float) -> tuple[int, ...]:
+        """`indexes` (in `bookies`), the best to read from first.
+
+        The given order stays among equals: latencies count in powers of two, so that the copies of an entry
+        are not all read from whoever is a little quicker.
+        """
+        return tuple(sorted(indexes, key=lambda index: self._rank(bookies[index], now_s)))
+
+    def _rank(self, bookie: str, now_s: float) -> tuple[bool, int]:
+        record = self._records.get(bookie)
+        if record is None:
+            return False, 0
+        return now_s - record.failed_s < self.FAILED_FOR_S, int(record.latency_s * 1_000).bit_length()

@@ -1,0 +1,30 @@
+"""What can be chosen for a ledger client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magnetar.ledger.client.health import QuarantineOptions
+from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Times, sizes and the version of the protocol."""
+
+    use_v2: bool = True
+    """Version 2 costs less and has batch reads; version 3 has explicit LACs and deferred sync."""
+    channels: int = 2
+    """Connections to one bookie for ordinary requests; all of a ledger go over one. Recovery has its own."""
+    connect_timeout_s: float = 5.0
+    answer_timeout_s: float = 5.0
+    """How long a bookie may take before it is replaced, or another one is read from."""
+    backoff_first_s: float = 0.1
+    backoff_max_s: float = 10.0
+    """Between two attempts to connect; doubles from first to last. Requests meanwhile fail at once."""
+    speculative_read_s: float = 0.5
+    """After so long without any answer the next copy is asked as well. 0: never."""
+    reads_at_once: int = 64
+    """Entries that one read of a range asks for at a time."""
+    packet_bytes_max: int = PACKET_BYTES_MAX
+    quarantine: QuarantineOptions = field(default_factory=QuarantineOptions)

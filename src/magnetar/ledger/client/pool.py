@@ -1,0 +1,232 @@
+"""Connections to bookies: made when they are needed, kept, and given up for a while when they fail.
+
+A bookie that cannot be connected to is not tried again before a time that doubles with every attempt;
+what is asked of it meanwhile fails at once, so that its place in an ensemble is filled without a wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from magnetar.base.errors import MetadataError
+from magnetar.ledger.client.connection import AddSink, Answered, BookieConnection, key_of
+from magnetar.ledger.client.health import BookieHealth
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
+from magnetar.wire.bookkeeper.responses import BatchReadDone, ReadDone, Response
+from magnetar.wire.bookkeeper.status import Status
+
+_log = logging.getLogger("magnetar.ledger.client")
+
+Resolve: TypeAlias = Callable[[str], Awaitable[tuple[str, int] | None]]
+"""Host and port of a bookie; None when it is not registered."""
+
+RECOVERY: Final = -1
+"""The channel of recoveries: their answers must not be taken for a writer's, which version 2 cannot tell."""
+
+
+class _Channel:
+    """One connection to one bookie, over its lives."""
+
+    def __init__(self, pool: BookiePool, bookie: str) -> None:
+        self._pool = pool
+        self._bookie = bookie
+        self._connection: BookieConnection | None = None
+        self._connecting = False
+        self._waiting: list[Callable[[BookieConnection | None], None]] = []
+        self._retry_at_s = float("-inf")
+        self._failures = 0
+
+    def use(self, action: Callable[[BookieConnection | None], None]) -> None:
+        """Runs `action` with the connection, soon; with None when there is none to be had."""
+        connection = self._connection
+        if connection is not None and connection.is_usable:
+            action(connection)
+            return
+        loop = asyncio.get_running_loop()
+        if not self._connecting and (self._pool.is_closed or loop.time() < self._retry_at_s):
+            # Not at once: whoever asks is in the middle of something.
+            loop.call_soon(action, None)
+            return
+        self._waiting.append(action)
+        if not self._connecting:
+            self._connecting = True
+            self._pool.tasks.spawn(self._connect())
+
+    async def _connect(self) -> None:
+        options = self._pool.options
+        loop = asyncio.get_running_loop()
+        connection: BookieConnection | None = None
+        try:
+            address = await self._pool.resolve(self._bookie)
+            if address is None:
+                raise OSError(f"bookie {self._bookie} is not registered")
+            made = BookieConnection(
+                self._bookie,
+                is_v2=options.use_v2,
+                timeout_s=options.answer_timeout_s,
+                packet_bytes_max=options.packet_bytes_max,
+                lost=self._lost,
+            )
+            connecting = loop.create_connection(lambda: made, *address)
+            await asyncio.wait_for(connecting, options.connect_timeout_s)
+            connection = made
+            self._failures = 0
+        except (OSError, TimeoutError, MetadataError) as error:
+            delay_s = min(options.backoff_first_s * 2**self._failures, options.backoff_max_s)
+            self._failures = min(self._failures + 1, 16)
+            self._retry_at_s = loop.time() + delay_s
+            self._pool.health.failed(self._bookie, loop.time())
+            _log.warning("%s: no connection: %s", self._bookie, str(error) or "no answer")
+        finally:
+            self._connection = connection
+            self._connecting = False
+            waiting, self._waiting = self._waiting, []
+            for action in waiting:
+                action(connection)
+
+    def _lost(self) -> None:
+        self._connection = None
+
+    def current(self) -> BookieConnection | None:
+        """The connection, where there is one."""
+        return self._connection
+
+    def close(self) -> None:
+        """Drops the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+class BookiePool:
+    """The bookies that one client talks to."""
+
+    def __init__(self, resolve: Resolve, options: ClientOptions) -> None:
+        self.resolve: Final = resolve
+        self.options: Final = options
+        self.health: Final = BookieHealth(options.quarantine)
+        self.tasks: Final = TaskGroup("ledger client")
+        self.is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._channels: dict[tuple[str, int], _Channel] = {}
+        self._request_ids = itertools.count(1)
+
+    def _channel(self, bookie: str, ledger_id: int, *, recovery: bool) -> _Channel:
+        slot = RECOVERY if recovery else ledger_id % self.options.channels
+        channel = self._channels.get((bookie, slot))
+        if channel is None:
+            channel = self._channels[bookie, slot] = _Channel(self, bookie)
+        return channel
+
+    @property
+    def now_s(self) -> float:
+        """The loop's time, which `health` counts in."""
+        return self._loop.time()
+
+    def send_adds(self, bookie: str, run: AddRun, sink: AddSink) -> None:
+        """Adds of one ledger to one bookie; the sink hears of each."""
+
+        def send(connection: BookieConnection | None) -> None:
+            if connection is None:
+                sink.added((), Status.IO_ERROR)
+            else:
+                connection.send_adds(run, sink)
+
+        self._channel(bookie, run.ledger_id, recovery=run.recovery).use(send)
+
+    def forget(self, bookie: str, ledger_id: int, sink: AddSink, *, recovery: bool) -> None:
+        """The sink hears nothing any more."""
+        connection = self._channel(bookie, ledger_id, recovery=recovery).current()
+        if connection is not None:
+            connection.forget(ledger_id, sink)
+
+    def read(
+        self,
+        bookie: str,
+        ledger_id: int,
+        entry_id: int,
+        answered: Callable[[Status, bytes | None], None],
+        *,
+        fence_key: bytes | None = None,
+        recovery: bool = False,
+    ) -> None:
+        """One entry, or the last one (-1), fenced where a key is given. No answer is IO_ERROR."""
+
+        def request(connection: BookieConnection) -> Read:
+            return Read(
+                ledger_id,
+                entry_id,
+                txn_id=None if self.options.use_v2 else connection.next_txn_id,
+                fence=fence_key is not None,
+                master_key=fence_key,
+                high_priority=recovery,
+            )
+
+        def done(response: Response | None) -> None:
+            if isinstance(response, ReadDone):
+                answered(response.status, response.entry)
+            else:
+                answered(Status.IO_ERROR, None)
+
+        self._ask(bookie, ledger_id, request, done, recovery=recovery)
+
+    def batch_read(
+        self,
+        bookie: str,
+        ledger_id: int,
+        first_entry: int,
+        count_max: int,
+        bytes_max: int,
+        answered: Callable[[Status, tuple[bytes, ...]], None],
+    ) -> None:
+        """Consecutive entries (version 2). No answer is IO_ERROR."""
+
+        def request(_: BookieConnection) -> BatchRead:
+            return BatchRead(ledger_id, first_entry, next(self._request_ids), count_max, bytes_max)
+
+        def done(response: Response | None) -> None:
+            if isinstance(response, BatchReadDone):
+                answered(response.status, response.entries)
+            else:
+                answered(Status.IO_ERROR, ())
+
+        self._ask(bookie, ledger_id, request, done, recovery=False)
+
+    def _ask(
+        self,
+        bookie: str,
+        ledger_id: int,
+        make: Callable[[BookieConnection], Read | BatchRead],
+        done: Answered,
+        *,
+        recovery: bool,
+    ) -> None:
+        begun_s = self.now_s
+
+        def measured(response: Response | None) -> None:
+            if response is None:
+                self.health.failed(bookie, self.now_s)
+            else:
+                self.health.answered(bookie, self.now_s - begun_s)
+            done(response)
+
+        def send(connection: BookieConnection | None) -> None:
+            if connection is None:
+                done(None)
+            else:
+                request = make(connection)
+                connection.ask(key_of(request, is_v2=self.options.use_v2), request, measured)
+
+        self._channel(bookie, ledger_id, recovery=recovery).use(send)
+
+    async def close(self) -> None:
+        """Drops all connections; whoever waits for an answer hears that none comes."""
+        self.is_closed = True
+        await self.tasks.close()
+        for channel in list(self._channels.values()):
+            channel.close()

@@ -1,0 +1,259 @@
+"""Reads entries of one ledger from its bookies: several at a time, each from the best copy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from magnetar.base.errors import CorruptDataError, LedgerError
+from magnetar.ledger.api import NoSuchEntryError
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
+from magnetar.ledger.ledger_metadata import LedgerMetadata
+from magnetar.ledger.quorum.effects import SendRead
+from magnetar.ledger.quorum.last_confirmed import LastConfirmed
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.quorum.reading import EntryRead, Found, ReadEffect, Unread
+from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
+from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun
+from magnetar.wire.bookkeeper.status import Status
+
+_log = logging.getLogger("magnetar.ledger.client")
+
+_BATCH_OVERHEAD_BYTES: Final = 64
+"""Of an answer to a batch read, and of each entry in it, digest included."""
+_BATCH_FAILURES_MAX: Final = 3
+"""After so many batch reads without an answer a bookie is taken for one that does not know them."""
+
+
+class LedgerReads:
+    """Reads of one ledger. `metadata` is asked anew for each read: ensembles change."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger_id: int,
+        digester: Digester,
+        master_key: bytes,
+        metadata: Callable[[], LedgerMetadata],
+    ) -> None:
+        self.ledger_id: Final = ledger_id
+        self._cluster = cluster
+        self._digester = digester
+        self._master_key = master_key
+        self._metadata = metadata
+        self._batch_failures: dict[str, int] = {}
+
+    async def read(self, first: int, last: int, bytes_max: int) -> list[LedgerEntry]:
+        """Entries `first..last`, as many as fit `bytes_max` bytes of payload, at least one.
+
+        Raises NoSuchEntryError, CorruptDataError, LedgerUnreadableError, LedgerUnauthorizedError, each for
+        the first entry; what could be read before another one that cannot is returned.
+        """
+        found = await self._read_batch(first, last, bytes_max)
+        if found:
+            return found
+        step = self._cluster.options.reads_at_once
+        out: list[LedgerEntry] = []
+        while first <= last:
+            stop = min(first + step, last + 1)
+            if out:
+                mean = max(1, sum(len(entry.payload) for entry in out) // len(out))
+                stop = min(stop, first + bytes_max // mean + 1)
+            reads = [asyncio.ensure_future(self._read_one(entry_id)) for entry_id in range(first, stop)]
+            try:
+                for read in reads:
+                    try:
+                        entry = await read
+                    except (LedgerError, CorruptDataError):
+                        if not out:
+                            raise
+                        return out
+                    bytes_max -= len(entry.payload)
+                    if bytes_max < 0 and out:
+                        return out
+                    out.append(entry)
+            finally:
+                for read in reads:
+                    read.cancel()
+            first = stop
+        return out
+
+    def members_of(self, entry_id: int) -> tuple[str, ...]:
+        """The ensemble that holds an entry."""
+        for first, members in reversed(self._metadata().ensembles):
+            if first <= entry_id:
+                return members
+        raise NoSuchEntryError(self.ledger_id, entry_id)
+
+    def _layout(self, members: Sequence[str]) -> QuorumLayout:
+        metadata = self._metadata()
+        return QuorumLayout(len(members), metadata.write_quorum, metadata.ack_quorum)
+
+    def _order(self, entry_id: int, members: tuple[str, ...]) -> tuple[int, ...]:
+        pool = self._cluster.pool
+        return pool.health.order(members, self._layout(members).write_set(entry_id), pool.now_s)
+
+    # -- one entry --------------------------------------------------------------------------------
+
+    async def _read_one(self, entry_id: int) -> LedgerEntry:
+        members = self.members_of(entry_id)
+        core = EntryRead(entry_id, members, self._order(entry_id, members), self._digester)
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[LedgerEntry] = loop.create_future()
+        pool, patience_s = self._cluster.pool, self._cluster.options.speculative_read_s
+        timer: asyncio.TimerHandle | None = None
+
+        def do(effects: Sequence[ReadEffect]) -> None:
+            for effect in effects:
+                if isinstance(effect, SendRead):
+                    send(effect)
+                elif result.done():
+                    continue
+                elif isinstance(effect, Found):
+                    result.set_result(effect.entry)
+                    self._repair(members, effect)
+                else:
+                    result.set_exception(self._error(entry_id, members, effect.reason))
+
+        def send(effect: SendRead) -> None:
+            def answered(status: Status, entry: bytes | None) -> None:
+                do(core.read(effect.index, status, entry))
+
+            pool.read(effect.bookie, self.ledger_id, entry_id, answered)
+
+        def wait_for_others() -> None:
+            nonlocal timer
+            do(core.is_silent())
+            timer = loop.call_later(patience_s, wait_for_others)
+
+        do(core.start())
+        if patience_s > 0:
+            timer = loop.call_later(patience_s, wait_for_others)
+        try:
+            return await result
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _error(self, entry_id: int, members: Sequence[str], reason: Unread) -> LedgerError | CorruptDataError:
+        holders = ", ".join(members[index] for index in self._layout(members).write_set(entry_id))
+        if reason is Unread.ABSENT:
+            return NoSuchEntryError(self.ledger_id, entry_id)
+        if reason is Unread.UNAUTHORIZED:
+            return LedgerUnauthorizedError(f"{holders} do not let ledger {self.ledger_id} be read")
+        if reason is Unread.DAMAGED:
+            return CorruptDataError(holders, 0, f"no copy of entry {entry_id} is good", self.ledger_id)
+        return LedgerUnreadableError(
+            f"entry {entry_id} of ledger {self.ledger_id}: none of {holders} gave a copy"
+        )
+
+    def _repair(self, members: Sequence[str], found: Found) -> None:
+        """Gives the good copy to those who have a bad one or none."""
+        entry = found.entry
+        for index in found.bad:
+            _log.warning(
+                "%s has no good copy of entry %d of ledger %d and gets one",
+                members[index],
+                entry.entry_id,
+                self.ledger_id,
+            )
+            head = self._digester.seal(
+                entry.entry_id, entry.last_add_confirmed, entry.length_bytes, entry.payload
+            )
+            run = AddRun(
+                self.ledger_id,
+                self._master_key,
+                recovery=True,
+                high_priority=True,
+                v3=not self._cluster.options.use_v2,
+            )
+            run.entry_ids.append(entry.entry_id)
+            run.entries.append(head + entry.payload)
+            self._cluster.pool.send_adds(members[index], run, _Unheard())
+
+    # -- many at once -----------------------------------------------------------------------------
+
+    async def _read_batch(self, first: int, last: int, bytes_max: int) -> list[LedgerEntry]:
+        """What one bookie gives in one answer; empty when it must be read entry by entry."""
+        members = self.members_of(first)
+        layout = self._layout(members)
+        if not self._cluster.options.use_v2 or last == first or layout.ensemble_size != layout.write_quorum:
+            return []
+        # Entries behind the next change of the ensemble lie elsewhere.
+        later = [start for start, _ in self._metadata().ensembles if start > first]
+        count = min([last + 1, *later]) - first
+        bookie = members[self._order(first, members)[0]]
+        if self._batch_failures.get(bookie, 0) >= _BATCH_FAILURES_MAX:
+            return []
+        size = min(bytes_max + (count + 1) * _BATCH_OVERHEAD_BYTES, self._cluster.options.packet_bytes_max)
+        status, entries = await self._ask_batch(bookie, first, count, size)
+        if status is not Status.OK:
+            if status is Status.IO_ERROR:
+                self._batch_failures[bookie] = self._batch_failures.get(bookie, 0) + 1
+            return []
+        self._batch_failures.pop(bookie, None)
+        out: list[LedgerEntry] = []
+        for entry_id, data in enumerate(entries[:count], first):
+            try:
+                entry = self._digester.open(data, entry_id)
+            except DigestMismatchError:
+                break
+            bytes_max -= len(entry.payload)
+            if bytes_max < 0 and out:
+                break
+            out.append(entry)
+        return out
+
+    async def _ask_batch(
+        self, bookie: str, first: int, count: int, size: int
+    ) -> tuple[Status, tuple[bytes, ...]]:
+        result: asyncio.Future[tuple[Status, tuple[bytes, ...]]] = asyncio.get_running_loop().create_future()
+
+        def answered(status: Status, entries: tuple[bytes, ...]) -> None:
+            if not result.done():
+                result.set_result((status, entries))
+
+        self._cluster.pool.batch_read(bookie, self.ledger_id, first, count, size, answered)
+        patience_s = self._cluster.options.speculative_read_s
+        try:
+            return await asyncio.wait_for(result, patience_s or None)
+        except TimeoutError:
+            return Status.TOO_MANY_REQUESTS, ()
+
+    # -- the end of an open ledger ----------------------------------------------------------------
+
+    async def last_confirmed(self) -> tuple[int, int]:
+        """How far an open ledger is confirmed, as far as its bookies know: last entry, its length in bytes.
+
+        Raises LedgerUnreadableError.
+        """
+        start, members = self._metadata().ensembles[-1]
+        core = LastConfirmed(self._layout(members), self._digester, start - 1)
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for index, bookie in enumerate(members):
+
+            def answered(status: Status, entry: bytes | None, index: int = index) -> None:
+                core.read(index, status, entry)
+                if core.is_over and not over.done():
+                    over.set_result(None)
+
+            self._cluster.pool.read(bookie, self.ledger_id, LAST_ENTRY, answered)
+        await over
+        if not core.is_known:
+            raise LedgerUnreadableError(
+                f"too few bookies of ledger {self.ledger_id} say how far it is confirmed"
+            )
+        last = core.last_confirmed
+        if last < 0:
+            return -1, 0
+        return last, (await self._read_one(last)).length_bytes
+
+
+class _Unheard:
+    """Nobody waits for a repair."""
+
+    def added(self, entry_ids: Sequence[int], status: Status) -> None:
+        """From the connection."""

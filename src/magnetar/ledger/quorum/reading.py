@@ -1,0 +1,129 @@
+"""One entry from whoever has a good copy. Sync, no I/O.
+
+Copies are asked one after the other, the best first; the next one at once when a copy is missing, damaged
+or not to be had, and after a while of silence as well.
+
+Source: BookKeeper replication protocol, reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, unique
+from typing import TypeAlias
+
+from magnetar.ledger.quorum.effects import SendRead
+from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
+from magnetar.wire.bookkeeper.status import Status
+
+
+@unique
+class Unread(Enum):
+    """Why there is no entry."""
+
+    ABSENT = "absent"
+    """Every copy is certainly missing."""
+    DAMAGED = "damaged"
+    """A copy was there and is not what was written; no other one could be had."""
+    UNREACHABLE = "unreachable"
+    """Not every copy could be asked."""
+    UNAUTHORIZED = "unauthorized"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The entry; `bad` are the indexes of members whose copies are missing or damaged."""
+
+    entry: LedgerEntry
+    bad: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """No copy could be had."""
+
+    reason: Unread
+
+
+ReadEffect: TypeAlias = SendRead | Found | NotFound
+
+
+class EntryRead:
+    """Reads one entry. Every method returns what the driver has to do, in order."""
+
+    __slots__ = (
+        "_asked",
+        "_bad",
+        "_digester",
+        "_entry_id",
+        "_members",
+        "_order",
+        "_results",
+        "_silent",
+        "is_over",
+    )
+
+    def __init__(
+        self, entry_id: int, members: Sequence[str], order: Sequence[int], digester: Digester
+    ) -> None:
+        """`members`: the ensemble that has the entry; `order`: indexes of its copies, the best first."""
+        self._entry_id = entry_id
+        self._members = members
+        self._order = order
+        self._digester = digester
+        self._asked = 0
+        self._silent = 0
+        self._results: list[Status] = []
+        self._bad: list[int] = []
+        self.is_over = False
+
+    def start(self) -> list[ReadEffect]:
+        """The first thing to do; once."""
+        return self._ask_next()
+
+    def _ask_next(self) -> list[ReadEffect]:
+        if self._asked == len(self._order):
+            return []
+        index = self._order[self._asked]
+        self._asked += 1
+        self._silent += 1
+        return [SendRead(self._members[index], index, self._entry_id)]
+
+    def is_silent(self) -> list[ReadEffect]:
+        """Nobody has answered for long: the next copy is asked as well."""
+        return [] if self.is_over or self._results else self._ask_next()
+
+    def read(self, index: int, status: Status, entry: bytes | None) -> list[ReadEffect]:
+        """Answers SendRead, or tells that no answer will come (IO_ERROR)."""
+        if self.is_over:
+            return []
+        self._silent -= 1
+        if status is Status.OK:
+            try:
+                opened = self._digester.open(entry or b"", self._entry_id)
+            except DigestMismatchError:
+                status = Status.BAD_REQUEST
+            else:
+                self.is_over = True
+                return [Found(opened, tuple(self._bad))]
+        if status in _BAD_COPIES:
+            self._bad.append(index)
+        self._results.append(status)
+        effects = self._ask_next()
+        if effects or self._silent:
+            return effects
+        self.is_over = True
+        return [NotFound(self._reason())]
+
+    def _reason(self) -> Unread:
+        if all(status in _ABSENT for status in self._results):
+            return Unread.ABSENT
+        if Status.UNAUTHORIZED in self._results:
+            return Unread.UNAUTHORIZED
+        return Unread.DAMAGED if Status.BAD_REQUEST in self._results else Unread.UNREACHABLE
+
+
+_ABSENT = frozenset((Status.NO_ENTRY, Status.NO_LEDGER))
+_BAD_COPIES = _ABSENT | {Status.BAD_REQUEST}
+"""BAD_REQUEST stands for a digest that does not match: nobody answers a read of an entry with it."""

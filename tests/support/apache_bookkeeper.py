@@ -1,0 +1,136 @@
+"""Apache's bookies, ZooKeeper and BookKeeper's shell in a Java process, its jars fetched and checked as those
+of the Java client are (`java_client.class_path`)."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support import java_client
+from support.object_stores import free_port
+
+HERE = Path(__file__).parents[1] / "compat" / "bookkeeper"
+
+_SETTINGS = """
+allowLoopback=true
+advertisedAddress=127.0.0.1
+httpServerEnabled=false
+enableStatistics=false
+diskUsageThreshold=0.99
+diskUsageWarnThreshold=0.985
+majorCompactionInterval=0
+minorCompactionInterval=0
+ledgerStorageClass=org.apache.bookkeeper.bookie.SortedLedgerStorage
+skipListSizeLimit=16777216
+journalPreAllocSizeMB=1
+journalMaxGroupWaitMSec=1
+zkTimeout=10000
+"""
+
+
+class ShellError(AssertionError):
+    """A command failed; the message is what it printed."""
+
+
+class ApacheBookKeeper:
+    """The Java process. Made by `apache_bookkeeper`."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[str]) -> None:
+        self._folder = folder
+        self._process = process
+        self._ports: dict[str, int] = {}
+        data = folder / "zookeeper"
+        data.mkdir()
+        self.zookeeper = f"127.0.0.1:{self._run('zookeeper', str(data)).strip()}"
+        """Host and port."""
+
+    def _run(self, *words: str) -> str:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\t".join(words) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        assert line, f"the Java process ended at {words}"
+        code, out = line.rstrip("\n").split(" ")
+        printed = base64.b64decode(out).decode()
+        if code != "0":
+            raise ShellError(f"{' '.join(words)}: {code}\n{printed}")
+        return printed
+
+    def shell(
+        self, *words: str, root: str = "/ledgers", bookie_port: int = 3181, use_v2: bool = False
+    ) -> str:
+        """Runs a command of `bookkeeper shell` and returns what it printed. Raises ShellError.
+
+        `bookie_port`: of the bookie that commands about one bookie mean.
+        """
+        settings = self._settings(f"shell-{bookie_port}-{use_v2}", root, bookie_port, use_v2=use_v2)
+        return self._run("shell", str(settings), *words)
+
+    def _settings(self, name: str, root: str, port: int, *, use_v2: bool = False) -> Path:
+        file = self._folder / f"{name}{root.replace('/', '-')}.conf"
+        lines = {
+            "metadataServiceUri": f"zk+hierarchical://{self.zookeeper}{root}",
+            "bookiePort": str(port),
+            "journalDirectories": str(self._folder / name / "journal"),
+            "ledgerDirectories": str(self._folder / name / "ledgers"),
+            "useV2WireProtocol": str(use_v2).lower(),
+        }
+        text = "".join(f"{key}={value}\n" for key, value in lines.items())
+        file.write_text(text + _SETTINGS, encoding="utf-8")
+        return file
+
+    def start_bookie(self, name: str, root: str = "/ledgers") -> str:
+        """Starts a bookie of Apache's, with the disk that it had before under this name; returns its id."""
+        port = self._ports.setdefault(name, free_port())
+        (self._folder / name).mkdir(exist_ok=True)
+        self._run("bookie", name, str(self._settings(name, root, port)))
+        return f"127.0.0.1:{port}"
+
+    def stop_bookie(self, name: str) -> None:
+        """Stops a bookie; its disk stays."""
+        self._run("stop", name)
+
+
+@contextmanager
+def apache_bookkeeper(folder: Path) -> Iterator[ApacheBookKeeper]:
+    """The process with a ZooKeeper, and neither cluster nor bookies yet. Raises NotHereError."""
+    path = java_client.class_path(HERE)
+    classes = folder / "classes"
+    classes.mkdir()
+    subprocess.run(
+        ["javac", "-proc:none", "-nowarn", "-cp", path, "-d", str(classes), str(HERE / "ApacheDriver.java")],
+        check=True,
+        capture_output=True,
+    )
+    command = [
+        "java",
+        "-Xmx512m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        f"-Dlog4j.configurationFile={HERE / 'log4j2.xml'}",
+        "-cp",
+        f"{classes}{os.pathsep}{path}",
+        "ApacheDriver",
+    ]
+    with (folder / "java.log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            yield ApacheBookKeeper(folder, process)
+        finally:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from magnetar.ledger.client.health import BookieHealth, QuarantineOptions
+
+MEMBERS = ("a", "b", "c")
+
+
+def health(errors_max: int = 3) -> BookieHealth:
+    return BookieHealth(QuarantineOptions(errors_max=errors_max, window_s=60.0, quarantine_s=100.0))
+
+
+def test_who_is_unknown_keeps_its_place() -> None:
+    assert health().order(MEMBERS, (1, 2, 0), 0.0) == (1, 2, 0)
+
+
+def test_a_slow_bookie_is_read_from_last_and_a_little_difference_does_not_count() -> None:
+    known = health()
+    known.answered("a", 0.0101)
+    known.answered("b", 0.0100)
+    known.answered("c", 0.200)
+    assert known.order(MEMBERS, (2, 0, 1), 0.0) == (0, 1, 2)
+
+
+def test_a_bookie_that_failed_is_read_from_last_until_it_answers() -> None:
+    known = health()
+    known.failed("a", 5.0)
+    assert known.order(MEMBERS, (0, 1, 2), 6.0) == (1, 2, 0)
+    assert known.order(MEMBERS, (0, 1, 2), 5.0 + BookieHealth.FAILED_FOR_S) == (0, 1, 2)
+    known.answered("a", 0.0)
+    assert known.order(MEMBERS, (0, 1, 2), 6.0) == (0, 1, 2)
+
+
+def test_many_failures_in_a_short_time_mean_quarantine() -> None:
+    known = health()
+    for now in (0.0, 50.0, 100.0, 155.0):
+        known.failed("a", now)
+    assert known.quarantined(155.0) == frozenset()
+    known.failed("a", 156.0)
+    assert known.quarantined(156.0) == {"a"}
+    assert known.quarantined(255.9) == {"a"}
+    assert known.quarantined(256.0) == frozenset()
