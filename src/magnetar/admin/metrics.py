@@ -14,11 +14,13 @@ from magnetar.admin.namespace_metrics import NamespaceSums
 from magnetar.admin.rates import Rates
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.lag import Lag, Lags
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
 from magnetar.observability import process
+from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels
 
 _STEPS_PER_TURN: Final = 16
@@ -31,14 +33,14 @@ _BYTES_PER_TURN: Final = 64 << 10
 
 def registry_for(broker: Broker) -> Registry:
     """The metrics of this process and its broker. Totals come first, so that a limit cuts topics."""
-    rates = Rates()
+    rates, lags = Rates(), Lags(broker.clock, broker.tasks.spawn)
     sums = NamespaceSums(broker.config.cluster, broker.started_ms)
     registry = Registry()
     registry.collector(process.collect)
     registry.collector(lambda exposition: _collect_broker(broker, exposition))
     for collect in broker.collectors:
         registry.collector(collect)
-    registry.collector(lambda exposition: _collect_topics(broker, rates, sums, exposition))
+    registry.collector(lambda exposition: _collect_topics(broker, rates, lags, sums, exposition))
     return registry
 
 
@@ -122,29 +124,9 @@ def _topics(broker: Broker) -> list[AnyTopic]:
     return [*broker.topics.values(), *broker.nonpersistent.topics.values()]
 
 
-_TOPIC_HELP: Final = {
-    "pulsar_subscriptions_count": "Subscriptions of the topic.",
-    "pulsar_producers_count": "Producers connected to the topic.",
-    "pulsar_consumers_count": "Consumers connected to the topic.",
-    "pulsar_rate_in": "Messages published per second since the last scrape.",
-    "pulsar_throughput_in": "Bytes published per second since the last scrape.",
-    "pulsar_storage_size": "Bytes of the topic's durable entries.",
-    "pulsar_storage_offloaded_size": "Bytes of those that have a copy in an object store.",
-    "pulsar_msg_backlog": "Entries that the slowest durable subscription has not acknowledged.",
-    "magnetar_pending_bytes": "Bytes appended to the topic's log that are not durable yet.",
-}
-_SUBSCRIPTION_HELP: Final = {
-    "pulsar_subscription_back_log": "Entries that are not acknowledged.",
-    "pulsar_subscription_back_log_no_delayed": "Entries that are not acknowledged and not delayed.",
-    "pulsar_subscription_unacked_messages": "Messages sent to consumers and not acknowledged.",
-    "pulsar_subscription_consumers_count": "Consumers connected.",
-    "pulsar_subscription_msg_rate_out": "Messages delivered per second since the last scrape.",
-    "pulsar_subscription_msg_throughput_out": "Bytes delivered per second since the last scrape.",
-    "pulsar_subscription_msg_drop_rate": "Messages dropped per second since the last scrape.",
-}
-
-
-def _collect_topics(broker: Broker, rates: Rates, sums: NamespaceSums, out: Exposition) -> Iterator[None]:
+def _collect_topics(
+    broker: Broker, rates: Rates, lags: Lags, sums: NamespaceSums, out: Exposition
+) -> Iterator[None]:
     now_ms = broker.clock.now_ms()
     topics = _topics(broker)
     each = len(topics) <= broker.config.metrics_topics_max
@@ -162,7 +144,7 @@ def _collect_topics(broker: Broker, rates: Rates, sums: NamespaceSums, out: Expo
         namespace = str(topic.name.namespace_name)
         per_namespace[namespace] = per_namespace.get(namespace, 0) + 1
         pairs = (("cluster", broker.config.cluster), ("namespace", namespace), ("topic", str(topic.name)))
-        _collect_topic(topic, pairs, rates, now_ms, out)
+        _collect_topic(topic, pairs, rates, lags, now_ms, out)
         yield
     for namespace, count in sorted(per_namespace.items()):
         out.gauge(
@@ -174,43 +156,68 @@ def _collect_topics(broker: Broker, rates: Rates, sums: NamespaceSums, out: Expo
 
 
 def _collect_topic(
-    topic: AnyTopic, pairs: tuple[tuple[str, str], ...], rates: Rates, now_ms: int, out: Exposition
+    topic: AnyTopic,
+    pairs: tuple[tuple[str, str], ...],
+    rates: Rates,
+    lags: Lags,
+    now_ms: int,
+    out: Exposition,
 ) -> None:
     labelled = labels(*pairs)
     subscriptions = list(topic.subscriptions.items())
     rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
-    backlogs = [subscription.backlog_entries for _, subscription in subscriptions]
+    rate_out = bytes_out = 0.0
+    behind: list[Lag] = []
+    values_of = []
+    for name, subscription in subscriptions:
+        values = _subscription_values(subscription, topic.created_ms, rates, now_ms)
+        rate_out += values["pulsar_subscription_msg_rate_out"]
+        bytes_out += values["pulsar_subscription_msg_throughput_out"]
+        if isinstance(topic, Topic) and isinstance(subscription, Subscription):
+            lag = lags.of(subscription, topic.log)
+            if lag is not None:
+                values["magnetar_subscription_lag_messages"] = lag.messages
+                values["magnetar_subscription_lag_bytes"] = lag.bytes
+                values["magnetar_subscription_lag_seconds"] = lag.seconds
+                if subscription.durable:
+                    behind.append(lag)
+        values_of.append((name, values))
     gauges: dict[str, float] = {
         "pulsar_subscriptions_count": len(subscriptions),
         "pulsar_producers_count": len(topic.producers),
         "pulsar_consumers_count": sum(len(subscription.consumers) for _, subscription in subscriptions),
         "pulsar_rate_in": rate_in,
         "pulsar_throughput_in": bytes_in,
+        "pulsar_rate_out": rate_out,
+        "pulsar_throughput_out": bytes_out,
+        "pulsar_average_msg_size": bytes_in / rate_in if rate_in else 0.0,
     }
     if isinstance(topic, Topic):
-        durable = [backlog for (_, sub), backlog in zip(subscriptions, backlogs, strict=True) if sub.durable]
+        durable = [sub.backlog_entries for _, sub in subscriptions if sub.durable]
         gauges["pulsar_storage_size"] = topic.log.size_bytes
         gauges["pulsar_storage_offloaded_size"] = topic.log.offloading.offloaded_bytes
         gauges["pulsar_msg_backlog"] = max(durable, default=0)
+        gauges["pulsar_storage_backlog_size"] = max((lag.bytes for lag in behind), default=0)
+        gauges["pulsar_storage_backlog_age_seconds"] = max((lag.seconds for lag in behind), default=0.0)
         gauges["magnetar_pending_bytes"] = topic.log.pending_bytes
     for name, value in gauges.items():
-        out.gauge(name, _TOPIC_HELP[name], value, labelled)
-    out.counter("pulsar_in_messages_total", "Messages published.", topic.messages_in, labelled)
-    out.counter("pulsar_in_bytes_total", "Bytes published.", topic.bytes_in, labelled)
+        out.gauge(name, text_of(name), value, labelled)
     sent = [subscription for _, subscription in subscriptions]
-    out.counter(
-        "pulsar_out_messages_total", "Messages delivered.", sum(sub.messages_out for sub in sent), labelled
-    )
-    out.counter("pulsar_out_bytes_total", "Bytes delivered.", sum(sub.bytes_out for sub in sent), labelled)
-    for (name, subscription), backlog in zip(subscriptions, backlogs, strict=True):
-        values = _subscription_values(subscription, backlog, topic.created_ms, rates, now_ms)
+    for name, count in (
+        ("pulsar_in_messages_total", topic.messages_in),
+        ("pulsar_in_bytes_total", topic.bytes_in),
+        ("pulsar_out_messages_total", sum(sub.messages_out for sub in sent)),
+        ("pulsar_out_bytes_total", sum(sub.bytes_out for sub in sent)),
+    ):
+        out.counter(name, text_of(name), count, labelled)
+    for name, values in values_of:
         of_subscription = labels(*pairs, ("subscription", name))
         for metric, value in values.items():
-            out.gauge(metric, _SUBSCRIPTION_HELP[metric], value, of_subscription)
+            out.gauge(metric, text_of(metric), value, of_subscription)
 
 
 def _subscription_values(
-    subscription: AnySubscription, backlog: int, since_ms: int, rates: Rates, now_ms: int
+    subscription: AnySubscription, since_ms: int, rates: Rates, now_ms: int
 ) -> dict[str, float]:
     """Gauges of one subscription; only those that its kind has."""
     consumers = subscription.consumers
@@ -226,10 +233,14 @@ def _subscription_values(
     if dropped:
         values["pulsar_subscription_msg_drop_rate"] = dropped[0]
         return values
+    backlog, unacked = subscription.backlog_entries, sum(consumer.unacked for consumer in consumers)
     delayed = subscription.delayed_entries if isinstance(subscription, Subscription) else 0
     return {
         "pulsar_subscription_back_log": backlog,
         "pulsar_subscription_back_log_no_delayed": max(0, backlog - delayed),
-        "pulsar_subscription_unacked_messages": sum(consumer.unacked for consumer in consumers),
+        "pulsar_subscription_delayed": delayed,
+        "pulsar_subscription_unacked_messages": unacked,
+        # Who has nothing unacknowledged is not blocked: the look costs only where it may be.
+        "pulsar_subscription_blocked_on_unacked_messages": int(unacked > 0 and subscription.view().blocked),
         **values,
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from magnetar.bookie.store import SegmentStore
 from magnetar.observability.metrics import Exposition
+from magnetar.runtime.syncer import HelperSyncer
 
 
 def collect(store: SegmentStore, out: Exposition) -> Iterable[None]:
@@ -32,4 +33,8 @@ def collect(store: SegmentStore, out: Exposition) -> Iterable[None]:
         "Zeros written into such files ahead of need.",
         supply.prewriter.written_bytes,
     )
+    if isinstance(store.syncer, HelperSyncer):
+        store.syncer.latency.collect(
+            out, "magnetar_sync_seconds", "How long the disk took to make a group of entries durable."
+        )
     yield

@@ -63,7 +63,7 @@ class SegmentStore:
         self.reader: Final = BlockReader(self.segments, disk, folder.root)
         self._folder = folder
         self._disk = disk
-        self._syncer = syncer
+        self.syncer = syncer
         self._options = options
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
@@ -177,7 +177,7 @@ class SegmentStore:
             await asyncio.to_thread(self._seal_last)
         # Of a store that failed nothing is touched any more.
         await self.supply.close(active_is_empty=is_empty and self._failure is None)
-        await self._syncer.close()
+        await self.syncer.close()
         self.segments.close()
         if self._on_close is not None:
             self._on_close()
@@ -249,7 +249,7 @@ class SegmentStore:
         except OSError as error:
             self._write_failed(error, "write entries")
             return
-        self._syncer.sync(self._slot, self._synced)
+        self.syncer.sync(self._slot, self._synced)
 
     def _tombstones_at_least(self, error: OSError) -> list[Block]:
         """The next segment cannot be had: the entries are refused, the deletions may use the reserve."""
@@ -404,9 +404,9 @@ class SegmentStore:
 
     def _activate(self, supplied: Supplied) -> None:
         segment = supplied.segment
-        slot = self._syncer.attach(segment.fd)
+        slot = self.syncer.attach(segment.fd)
         if self._slot >= 0:
-            self._syncer.detach(self._slot)
+            self.syncer.detach(self._slot)
         self._slot = slot
         self.segments.add(segment)
         self._active = segment

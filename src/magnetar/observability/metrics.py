@@ -18,8 +18,8 @@ from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-SERIES_MAX: Final = 50_000
-"""Series in one scrape: about 8 MB of text. A broker with more topics than that allows shows the first
+SERIES_MAX: Final = 100_000
+"""Series in one scrape: about 16 MB of text. A broker with more topics than that allows shows the first
 ones in the order of collection, and says how many it left out."""
 
 NO_LABELS: Final = ""
@@ -103,10 +103,16 @@ class Exposition:
         self.add(name, Kind.GAUGE, text, value, labelled)
 
     def histogram(
-        self, name: str, text: str, bounds: Sequence[float], counts: Sequence[int], total: float
+        self,
+        name: str,
+        text: str,
+        bounds: Sequence[float],
+        counts: Sequence[int],
+        total: float,
+        labelled: str = NO_LABELS,
     ) -> None:
-        """A histogram without labels: `counts[i]` lie at or below `bounds[i]` and above the bound before,
-        the last of them above all bounds; `total` is the sum of what was observed."""
+        """A histogram: `counts[i]` lie at or below `bounds[i]` and above the bound before, the last of them
+        above all bounds; `total` is the sum of what was observed."""
         assert len(counts) == len(bounds) + 1
         size = len(counts) + 2
         if self.series + size > self._series_max:
@@ -115,10 +121,11 @@ class Exposition:
         self.series += size
         family = self._families.setdefault(name, _Family(Kind.HISTOGRAM, text))
         running = list(accumulate(counts))
+        head = f"{labelled[:-1]}," if labelled else "{"
         for bound, count in zip((*bounds, math.inf), running, strict=True):
-            family.lines.append(f"{name}_bucket{labels(('le', _number(bound)))} {count}\n")
-        family.lines.append(f"{name}_sum {_number(total)}\n")
-        family.lines.append(f"{name}_count {running[-1]}\n")
+            family.lines.append(f'{name}_bucket{head}le="{_number(bound)}"}} {count}\n')
+        family.lines.append(f"{name}_sum{labelled} {_number(total)}\n")
+        family.lines.append(f"{name}_count{labelled} {running[-1]}\n")
 
     def render(self) -> str:
         """The text."""
@@ -172,7 +179,7 @@ class Registry:
         about.gauge("magnetar_metrics_series", "Series in this scrape.", exposition.series)
         about.gauge(
             "magnetar_metrics_series_dropped",
-            f"Series left out of this scrape because it may have {self._series_max}.",
+            "Series left out of this scrape because of the limit of series.",
             exposition.dropped,
         )
         yield from exposition.families()

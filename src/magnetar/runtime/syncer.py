@@ -27,6 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from magnetar.observability.histogram import Histogram
+
 Done = Callable[[OSError | None], None]
 """Called on the event loop when a sync has ended: None for success."""
 
@@ -78,7 +80,9 @@ class HelperSyncer:
         finally:
             other.close()
         self._slots = 0
-        self._waiting: dict[int, deque[Done]] = {}
+        self._waiting: dict[int, deque[tuple[Done, float]]] = {}
+        self.latency = Histogram()
+        """From asking for a sync until it is known to have ended."""
         self._broken: OSError | None = None
         self._watcher: Callable[[OSError], None] | None = None
         self._loop.add_reader(self._socket.fileno(), self._readable)
@@ -112,7 +116,7 @@ class HelperSyncer:
         if self._broken is not None:
             self._loop.call_soon(done, self._broken)
             return
-        self._waiting.setdefault(slot, deque()).append(done)
+        self._waiting.setdefault(slot, deque()).append((done, self._loop.time()))
 
     def watch(self, broken: Callable[[OSError], None]) -> None:
         self._watcher = broken
@@ -133,16 +137,17 @@ class HelperSyncer:
                 return
             slot, code = _ANSWER.unpack(answer)
             queue = self._waiting[slot]
-            done = queue.popleft()
+            done, began_s = queue.popleft()
             if not queue:
                 del self._waiting[slot]
+            self.latency.add(self._loop.time() - began_s)
             done(None if code == 0 else OSError(code, f"fdatasync: {os.strerror(code)}"))
 
     def _break(self, reason: str) -> None:
         self._broken = OSError(reason)
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
-        waiting = [done for queue in self._waiting.values() for done in queue]
+        waiting = [done for queue in self._waiting.values() for done, _ in queue]
         self._waiting.clear()
         for done in waiting:
             self._loop.call_soon(done, self._broken)

@@ -1,0 +1,396 @@
+"""The registry of metrics: what `/metrics` may show, declared once.
+
+The list in docs/monitoring.md, the dashboards and the alert rules are made from these rows; a test compares
+them with what a working broker shows. Names are Pulsar's where Pulsar has one with the same meaning, those of
+Prometheus's client libraries where these agreed on one, else they begin with `magnetar_`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.observability.metrics import Kind
+
+_K: Final = ("cluster",)
+_N: Final = ("cluster", "namespace")
+_T: Final = ("cluster", "namespace", "topic")
+_S: Final = (*_T, "subscription")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family of series."""
+
+    name: str
+    kind: Kind
+    unit: str
+    """`messages`, `entries`, `bytes`, `seconds`, `per second`, `bytes per second`, `ratio`, or "" of plain
+    numbers."""
+    labels: tuple[str, ...]
+    help: str
+    only: str = ""
+    """Where it is shown, when not always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Metrics of one subject."""
+
+    title: str
+    metrics: tuple[Metric, ...]
+
+
+def _c(name: str, unit: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
+    return Metric(name, Kind.COUNTER, unit, labels, text, only)
+
+
+def _g(name: str, unit: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
+    return Metric(name, Kind.GAUGE, unit, labels, text, only)
+
+
+def _h(name: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
+    return Metric(name, Kind.HISTOGRAM, "seconds", labels, text, only)
+
+
+_PASS: Final = "of non-persistent topics"
+_OFF: Final = "with an object store (docs/tiered-storage.md)"
+_CAN: Final = "where a canary runs (docs/monitoring.md)"
+_LAKE: Final = "with Iceberg tables (docs/lake.md)"
+_WS: Final = "where WebSockets are served"
+_HELPED: Final = "unless the process is ephemeral"
+
+SECTIONS: Final = (
+    Section(
+        "Traffic",
+        (
+            _c("pulsar_in_messages_total", "messages", _T, "Messages published."),
+            _c("pulsar_in_bytes_total", "bytes", _T, "Bytes published."),
+            _c("pulsar_out_messages_total", "messages", _T, "Messages delivered."),
+            _c("pulsar_out_bytes_total", "bytes", _T, "Bytes delivered."),
+            _g("pulsar_rate_in", "per second", _T, "Messages published per second since the last scrape."),
+            _g(
+                "pulsar_throughput_in",
+                "bytes per second",
+                _T,
+                "Bytes published per second since the last scrape.",
+            ),
+            _g("pulsar_rate_out", "per second", _T, "Messages delivered per second since the last scrape."),
+            _g(
+                "pulsar_throughput_out",
+                "bytes per second",
+                _T,
+                "Bytes delivered per second since the last scrape.",
+            ),
+            _g("pulsar_average_msg_size", "bytes", _T, "Bytes of a message since the last scrape."),
+        ),
+    ),
+    Section(
+        "Topics and clients",
+        (
+            _g("pulsar_topics_count", "", _N, "Topics loaded by this broker."),
+            _g("pulsar_subscriptions_count", "", _T, "Subscriptions of the topic."),
+            _g("pulsar_producers_count", "", _T, "Producers connected to the topic."),
+            _g("pulsar_consumers_count", "", _T, "Consumers connected to the topic."),
+            _g("pulsar_broker_topics_count", "", _K, "Topics loaded by this broker."),
+            _g("pulsar_broker_subscriptions_count", "", _K, "Subscriptions of loaded topics."),
+            _g("pulsar_broker_producers_count", "", _K, "Producers connected."),
+            _g("pulsar_broker_consumers_count", "", _K, "Consumers connected."),
+            _g("pulsar_active_connections", "", _K, "Connections of clients."),
+        ),
+    ),
+    Section(
+        "Subscriptions and lag",
+        (
+            _g(
+                "pulsar_msg_backlog",
+                "entries",
+                _T,
+                "Entries that the slowest durable subscription has not acknowledged.",
+            ),
+            _g(
+                "pulsar_storage_backlog_size",
+                "bytes",
+                _T,
+                "Bytes of those, by the average size of the topic's entries.",
+            ),
+            _g(
+                "pulsar_storage_backlog_age_seconds",
+                "seconds",
+                _T,
+                "Since the broker got the oldest entry that a durable subscription has not acknowledged.",
+            ),
+            _g("pulsar_subscription_back_log", "entries", _S, "Entries that are not acknowledged."),
+            _g(
+                "pulsar_subscription_back_log_no_delayed",
+                "entries",
+                _S,
+                "Entries that are not acknowledged and not delayed.",
+            ),
+            _g("pulsar_subscription_delayed", "entries", _S, "Entries that wait for their time."),
+            _g(
+                "magnetar_subscription_lag_messages",
+                "messages",
+                _S,
+                "Messages that are not acknowledged, those in batches counted each.",
+            ),
+            _g(
+                "magnetar_subscription_lag_bytes",
+                "bytes",
+                _S,
+                "Bytes that are not acknowledged, by the average size of the topic's entries.",
+            ),
+            _g(
+                "magnetar_subscription_lag_seconds",
+                "seconds",
+                _S,
+                "Since the broker got the oldest entry that is not acknowledged; 0 without a backlog.",
+            ),
+            _g(
+                "pulsar_subscription_unacked_messages",
+                "messages",
+                _S,
+                "Messages sent to consumers and not acknowledged.",
+            ),
+            _g(
+                "pulsar_subscription_blocked_on_unacked_messages",
+                "",
+                _S,
+                "1 while nothing more is sent because too much is not acknowledged.",
+            ),
+            _g("pulsar_subscription_consumers_count", "", _S, "Consumers connected."),
+            _g(
+                "pulsar_subscription_msg_rate_out",
+                "per second",
+                _S,
+                "Messages delivered per second since the last scrape.",
+            ),
+            _g(
+                "pulsar_subscription_msg_throughput_out",
+                "bytes per second",
+                _S,
+                "Bytes delivered per second since the last scrape.",
+            ),
+            _g(
+                "pulsar_subscription_msg_drop_rate",
+                "per second",
+                _S,
+                "Messages dropped per second since the last scrape.",
+                _PASS,
+            ),
+        ),
+    ),
+    Section(
+        "Storage",
+        (
+            _g("pulsar_storage_size", "bytes", _T, "Bytes of the topic's durable entries."),
+            _g(
+                "pulsar_storage_offloaded_size",
+                "bytes",
+                _T,
+                "Bytes of those that have a copy in an object store.",
+            ),
+            _h(
+                "magnetar_sync_seconds",
+                (),
+                "How long the disk took to make a group of entries durable.",
+                _HELPED,
+            ),
+            _g(
+                "magnetar_pending_bytes",
+                "bytes",
+                _T,
+                "Bytes appended to the topic's log that are not durable yet.",
+            ),
+            _g("magnetar_segments", "", (), "Segments of the message store."),
+            _g("magnetar_segment_damages", "", (), "Places in segments whose bytes were found damaged."),
+            _c(
+                "magnetar_segments_rewritten_total",
+                "",
+                (),
+                "Mostly dead segments written anew without the rest.",
+            ),
+            _c(
+                "magnetar_rewrite_copied_bytes_total", "bytes", (), "Bytes of living entries copied for that."
+            ),
+            _c("magnetar_rewrite_freed_bytes_total", "bytes", (), "Bytes given back by that."),
+            _g("magnetar_spare_segments", "", (), "Files that wait to become segments."),
+            _c("magnetar_segments_recycled_total", "", (), "Segments made of such a file."),
+            _c(
+                "magnetar_prewritten_bytes_total", "bytes", (), "Zeros written into such files ahead of need."
+            ),
+        ),
+    ),
+    Section(
+        "Memory budgets",
+        (
+            _g(
+                "magnetar_in_flight_bytes", "bytes", _K, "Bytes read from producers that are not durable yet."
+            ),
+            _g(
+                "magnetar_in_flight_bytes_max",
+                "bytes",
+                _K,
+                "Budget of magnetar_in_flight_bytes; above it nothing is read from producers.",
+            ),
+            _g("magnetar_output_bytes", "bytes", _K, "Bytes that wait to be sent."),
+            _g(
+                "magnetar_output_bytes_max",
+                "bytes",
+                _K,
+                "Budget of magnetar_output_bytes; clients that have"
+                " much waiting get less when little is left.",
+            ),
+            _g(
+                "magnetar_output_waiting_connections",
+                "",
+                _K,
+                "Connections that get nothing more until there is room in magnetar_output_bytes_max.",
+            ),
+            _g("magnetar_cache_bytes", "bytes", _K, "Entries in the tail caches of all logs."),
+            _g("magnetar_cache_bytes_max", "bytes", _K, "Budget of magnetar_cache_bytes."),
+        ),
+    ),
+    Section(
+        "Canaries",
+        (
+            _c("magnetar_canary_sent_total", "messages", _N, "Messages that a canary sent.", _CAN),
+            _c("magnetar_canary_received_total", "messages", _N, "Messages that it got back in time.", _CAN),
+            _c(
+                "magnetar_canary_lost_total",
+                "messages",
+                _N,
+                "Messages that were acknowledged and did not come back in time.",
+                _CAN,
+            ),
+            _c(
+                "magnetar_canary_refused_total",
+                "messages",
+                _N,
+                "Messages that the broker did not take.",
+                _CAN,
+            ),
+            _g("magnetar_canary_up", "", _N, "1 while the newest message that should be back is back.", _CAN),
+            _h(
+                "magnetar_canary_publish_seconds",
+                _N,
+                "From publishing a canary's message until it was durable.",
+                _CAN,
+            ),
+            _h(
+                "magnetar_canary_end_to_end_seconds",
+                _N,
+                "From publishing a canary's message until it was delivered.",
+                _CAN,
+            ),
+        ),
+    ),
+    Section(
+        "Offloading",
+        (
+            _c("magnetar_offloaded_ledgers_total", "", (), "Ledgers copied and compared.", _OFF),
+            _c("magnetar_offloaded_bytes_total", "bytes", (), "Bytes of their entries.", _OFF),
+            _c("magnetar_offloaded_object_bytes_total", "bytes", (), "Bytes of the objects written.", _OFF),
+            _c("magnetar_offload_local_deleted_total", "", (), "Ledgers taken from the bookies.", _OFF),
+            _c("magnetar_offload_orphans_total", "", (), "Objects that no log named, deleted.", _OFF),
+            _g("magnetar_offload_share", "ratio", (), "Share of time that offloading takes now.", _OFF),
+            _c("brk_ledgeroffloader_offload_error", "", (), "Offloads of a ledger that failed.", _OFF),
+            _c("brk_ledgeroffloader_write_storage_error", "", (), "Writes to a store that failed.", _OFF),
+            _c("brk_ledgeroffloader_read_offload_error", "", (), "Reads of copies that failed.", _OFF),
+            _c("brk_ledgeroffloader_read_bytes", "bytes", (), "Bytes of entries read from copies.", _OFF),
+            _c("brk_ledgeroffloader_delete_offload_ops", "", ("status",), "Objects deleted.", _OFF),
+            _h("brk_ledgeroffloader_read_offload_data_latency_seconds", (), "Reads of copies.", _OFF),
+            _h("brk_ledgeroffloader_read_offload_index_latency_seconds", (), "Look-ups in copies.", _OFF),
+            _h("brk_ledgeroffloader_read_ledger_latency_seconds", (), "Reads of ledgers to be copied.", _OFF),
+        ),
+    ),
+    Section(
+        "WebSockets",
+        (
+            _g("magnetar_websocket_connections", "", ("cluster", "kind"), "Open WebSockets.", _WS),
+            _c(
+                "magnetar_websocket_messages_total",
+                "messages",
+                ("cluster", "kind"),
+                "Messages published or delivered over WebSockets.",
+                _WS,
+            ),
+            _c("magnetar_websocket_refused_total", "", _K, "WebSockets that were not opened.", _WS),
+        ),
+    ),
+    Section(
+        "Iceberg tables",
+        (
+            _c("magnetar_lake_commits_total", "", (), "Snapshots written to Iceberg tables.", _LAKE),
+            _c("magnetar_lake_files_added_total", "", (), "Files added to them.", _LAKE),
+            _c("magnetar_lake_files_removed_total", "", (), "Files taken from them.", _LAKE),
+            _c("magnetar_lake_errors_total", "", (), "Tables that could not be brought up to date.", _LAKE),
+        ),
+    ),
+    Section(
+        "Process",
+        (
+            _h(
+                "magnetar_loop_stall_seconds",
+                (),
+                "How late the event loop was at regular looks: what others' work and garbage collection"
+                " cost.",
+            ),
+            _g("magnetar_loop_stall_seconds_max", "seconds", (), "The longest stall seen since start."),
+            _c(
+                "magnetar_gc_seconds_total",
+                "seconds",
+                ("generation",),
+                "Time in which the event loop stood still for the garbage collector.",
+            ),
+            _g("magnetar_gc_pause_seconds_max", "seconds", (), "The longest collection since start."),
+            _c("python_gc_collections_total", "", ("generation",), "Collections by generation."),
+            _c("python_gc_objects_collected_total", "", ("generation",), "Garbage objects found."),
+            _g("process_resident_memory_bytes", "bytes", (), "Resident memory size in bytes."),
+            _c("process_cpu_seconds_total", "seconds", (), "User and system CPU time spent in seconds."),
+            _g(
+                "process_start_time_seconds",
+                "seconds",
+                (),
+                "Start time of the process since unix epoch in seconds.",
+            ),
+            _g("process_open_fds", "", (), "Number of open file descriptors."),
+            _g("process_max_fds", "", (), "Maximum number of open file descriptors."),
+            _g("magnetar_broker_draining", "", _K, "1 while the broker shuts down."),
+        ),
+    ),
+    Section(
+        "Logs and metrics",
+        (
+            _c("magnetar_log_records_total", "", ("level",), "Records of the log, by level."),
+            _c(
+                "magnetar_log_suppressed_total",
+                "",
+                (),
+                "Records left out because one kind of event came too often.",
+            ),
+            _g("magnetar_metrics_series", "", (), "Series in this scrape."),
+            _g(
+                "magnetar_metrics_series_dropped",
+                "",
+                (),
+                "Series left out of this scrape because of the limit of series.",
+            ),
+            _g(
+                "magnetar_metrics_topic_level",
+                "",
+                _K,
+                "1 while topics have series of their own, 0 while only the sums of namespaces are shown.",
+            ),
+        ),
+    ),
+)
+"""Everything, by subject."""
+
+METRICS: Final = {metric.name: metric for section in SECTIONS for metric in section.metrics}
+"""Everything, by name."""
+
+
+def text_of(name: str) -> str:
+    """The help text of a metric. Raises KeyError for one that is not declared."""
+    return METRICS[name].help
