@@ -33,6 +33,7 @@ from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
+from magnetar.lake.room import LakeRoom
 from magnetar.managedlog.errors import LogExistsError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
@@ -77,6 +78,8 @@ class Broker:
         self.policies = PolicyStore(store, config.cluster)
         self.schemas = SchemaRegistry(store)
         self.offloading = offloading
+        self.lake: LakeRoom | None = None
+        """Tables over what was offloaded; None: there are none."""
         self.listeners = Listeners()
         self.guard: Guard | None = None
         if authentication is not None:

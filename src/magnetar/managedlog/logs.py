@@ -150,9 +150,13 @@ class ManagedLogs:
             metadata = decode(value.data, path)
             for ledger_id in (*(ledger.ledger_id for ledger in metadata.ledgers), *metadata.deleted_ledgers):
                 await self._ledgers.delete(ledger_id)
+            if self._tiers is not None and metadata.copies:
+                await self._tiers.retire(name, metadata.copies)
             for copy in metadata.copies:
                 await delete_copy(self._tiers, name, copy)
             await self._store.delete_recursive(path)
+            if self._tiers is not None and metadata.copies:
+                self._tiers.changed(name)
 
     async def close(self) -> None:
         """Closes every log; nothing can be opened after. Errors are logged: reopening recovers."""

@@ -105,7 +105,14 @@ class LogOffloading:
 
     async def delete_copies(self) -> None:
         """Deletes the objects of ledgers that have left the list; what fails is left to the next call."""
-        for copy in self._stored.copies_to_delete:
+        copies = self._stored.copies_to_delete
+        if self._tiers is not None and copies:
+            try:
+                await self._tiers.retire(self.name, copies)
+            except MagnetarError as error:
+                _log.warning("log %s: copies of deleted ledgers stay for now: %s", self.name, error)
+                return
+        for copy in copies:
             try:
                 await delete_copy(self._tiers, self.name, copy)
             except MagnetarError as error:

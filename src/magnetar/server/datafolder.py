@@ -6,6 +6,7 @@ DATA/metadata/metadata.db   the metadata store
 DATA/bookie/                the message store; has a format of its own
 DATA/offload/               files that are not in the object store yet; emptied at each start
 DATA/offloaded/             the object store, where no other is named
+DATA/lake/catalog.db        the catalog of Iceberg tables, where no other is named; can be made anew
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ class DataFolder:
     def offload_dir(self) -> Path:
         """Where files lie that are not in the object store yet."""
         return self.root / "offload"
+
+    @property
+    def lake_catalog_file(self) -> Path:
+        """Where the catalog of tables lies."""
+        return self.root / "lake" / "catalog.db"
 
     def release(self) -> None:
         """Gives the lock back; may be called twice."""

@@ -203,7 +203,12 @@ class Standalone:
         else:
             store = EmbeddedMetadataStore.open(folder.metadata_file, clock=self._clock)
         self._cleanup.push_async_callback(store.close)
-        tiering = Tiering(config, None if folder is None else folder.offload_dir, clock=self._clock)
+        tiering = Tiering(
+            config,
+            None if folder is None else folder.offload_dir,
+            clock=self._clock,
+            catalog_file=None if folder is None else folder.lake_catalog_file,
+        )
         ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=self._clock)
         logs = ManagedLogs(
             store=store,

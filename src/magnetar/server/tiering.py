@@ -15,6 +15,11 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
+from magnetar.lake.locations import NoLakeHereError
+from magnetar.lake.process import WorkerProcess, is_installed
+from magnetar.lake.room import LakeRoom
+from magnetar.lake.setup import NONE, catalog_settings
+from magnetar.lake.values import CatalogSettings
 from magnetar.managedlog.orphan_objects import OrphanObjects
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.schemas import key_value
@@ -35,14 +40,28 @@ _log = logging.getLogger("magnetar.server")
 
 _SWEEP_S: Final = 3600.0
 """Between two looks for objects that nobody names."""
+_TABLES_FIRST_S: Final = 5.0
+"""After the start: tables that a crash left behind are brought up to date when clients are served."""
+_TABLES_AGAIN_S: Final = 5.0
+"""Between two looks for tables that could not be changed; each has pauses of its own."""
 
 
 class Tiering:
     """Tiered storage and its rounds. Costs nothing until something is offloaded or read back."""
 
-    def __init__(self, config: StandaloneConfig, folder: Path | None, *, clock: Clock) -> None:
-        """`folder` is where files under way lie; None: nothing is kept. Raises StartupError."""
+    def __init__(
+        self,
+        config: StandaloneConfig,
+        folder: Path | None,
+        *,
+        clock: Clock,
+        catalog_file: Path | None = None,
+    ) -> None:
+        """`folder` is where files under way lie; None: nothing is kept. `catalog_file`: of the catalog of
+        tables where the settings name no other; None: there are no tables. Raises StartupError."""
         self._config = config
+        self._catalog_file = catalog_file
+        self._lake: LakeRoom | None = None
         self._clock = clock
         self._broker: Broker | None = None
         self._tasks = TaskGroup("tiered storage")
@@ -69,6 +88,7 @@ class Tiering:
             schemas_of=self._schemas_of,
             busy=self._busy,
         )
+        offloader.retire = self.storage.retire
         self.offloading = Offloading(
             self.storage,
             offloader,
@@ -93,6 +113,9 @@ class Tiering:
             new_id=uuid.uuid4,
         )
         self.offloading.before_each = orphans.claim
+        settings = self._lake_settings()
+        if settings is not None:
+            broker.lake = self.storage.follower = self._begin_lake(broker, settings)
 
         async def sweep() -> None:
             try:
@@ -101,6 +124,49 @@ class Tiering:
                 _log.warning("looking for objects that no log names failed, tried again later: %s", error)
 
         self._tasks.every(_SWEEP_S, sweep)
+
+    def _lake_settings(self) -> CatalogSettings | None:
+        """The catalog of tables; None when there are to be none."""
+        file, wanted = self._catalog_file, self._config.lake_catalog
+        if file is None:
+            return None
+        if not wanted and not file.exists() and not is_installed():
+            # Nobody asked for tables, and there have never been any.
+            return None
+        try:
+            settings = catalog_settings(wanted, store_url=self.storage.url, file=file)
+        except NoLakeHereError as error:
+            if wanted not in ("", NONE):
+                raise StartupError(f"lake_catalog is set, but {error}; set it to none") from error
+            return None
+        file.parent.mkdir(exist_ok=True)
+        return settings
+
+    def _begin_lake(self, broker: Broker, settings: CatalogSettings) -> LakeRoom:
+        file = self._catalog_file
+        self._lake = lake = LakeRoom(
+            store=broker.store,
+            worker=WorkerProcess(settings),
+            clock=self._clock,
+            spawn=self._tasks.spawn,
+            used=bool(self._config.lake_catalog) or (file is not None and file.exists()),
+        )
+        broker.collectors.append(lake.figures.collect)
+        self._tasks.every(_TABLES_AGAIN_S, lake.round)
+
+        async def look() -> None:
+            try:
+                await lake.look()
+            except MagnetarError as error:
+                _log.warning("tables could not be compared with what is stored, tried again later: %s", error)
+
+        async def look_soon() -> None:
+            await asyncio.sleep(_TABLES_FIRST_S)
+            await look()
+
+        self._tasks.spawn(look_soon())
+        self._tasks.every(_SWEEP_S, look)
+        return lake
 
     def _busy(self) -> bool:
         return self._broker is not None and self._broker.intake.bytes_used > 0
@@ -121,6 +187,8 @@ class Tiering:
     async def close(self) -> None:
         """Ends what is under way, as a crash would; the next process goes on."""
         await self._tasks.close()
+        if self._lake is not None:
+            await self._lake.close()
         await self.storage.close()
         if self._temporary:
             shutil.rmtree(self._work_dir, ignore_errors=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LogError
@@ -39,8 +40,27 @@ class CopyReader(LedgerReader, Protocol):
         """
 
 
+class Follower(Protocol):
+    """Something outside of the stored lists that names objects of copies: tables of a lake."""
+
+    def changed(self, log_name: str) -> None:
+        """A copy of this log became complete, or the log was deleted. Returns at once, raises nothing."""
+
+    async def retire(self, log_name: str, attempts: Collection[UUID]) -> None:
+        """Objects of these attempts are about to be deleted: nothing names them after.
+
+        Raises StorageError, MetadataError: then they must stay.
+        """
+
+
 class Tiers(Protocol):
     """Copies of ledgers in object stores."""
+
+    async def retire(self, log_name: str, copies: Sequence[OffloadedCopy]) -> None:
+        """To be called before copies are deleted, once for all of them; see `Follower.retire`."""
+
+    def changed(self, log_name: str) -> None:
+        """The log was deleted; see `Follower.changed`."""
 
     def reader(self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int) -> CopyReader:
         """Reads a complete copy; `entries` and `size_bytes` are those of the ledger. Asks the store nothing

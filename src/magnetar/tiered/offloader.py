@@ -58,6 +58,8 @@ class Offloader:
         """`work_dir` holds files that are not uploaded yet; `busy` says whether clients are at work."""
         self.step: Callable[[Effect], None] = lambda effect: None
         """Told of every effect before it begins."""
+        self.retire: Callable[[str, Sequence[OffloadedCopy]], Awaitable[None]] | None = None
+        """Called before a copy that was complete is deleted; see `Tiers.retire`."""
         self._clock = clock
         self._pace = pace
         self._worker = worker
@@ -109,6 +111,8 @@ class Offloader:
         elif isinstance(effect, Verify):
             await self._verify(effect.segment, job)
         else:
+            if self.retire is not None:
+                await self.retire(job.log.name, (effect.copy,))
             self._figures.deleted += await discard(job.log.name, effect.copy, job.store)
         return None
 

@@ -162,6 +162,7 @@ class Offloading:
         if attempt.outcome is Outcome.COPIED:
             known.error = ""
             known.backoff.succeeded()
+            self.storage.changed(known.log.name)
             _log.info(
                 "log %s: ledger %d is copied to %s, %d bytes as %d",
                 known.log.name,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
+from magnetar.tiered.api import Follower
 from magnetar.tiered.context import OffloadedCopy
 from magnetar.tiered.copy_reader import OffloadedReader
 from magnetar.tiered.figures import Figures
@@ -48,6 +49,8 @@ class TieredStorage:
         self.clock = clock
         self.figures = Figures()
         self.cache = PieceCache(cache_bytes)
+        self.follower: Follower | None = None
+        """Told of copies that come and go; None: nobody else names their objects."""
         self._open_store = open_store
         self._new_worker = new_worker
         self._spawn = spawn
@@ -89,6 +92,20 @@ class TieredStorage:
             figures=self.figures,
             spawn=self._spawn,
         )
+
+    def changed(self, log_name: str) -> None:
+        """See `Follower.changed`."""
+        if self.follower is not None:
+            self.follower.changed(log_name)
+
+    async def retire(self, log_name: str, copies: Sequence[OffloadedCopy]) -> None:
+        """See `Tiers.retire`."""
+        if self.follower is None:
+            return
+        # What never was complete nobody has been told of.
+        attempts = {copy.context.attempt for copy in copies if copy.context.complete}
+        if attempts:
+            await self.follower.retire(log_name, attempts)
 
     async def delete(self, log_name: str, copy: OffloadedCopy) -> None:
         """See `Tiers.delete`."""

@@ -1,0 +1,1 @@
+"""One Iceberg table per topic over the Parquet files of its history."""

@@ -1,0 +1,106 @@
+"""The catalog and its tables. All that changes a table is in `syncing.py` and `upkeep.py`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+)
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from magnetar.base.names import TopicName
+from magnetar.lake.naming import TableName, table_name
+from magnetar.lake.planning import TOPIC
+from magnetar.lake.values import CatalogSettings, LakeConflictError, LakeError, LakeSetupError
+
+_T = TypeVar("_T")
+
+PROPERTIES: Final = {
+    "format-version": "2",
+    # Old versions of a table's own description go by themselves.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    # A snapshot per offload makes a manifest per offload; many small ones become few.
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    # What is to change is worked out anew after each conflict: pyiceberg must not try the old plan again.
+    "commit.retry.num-retries": "0",
+}
+"""Of every table."""
+
+
+class Lake:
+    """A catalog with the tables of topics."""
+
+    def __init__(self, settings: CatalogSettings) -> None:
+        """Raises LakeSetupError, LakeError."""
+        self.settings = settings
+        self.catalog: Catalog = self._open()
+        self._namespaces: set[str] = set()
+
+    def _open(self) -> Catalog:
+        try:
+            return load_catalog(self.settings.name, **self.settings.properties)
+        except Exception as error:  # of every kind of catalog and driver
+            raise LakeSetupError(f"the catalog cannot be opened: {type(error).__name__}: {error}") from error
+
+    def table(self, topic: TopicName) -> Table | None:
+        """The table of a topic as it is now. Raises LakeConflictError when it is another topic's."""
+        name = table_name(topic)
+        try:
+            table = self.catalog.load_table((name.namespace, name.table))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        owner = table.properties.get(TOPIC)
+        if owner != str(topic.base):
+            raise LakeConflictError(
+                f"table {name} is of {owner or 'somebody else'}, not of {topic.base}:"
+                " rename or drop it, or use another catalog"
+            )
+        return table
+
+    def make_namespace(self, name: TableName) -> None:
+        """Makes the namespace of a table unless it is there."""
+        if name.namespace not in self._namespaces:
+            with contextlib.suppress(NamespaceAlreadyExistsError):
+                self.catalog.create_namespace(name.namespace)
+            self._namespaces.add(name.namespace)
+
+    def topics(self) -> list[str]:
+        """Full names of the topics that have a table, sorted."""
+        found = []
+        for namespace in self.catalog.list_namespaces():
+            for identifier in self.catalog.list_tables(namespace):
+                try:
+                    table = self.catalog.load_table(identifier)
+                except NoSuchTableError:
+                    continue
+                if (topic := table.properties.get(TOPIC)) is not None:
+                    found.append(topic)
+        return sorted(found)
+
+
+def files_of(table: Table, snapshot: Snapshot | None) -> Iterable[DataFile]:
+    """The data files of a snapshot."""
+    if snapshot is not None:
+        for manifest in snapshot.manifests(table.io):
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                yield entry.data_file
+
+
+def translated(work: Callable[[], _T]) -> _T:
+    """Does `work`; whatever libraries and stores raise becomes a LakeError."""
+    try:
+        return work()
+    except LakeError:
+        raise
+    except Exception as error:  # pyiceberg's errors have no common class, nor have drivers'
+        raise LakeError(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,71 @@
+"""A Parquet file of history as Iceberg's manifests describe it, by its footer; the file stays as it is.
+
+pyiceberg's own `add_files` maps columns by the names that the table has now, and writes a name mapping into
+the table. Here columns are mapped by the ids that the file has, which stay right when names change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    pyarrow_to_schema,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+
+from magnetar.lake.values import LakeError, LakeFile
+
+_METRICS: Final = {
+    "write.metadata.metrics.default": "truncate(16)",
+    "write.metadata.metrics.column.payload": "counts",
+    "write.metadata.metrics.column.raw_entry": "counts",
+    "write.metadata.metrics.column.entry_metadata": "counts",
+    "write.metadata.metrics.column.message_metadata": "counts",
+}
+
+
+class OpenedFile:
+    """A file's footer."""
+
+    def __init__(self, io: FileIO, file: LakeFile) -> None:
+        """Raises LakeError when it is not there, or of another size than the list says."""
+        self.file = file
+        opened = io.new_input(file.path)
+        try:
+            size = len(opened)
+            if size != file.file_bytes:
+                raise LakeError(f"{file.path} has {size} of {file.file_bytes} bytes")
+            with opened.open() as stream:
+                self._footer = pq.read_metadata(stream)
+        except (OSError, pa.ArrowException) as error:
+            raise LakeError(f"{file.path} cannot be read: {error}") from error
+        self.schema: Schema = pyarrow_to_schema(self._footer.schema.to_arrow_schema())
+        """Columns with the ids that the file has."""
+
+    def described(self, partition: int, spec_id: int) -> DataFile:
+        """The entry of a manifest, statistics by column included."""
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=self._footer,
+            stats_columns=compute_statistics_plan(self.schema, _METRICS),
+            parquet_column_mapping=parquet_path_to_id_mapping(self.schema),
+        )
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self.file.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(partition),
+            file_size_in_bytes=self.file.file_bytes,
+            sort_order_id=None,
+            spec_id=spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )

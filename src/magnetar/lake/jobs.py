@@ -1,0 +1,81 @@
+"""Checks and upkeep that somebody asked for: one at a time for each table, in the background, with progress."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from magnetar.base.errors import MagnetarError
+
+KEPT_MAX: Final = 256
+"""Jobs whose result can still be asked for."""
+
+
+class JobStatus(Enum):
+    """How a job goes, in the words of Pulsar's long running processes."""
+
+    NOT_RUN = "NOT_RUN"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+
+
+class JobRunningError(MagnetarError):
+    """The same is being done for this table already."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One job, as far as it came."""
+
+    status: JobStatus = JobStatus.NOT_RUN
+    done: int = 0
+    total: int = 0
+    result: Any = None
+    error: str = ""
+
+
+Work = Callable[[Callable[[int, int], None]], Awaitable[Any]]
+"""Told whom to tell how far it is; gives the result."""
+
+
+class Jobs:
+    """What runs and what ran, by table and kind."""
+
+    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        """`spawn` runs background work."""
+        self._spawn = spawn
+        self._jobs: dict[tuple[str, str], Job] = {}
+
+    def start(self, table: str, kind: str, work: Work) -> None:
+        """Raises JobRunningError."""
+        known = self._jobs.pop((table, kind), None)
+        if known is not None and known.status is JobStatus.RUNNING:
+            self._jobs[table, kind] = known
+            raise JobRunningError(f"{kind} of {table} is under way")
+        job = self._jobs[table, kind] = Job(JobStatus.RUNNING)
+        if len(self._jobs) > KEPT_MAX:
+            ended = [key for key, each in self._jobs.items() if each.status is not JobStatus.RUNNING]
+            for key in ended[: len(self._jobs) - KEPT_MAX]:
+                del self._jobs[key]
+        self._spawn(self._run(job, work))
+
+    async def _run(self, job: Job, work: Work) -> None:
+        def at(done: int, total: int) -> None:
+            job.done, job.total = done, total
+
+        try:
+            job.result = await work(at)
+        except MagnetarError as error:
+            job.status, job.error = JobStatus.ERROR, str(error)
+        except BaseException:
+            job.status, job.error = JobStatus.ERROR, "the broker stopped"
+            raise
+        else:
+            job.status = JobStatus.SUCCESS
+
+    def of(self, table: str, kind: str) -> Job:
+        """The last one of this kind, since the process started."""
+        return self._jobs.get((table, kind)) or Job()

@@ -1,0 +1,74 @@
+"""Names of tables: `tenant__namespace` . `topic`, whatever characters those have.
+
+Two levels, because Glue, Hive and most engines know no more. A part keeps letters, digits, `-` and single `_`
+as they are; every other character becomes `_xHHHH_` with its code point in hex, as SQL/XML escapes
+identifiers (ISO/IEC 9075-14, 9.1). An underscore that could be read as an escape or as the separator is
+escaped itself, so that two topics never have the same name, and a name tells its topic:
+
+    public/default, orders              public__default.orders
+    public/default, my.topic            public__default.my_x002e_topic
+    a_b/c, x__y                         a_b__c.x__x005f_y
+
+Names longer than catalogs take end with a hash; the table's property `magnetar.topic` has the whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.names import TopicName
+
+PART_CHARS_MAX: Final = 120
+"""Of one part; Hive and Glue take 128 for a table, 255 for a namespace of two parts."""
+_HASH_CHARS: Final = 16
+_ESCAPED: Final = re.compile(r"_x([0-9a-f]{4,6})_")
+_PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """Where a catalog has the table of a topic."""
+
+    namespace: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.table}"
+
+
+def table_name(topic: TopicName) -> TableName:
+    """The table of a topic, the same for all of its partitions."""
+    base = topic.base
+    return TableName(f"{escape(base.tenant)}__{escape(base.namespace)}", escape(base.local))
+
+
+def escape(part: str) -> str:
+    """A part of a name as catalogs and SQL take it; injective but for parts that are hashed."""
+    made = []
+    for at, char in enumerate(part):
+        if char in _PLAIN or (char == "_" and _is_plain_underscore(part, at)):
+            made.append(char)
+        else:
+            made.append(f"_x{ord(char):04x}_")
+    text = "".join(made)
+    if len(text) <= PART_CHARS_MAX:
+        return text
+    digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
+    # `_h` never follows from escaping: a plain underscore before an `h` that ends in 16 digits could, and
+    # then the property of the table tells the two apart.
+    return f"{text[: PART_CHARS_MAX - _HASH_CHARS - 2].rstrip('_')}_h{digest}"
+
+
+def _is_plain_underscore(part: str, at: int) -> bool:
+    """Whether the underscore can be read as nothing else."""
+    if at in (0, len(part) - 1):
+        return False
+    return part[at - 1] in _PLAIN and part[at + 1] in _PLAIN and part[at + 1] != "x"
+
+
+def unescape(part: str) -> str:
+    """The inverse of `escape`, but for parts that were hashed."""
+    return _ESCAPED.sub(lambda found: chr(int(found.group(1), 16)), part)

@@ -1,0 +1,71 @@
+"""What has to change in a table so that it has what a stored list names. Pure.
+
+The stored list of ledgers is the truth, the table follows it, and never the other way round: a change is
+worked out from the two as they are, so that one that a crash cut off is simply done again.
+
+One race is left: a process that has read an old list may write after another one has deleted objects. So a
+table notes of each log which version of the list it has seen (`ListVersion`), in the same commit that changes
+files; who comes with an older one changes nothing. Before objects go the table is told so with a version that
+is greater than the one that still names them (`retired`). Catalogs make commits one after the other and
+refuse one that did not start from the last, which then is worked out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.lake.values import LakeFile, ListVersion, LogFiles
+
+TOPIC: Final = "magnetar.topic"
+"""Property of a table: full name of its topic."""
+_SEEN: Final = "magnetar.list."
+"""Property of a table, followed by the partition: the `ListVersion` it has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Files to add and paths to remove."""
+
+    behind: bool = False
+    """The table has seen a later list: nothing may be changed."""
+    add: tuple[LakeFile, ...] = ()
+    remove: frozenset[str] = frozenset()
+    note: bool = False
+    """The version is to be noted though no file comes or goes."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has to be written."""
+        return not (self.add or self.remove or self.note)
+
+
+def property_of(partition: int) -> str:
+    """Name of the property that has what was seen of a partition's list."""
+    return f"{_SEEN}{partition}"
+
+
+def seen(properties: Mapping[str, str]) -> dict[int, ListVersion]:
+    """What a table has seen, by partition. What cannot be read counts as never seen."""
+    found = {}
+    for name, text in properties.items():
+        if name.startswith(_SEEN):
+            try:
+                found[int(name[len(_SEEN) :])] = ListVersion.decode(text)
+            except ValueError:
+                continue
+    return found
+
+
+def plan(wanted: LogFiles, there: Iterable[str], known: ListVersion | None) -> Plan:
+    """`there` are the paths of the log in the table's last snapshot; `known` is what it has seen."""
+    if known is not None and wanted.version < known:
+        return Plan(behind=True)
+    present = frozenset(there)
+    named = frozenset(file.path for file in wanted.files)
+    return Plan(
+        add=tuple(file for file in wanted.files if file.path not in present),
+        remove=present - named,
+        note=bool(wanted.version.retired) and wanted.version != known,
+    )

@@ -1,0 +1,189 @@
+"""The worker's process, seen from the event loop: started by the first call, ended when nobody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import sys
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any, Final, Protocol
+
+from magnetar.lake.values import CatalogSettings, LakeConflictError, LakeError, LakeSetupError
+
+PROGRAM: Final = "magnetar.lake.worker"
+IDLE_S: Final = 60.0
+"""A worker that nobody needs for so long gives its memory, some 150 MB, back."""
+CALL_S: Final = 600.0
+"""A call that says nothing for so long is given up, and the worker with it."""
+_LINE_BYTES_MAX: Final = 256 << 20
+_KINDS: Final[dict[str, type[LakeError]]] = {"setup": LakeSetupError, "conflict": LakeConflictError}
+_EXIT_WAIT_S: Final = 5.0
+
+At = Callable[[int, int], None]
+"""Told how far a call is: so many of so many."""
+
+
+class LakeWorker(Protocol):
+    """Does what concerns tables; see `worker.py` for what can be asked for."""
+
+    async def call(self, what: str, at: At | None = None, **request: Any) -> Any:
+        """The answer. Raises LakeError, LakeSetupError, LakeConflictError. A call whose caller is cancelled
+        goes on; its answer is dropped."""
+
+    async def close(self) -> None:
+        """Ends the process; calls under way raise LakeError."""
+
+
+def is_installed() -> bool:
+    """Whether the libraries are there. Imports none."""
+    return all(find_spec(name) is not None for name in ("pyiceberg", "sqlalchemy", "pyarrow"))
+
+
+class _Call:
+    """One that is not answered yet."""
+
+    __slots__ = ("answer", "at", "process")
+
+    def __init__(self, process: asyncio.subprocess.Process, at: At | None) -> None:
+        self.process = process
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.at = at
+
+
+class WorkerProcess:
+    """See `LakeWorker`."""
+
+    def __init__(
+        self,
+        settings: CatalogSettings,
+        *,
+        idle_s: float = IDLE_S,
+        call_s: float = CALL_S,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts nothing yet. `environment`: of the process; None: this one's."""
+        self._settings = settings
+        self._idle_s = idle_s
+        self._call_s = call_s
+        self._environment = environment
+        self._numbers = itertools.count(1)
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._calls: dict[int, _Call] = {}
+        self._starting = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the worker; None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    async def call(self, what: str, at: At | None = None, **request: Any) -> Any:
+        async with self._starting:
+            if self._closed:
+                raise LakeError("the broker stops")
+            process = self._process or await self._start()
+            number = next(self._numbers)
+            call = self._calls[number] = _Call(process, at)
+            self._wait_for_more()
+            assert process.stdin is not None
+            try:
+                process.stdin.write(_line({"id": number, "do": what, **request}))
+                await process.stdin.drain()
+            except (OSError, RuntimeError):
+                # The reader sees the end as well, and tells all calls.
+                pass
+        return await asyncio.shield(call.answer)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        if not is_installed():
+            raise LakeSetupError("tables need pyiceberg: pip install 'magnetar[lake]'")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                PROGRAM,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_LINE_BYTES_MAX,
+                env=None if self._environment is None else dict(self._environment),
+            )
+        except OSError as error:
+            raise LakeError(f"the worker for tables cannot be started: {error}") from error
+        assert process.stdin is not None
+        process.stdin.write(_line(self._settings.to_json()))
+        self._process = process
+        self._reading = asyncio.get_running_loop().create_task(self._read(process))
+        return process
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        with contextlib.suppress(OSError, ValueError):
+            while line := await process.stdout.readline():
+                self._heard(json.loads(line))
+        self._ended(process)
+        await _reap(process)
+
+    def _heard(self, said: dict[str, Any]) -> None:
+        call = self._calls.get(said["id"])
+        if call is not None and "at" in said:
+            if call.at is not None:
+                call.at(*said["at"])
+        elif call is not None:
+            del self._calls[said["id"]]
+            if "error" in said:
+                self._fail(call, _KINDS.get(said["kind"], LakeError)(said["error"]))
+            elif not call.answer.done():
+                call.answer.set_result(said["done"])
+        self._wait_for_more()
+
+    def _ended(self, process: asyncio.subprocess.Process) -> None:
+        if self._process is process:
+            self._process = None
+        lost = [number for number, call in self._calls.items() if call.process is process]
+        for number in lost:
+            error = LakeError("the worker for tables ended in the middle of the work")
+            self._fail(self._calls.pop(number), error)
+
+    @staticmethod
+    def _fail(call: _Call, error: LakeError) -> None:
+        if not call.answer.done():
+            call.answer.set_exception(error)
+            # A caller that was cancelled asks for it no more.
+            call.answer.exception()
+
+    def _wait_for_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        wait_s = self._call_s if self._calls else self._idle_s
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._kill)
+
+    def _kill(self) -> None:
+        process = self._process
+        if process is not None:
+            self._process = None
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._kill()
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+
+
+async def _reap(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _EXIT_WAIT_S)
+
+
+def _line(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,289 @@
+"""Keeps tables in step with stored lists: when a copy is complete, before one is deleted, and after crashes.
+
+    a copy is complete      changed()   the table gets its files, some time soon
+    objects are to go       retire()    the table names them no more, then they may be deleted
+    a log was deleted       changed()   the table goes when no partition is left
+    the process starts,     look()      every list is compared with its table, tables without a log go
+    and every hour
+
+The list is read from the store each time, never taken from memory: whoever owns the log has written it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import TopicName
+from magnetar.lake.listing import files_of_log
+from magnetar.lake.process import At, LakeWorker
+from magnetar.lake.values import LakeError, ListVersion, LogFiles, Synced, TableStatus
+from magnetar.managedlog.log_metadata import LogMetadata, decode, log_path
+from magnetar.managedlog.orphans import log_paths
+from magnetar.metadata.store import MetadataStore
+from magnetar.observability.metrics import Exposition
+from magnetar.runtime.tasks import yield_loop
+from magnetar.tiered.backoff import Backoff
+
+_log = logging.getLogger("magnetar.lake")
+
+_PER_TURN: Final = 50
+"""Logs looked at before others have the event loop."""
+_TRIES: Final = 5
+"""A list that changes while its table is compared is read anew so often."""
+
+
+class Figures:
+    """What is counted."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.errors = 0
+        self.files_added = 0
+        self.files_removed = 0
+
+    def count(self, synced: Synced) -> None:
+        """One change of a table."""
+        self.commits += synced.outcome == "changed"
+        self.files_added += synced.added
+        self.files_removed += synced.removed
+
+    def collect(self, out: Exposition) -> Iterable[None]:
+        """A collector of `/metrics`."""
+        for name, text, value in (
+            ("magnetar_lake_commits_total", "Snapshots written to Iceberg tables.", self.commits),
+            ("magnetar_lake_files_added_total", "Files added to them.", self.files_added),
+            ("magnetar_lake_files_removed_total", "Files taken from them.", self.files_removed),
+            ("magnetar_lake_errors_total", "Tables that could not be brought up to date.", self.errors),
+        ):
+            out.counter(name, text, value)
+        return ()
+
+
+class LakeRoom:
+    """The tables of one broker's topics."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        worker: LakeWorker,
+        clock: Clock,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        used: bool,
+    ) -> None:
+        """`spawn` runs background work; `used`: whether the catalog may have tables already."""
+        self.figures = Figures()
+        self._used = used
+        self.worker = worker
+        self._store = store
+        self._clock = clock
+        self._spawn = spawn
+        self._waiting: dict[str, None] = {}
+        self._failed: dict[str, tuple[Backoff, str]] = {}
+        self._following = False
+
+    # ------------------------------------------------------------ following the lists
+
+    def changed(self, log_name: str) -> None:
+        """The list of this log is another one, or gone: its table follows, in the background."""
+        self._waiting[log_name] = None
+        if not self._following:
+            self._following = True
+            self._spawn(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            while self._waiting:
+                log_name = next(iter(self._waiting))
+                del self._waiting[log_name]
+                await self._try(log_name)
+        finally:
+            self._following = False
+
+    async def _try(self, log_name: str) -> None:
+        try:
+            await self.sync(log_name)
+        except MagnetarError as error:
+            self.figures.errors += 1
+            backoff = self._failed.get(log_name, (Backoff(), ""))[0]
+            pause_ms = backoff.failed(self._clock.now_ms())
+            self._failed[log_name] = (backoff, str(error))
+            _log.warning(
+                "the table of log %s is not up to date, tried again in %d s: %s",
+                log_name,
+                pause_ms // 1000,
+                error,
+            )
+        else:
+            self._failed.pop(log_name, None)
+
+    async def round(self) -> None:
+        """Tries again what failed, after pauses that grow."""
+        now_ms = self._clock.now_ms()
+        for log_name, (backoff, _) in list(self._failed.items()):
+            if not backoff.waits(now_ms):
+                self.changed(log_name)
+
+    def error_of(self, log_name: str) -> str:
+        """Why the table of a log is not up to date; empty when it is, or nothing is known."""
+        return self._failed.get(log_name, (None, ""))[1]
+
+    async def sync(self, log_name: str) -> Synced:
+        """Makes the table have what the stored list names. Raises LakeError, MetadataError."""
+        for _ in range(_TRIES):
+            wanted = await self._wanted(log_name)
+            if wanted is None:
+                await self._leave(log_name)
+                return Synced("none", log_name)
+            synced = await self._sync(wanted)
+            if synced.outcome != "behind":
+                return synced
+            again = await self._wanted(log_name)
+            if again is not None and again.version == wanted.version:
+                # Its objects are about to be deleted, or another one follows this list too.
+                return synced
+        raise LakeError(f"the list of log {log_name} changes all the time")
+
+    async def _sync(self, wanted: LogFiles) -> Synced:
+        self._used = True
+        synced = Synced(**await self.worker.call("sync", log=wanted.to_json()))
+        self.figures.count(synced)
+        if synced.outcome == "changed":
+            _log.info("table %s: %d files more, %d less", synced.table, synced.added, synced.removed)
+        return synced
+
+    async def _wanted(self, log_name: str, without: Collection[UUID] = ()) -> LogFiles | None:
+        path = log_path(log_name)
+        value = await self._store.get(path)
+        if value is None:
+            return None
+        return files_of_log(log_name, decode(value.data, path), value.stat, without=without)
+
+    # ------------------------------------------------------------ before objects go
+
+    async def retire(self, log_name: str, attempts: Collection[UUID]) -> None:
+        """To be called before objects of these attempts are deleted: no snapshot names them after.
+
+        Raises LakeError, MetadataError: then they must stay.
+        """
+        wanted = await self._wanted(log_name, attempts)
+        if wanted is not None:
+            await self._sync(wanted)
+
+    # ------------------------------------------------------------ logs that are gone
+
+    async def _leave(self, log_name: str) -> None:
+        """Drops the table of a log that was deleted, when it is the last of its topic."""
+        topic = TopicName.from_log_name(log_name)
+        status = await self.status(topic)
+        if status is None:
+            return
+        seen = status.versions.get(str(topic.partition))
+        if await self.logs_of(topic.base):
+            # Files left the table before their objects did; what it has all the same names nothing.
+            if seen is not None:
+                version = ListVersion.decode(seen)
+                await self._sync(LogFiles(str(topic.base), topic.partition, version, ()))
+            return
+        if await self.worker.call("drop", topic=str(topic.base), versions=dict(status.versions)):
+            _log.info("table %s is dropped: its topic was deleted", status.table)
+
+    async def logs_of(self, topic: TopicName) -> list[str]:
+        """Names of the logs of a topic, or of its partitions, that there are. Raises MetadataError."""
+        base = topic.base
+        parent = log_path(base.log_name).rpartition("/")[0]
+        names = []
+        for child in await self._store.children(parent):
+            log_name = f"{base.tenant}/{base.namespace}/{base.domain}/{child}"
+            if TopicName.from_log_name(log_name).base == base:
+                names.append(log_name)
+        return names
+
+    # ------------------------------------------------------------ looking at all
+
+    async def look(self) -> None:
+        """Has every table compared with its lists. Raises MetadataError, InvalidLogDataError, LakeError."""
+        offloaded = False
+        for number, path in enumerate(await log_paths(self._store)):
+            if number % _PER_TURN == 0:
+                await yield_loop()
+            value = await self._store.get(path)
+            if value is not None and _has_copies(decode(value.data, path)):
+                offloaded = True
+                self.changed(path.split("/", 2)[2])
+        if not offloaded and not self._used:
+            return
+        for text in await self.tables():
+            topic = TopicName.parse(text)
+            status = await self.status(topic)
+            if status is None:
+                continue
+            names = frozenset(await self.logs_of(topic))
+            for log_name in (_log_of(topic, int(partition)) for partition in status.versions):
+                if log_name not in names:
+                    self.changed(log_name)
+
+    # ------------------------------------------------------------ what is asked for
+
+    async def status(self, topic: TopicName) -> TableStatus | None:
+        """The table of a topic; None when there is none. Raises LakeError."""
+        found = await self.worker.call("status", topic=str(topic.base))
+        return None if found is None else TableStatus(**found)
+
+    async def lists(self, topic: TopicName) -> list[LogFiles]:
+        """What the lists of a topic's partitions name. Raises MetadataError, InvalidLogDataError."""
+        found = [await self._wanted(name) for name in await self.logs_of(topic)]
+        return [files for files in found if files is not None]
+
+    async def verify(self, topic: TopicName, at: At | None = None) -> dict[str, Any]:
+        """Compares table, lists and objects. Raises LakeError, MetadataError."""
+        lists = await self.lists(topic)
+        found: dict[str, Any] = await self.worker.call(
+            "verify", at, topic=str(topic.base), logs=[files.to_json() for files in lists]
+        )
+        return found
+
+    async def maintain(
+        self, topic: TopicName, *, keep_ms: int, keep_min: int, dry_run: bool
+    ) -> dict[str, Any] | None:
+        """Follows the lists, then expires and sweeps; None without a table.
+
+        Raises LakeError, MetadataError.
+        """
+        if not dry_run:
+            for log_name in await self.logs_of(topic):
+                await self.sync(log_name)
+        found: dict[str, Any] | None = await self.worker.call(
+            "maintain",
+            topic=str(topic.base),
+            now_ms=self._clock.now_ms(),
+            keep_ms=keep_ms,
+            keep_min=keep_min,
+            dry_run=dry_run,
+        )
+        return found
+
+    async def tables(self) -> Sequence[str]:
+        """Topics that have a table. Raises LakeError."""
+        found: list[str] = await self.worker.call("topics")
+        return found
+
+    async def close(self) -> None:
+        """Ends the worker."""
+        await self.worker.close()
+
+
+def _log_of(topic: TopicName, partition: int) -> str:
+    return (topic if partition < 0 else topic.with_partition(partition)).log_name
+
+
+def _has_copies(metadata: LogMetadata) -> bool:
+    return any(
+        ledger.offload is not None and ledger.offload.complete and not ledger.offload.foreign
+        for ledger in metadata.ledgers
+    )

@@ -1,0 +1,189 @@
+"""Makes a table have what a stored list names. One commit: columns, files, what was seen, expired snapshots.
+
+    load the table ─ plan (planning.py) ─ read footers ─ write manifests ─ commit in the catalog
+         ▲                                                                     │ somebody else committed
+         └─────────────────────────────────────────────────────────────────────┘
+
+A crash before the commit leaves the table as it was, and manifests that nothing names (`upkeep.py` sweeps).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
+)
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField
+
+from magnetar.base.names import TopicName
+from magnetar.lake.catalog import PROPERTIES, Lake, files_of
+from magnetar.lake.columns import PARTITION, PARTITION_ID, merged
+from magnetar.lake.data_files import OpenedFile
+from magnetar.lake.naming import table_name
+from magnetar.lake.planning import TOPIC, Plan, plan, property_of, seen
+from magnetar.lake.values import LakeError, LogFiles, Synced
+
+_TRIES: Final = 20
+"""Commits of others that may come between."""
+_PARTITION_FIELD_ID: Final = 1000
+"""Iceberg numbers fields of partitions from here on."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What one commit writes."""
+
+    wanted: LogFiles
+    plan: Plan
+    added: list[OpenedFile]
+    removed: list[DataFile]
+    columns: Schema | None
+    """The table's columns; None when they stay."""
+
+
+def _nothing(step: str) -> None:
+    del step
+
+
+def sync(lake: Lake, wanted: LogFiles, step: Callable[[str], None] = _nothing) -> Synced:
+    """See the module. `step` is told where a crash may come: `planned`, `read`, `committed`.
+
+    Raises LakeError, LakeConflictError, whatever the catalog raises.
+    """
+    topic = TopicName.parse(wanted.topic)
+    name = str(table_name(topic))
+    for _ in range(_TRIES):
+        table = lake.table(topic)
+        if table is None and not wanted.files:
+            return Synced("none", name)
+        change = _work_out(table, wanted, lake)
+        step("planned")
+        if change.plan.behind:
+            return Synced("behind", name)
+        if change.plan.empty:
+            return Synced("unchanged", name)
+        step("read")
+        try:
+            snapshot_id = _commit(lake, topic, table, change)
+        except (CommitFailedException, TableAlreadyExistsError):
+            continue
+        step("committed")
+        return Synced("changed", name, len(change.added), len(change.removed), snapshot_id)
+    raise LakeError(f"table {name} was changed by others {_TRIES} times in a row; it is tried again")
+
+
+def _work_out(table: Table | None, wanted: LogFiles, lake: Lake) -> _Change:
+    there: dict[str, DataFile] = {}
+    known = None
+    if table is not None:
+        known = seen(table.properties).get(wanted.partition)
+        there = {
+            file.file_path: file
+            for file in files_of(table, table.current_snapshot())
+            if file.partition[0] == wanted.partition
+        }
+    made = plan(wanted, there, known)
+    io = lake.catalog._load_file_io(location=lake.settings.warehouse) if table is None else table.io
+    added = [OpenedFile(io, file) for file in made.add]
+    before = None if table is None else table.schema()
+    columns = merged(before, [opened.schema for opened in added]) if added else None
+    return _Change(
+        wanted,
+        made,
+        added,
+        [there[path] for path in sorted(made.remove)],
+        None if columns is before else columns,
+    )
+
+
+def _commit(lake: Lake, topic: TopicName, table: Table | None, change: _Change) -> int | None:
+    transaction = _new_table(lake, topic) if table is None else table.transaction()
+    if change.columns is not None:
+        _add_columns(transaction, change.columns)
+    transaction.set_properties({property_of(change.wanted.partition): change.wanted.version.encode()})
+    _write_snapshot(transaction, change)
+    if change.removed:
+        _expire_others(transaction)
+    done = transaction.commit_transaction()
+    snapshot = done.current_snapshot()
+    return None if snapshot is None else snapshot.snapshot_id
+
+
+def _new_table(lake: Lake, topic: TopicName) -> Transaction:
+    """A table that is made by the commit.
+
+    Catalogs give the columns of a new table ids of their own; so it begins with one column, and gets those
+    of its files, with their ids, as a change of the schema in the same commit.
+    """
+    name = table_name(topic)
+    lake.make_namespace(name)
+    location = f"{lake.settings.warehouse}/{name.namespace}/{name.table}-{uuid.uuid4().hex[:12]}"
+    return lake.catalog.create_table_transaction(
+        (name.namespace, name.table),
+        Schema(NestedField(1, "ledger_id", LongType(), required=True)),
+        location=location,
+        properties={**PROPERTIES, TOPIC: str(topic.base)},
+    )
+
+
+def _add_columns(transaction: Transaction, columns: Schema) -> None:
+    metadata = transaction.table_metadata
+    number = max(schema.schema_id for schema in metadata.schemas) + 1
+    transaction._apply(
+        (
+            AddSchemaUpdate(schema=columns.model_copy(update={"schema_id": number})),
+            SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+        )
+    )
+    if not metadata.spec().fields:
+        number = max(spec.spec_id for spec in metadata.partition_specs) + 1
+        field = PartitionField(PARTITION_ID, _PARTITION_FIELD_ID, IdentityTransform(), PARTITION)
+        transaction._apply(
+            (
+                AddPartitionSpecUpdate(spec=PartitionSpec(field, spec_id=number)),
+                SetDefaultSpecUpdate.model_validate({"spec-id": -1}),
+            )
+        )
+
+
+def _write_snapshot(transaction: Transaction, change: _Change) -> None:
+    wanted = change.wanted
+    ledgers = ",".join(str(opened.file.ledger_id) for opened in change.added)
+    notes = {"magnetar.list-version": wanted.version.encode(), "magnetar.partition": str(wanted.partition)}
+    if ledgers:
+        notes["magnetar.ledgers"] = ledgers
+    update = transaction.update_snapshot(snapshot_properties=notes)
+    spec_id = transaction.table_metadata.default_spec_id
+    # One that only notes a version is a snapshot too: whoever plans at the same time then meets a conflict.
+    producer = update.overwrite() if change.removed or not change.added else update.merge_append()
+    with producer as snapshot:
+        for file in change.removed:
+            snapshot.delete_data_file(file)
+        for opened in change.added:
+            snapshot.append_data_file(opened.described(wanted.partition, spec_id))
+
+
+def _expire_others(transaction: Transaction) -> None:
+    """Snapshots before this one name files that are about to be deleted: they go in the same commit.
+
+    Those that a user keeps by a tag or a branch stay, and lose what retention deletes.
+    """
+    metadata = transaction.table_metadata
+    kept = {ref.snapshot_id for ref in metadata.refs.values()}
+    others = [snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in kept]
+    if others:
+        transaction._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": others}),))

@@ -1,0 +1,119 @@
+"""The worker process: `python -m magnetar.lake.worker`. Keeps pyiceberg out of the broker's process.
+
+One JSON object a line. The first line on standard input is how to open the catalog, each other one a request
+`{"id", "do", …}`; each is answered by `{"id", "done"}` or `{"id", "error", "kind"}`, after any number of
+`{"id", "at": [done, of]}`. Ends with its input, however the process that started it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Final
+
+from magnetar.history.worker import NoPandas
+from magnetar.lake.values import (
+    CatalogSettings,
+    LakeConflictError,
+    LakeError,
+    LakeSetupError,
+    LogFiles,
+)
+
+NICE: Final = 10
+"""By how much others go first: nobody waits for a table."""
+_PROGRESS_S: Final = 0.2
+KINDS: Final[dict[str, type[LakeError]]] = {"setup": LakeSetupError, "conflict": LakeConflictError}
+"""What an error is, by its word on the wire."""
+
+
+def kind_of(error: LakeError) -> str:
+    """The word for an error."""
+    return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "")
+
+
+class Server:
+    """Answers requests, one after the other."""
+
+    def __init__(self, settings: CatalogSettings, say: Callable[[dict[str, Any]], None]) -> None:
+        self._settings = settings
+        self._say = say
+        self._lake: Any = None
+        self._told_s = 0.0
+
+    def answer(self, request: dict[str, Any]) -> None:
+        """Does what is asked for and says what came of it."""
+        from magnetar.lake.catalog import translated
+
+        number = request.pop("id")
+        try:
+            done = translated(lambda: self._do(number, request.pop("do"), request))
+        except LakeError as error:
+            # What was opened may be what is wrong: a catalog that was moved, a token that ended.
+            self._lake = None
+            self._say({"id": number, "error": str(error), "kind": kind_of(error)})
+        else:
+            self._say({"id": number, "done": done})
+
+    def _do(self, number: int, what: str, request: dict[str, Any]) -> Any:
+        from magnetar.base.names import TopicName
+        from magnetar.lake import upkeep
+        from magnetar.lake.catalog import Lake
+        from magnetar.lake.syncing import sync
+
+        if self._lake is None:
+            self._lake = Lake(self._settings)
+        lake: Lake = self._lake
+        if what == "sync":
+            return asdict(sync(lake, LogFiles.from_json(request["log"])))
+        if what == "topics":
+            return lake.topics()
+        topic = TopicName.parse(request.pop("topic"))
+        if what == "status":
+            return upkeep.plain(upkeep.status(lake, topic))
+        if what == "verify":
+            logs = [LogFiles.from_json(log) for log in request["logs"]]
+            return upkeep.verify(lake, topic, logs, lambda done, of: self._progress(number, done, of))
+        if what == "maintain":
+            return upkeep.maintain(lake, topic, **request)
+        if what == "drop":
+            return upkeep.drop(lake, topic, request["versions"])
+        raise LakeError(f"{what} is nothing that can be asked for")
+
+    def _progress(self, number: int, done: int, of: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _PROGRESS_S:
+            self._told_s = now_s
+            self._say({"id": number, "at": [done, of]})
+
+
+def main() -> None:
+    """Serves until standard input ends."""
+    os.nice(NICE)
+    sys.meta_path.insert(0, NoPandas())
+    # Columns without statistics are meant to have none.
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+    # Whatever a library prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer, separators=(",", ":")) + "\n")
+        answers.flush()
+
+    server: Server | None = None
+    for line in sys.stdin:
+        said = json.loads(line)
+        if server is None:
+            server = Server(CatalogSettings.from_json(said), say)
+        else:
+            server.answer(said)
+
+
+if __name__ == "__main__":
+    main()

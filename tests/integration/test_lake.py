@@ -1,0 +1,83 @@
+"""Iceberg tables over offloaded history: what readers of other projects see is what consumers see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic, Seen
+from support.standalone import StandaloneProcess, wait_until
+
+pytestmark = pytest.mark.process
+
+pytest.importorskip("pyiceberg")
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+MESSAGES = "marker_type is null and is_compacted_out = false and raw_entry is null"
+"""Rows that are messages; see docs/lake.md."""
+
+
+def catalog_of(process: StandaloneProcess) -> Catalog:
+    """The catalog as another program opens it."""
+    return load_catalog(
+        "magnetar", type="sql", uri=f"sqlite:///{process.data_dir / 'lake' / 'catalog.db'}"
+    )
+
+
+def table_of(history: HistoryTopic, name: str = "history") -> Table | None:
+    if not (history.process.data_dir / "lake" / "catalog.db").exists():
+        return None
+    try:
+        return catalog_of(history.process).load_table(("public__default", name))
+    except NoSuchTableError:
+        return None
+
+
+def rows_of(table: Table) -> list[Seen]:
+    """Messages of a table as `HistoryTopic.read` gives them."""
+    rows: list[dict[str, Any]] = table.scan(row_filter=MESSAGES).to_arrow().to_pylist()
+    rows.sort(key=lambda row: (row["ledger_id"], row["entry_id"], row["batch_index"]))
+    return [
+        Seen(
+            row["ledger_id"],
+            row["entry_id"],
+            row["batch_index"],
+            row["payload"],
+            row["key"].decode(),
+            tuple(sorted(row["properties"])),
+            int(row["publish_time"].timestamp() * 1000 + 0.5),
+            int(row["event_time"].timestamp() * 1000 + 0.5),
+        )
+        for row in rows
+    ]
+
+
+def wait_for_files(history: HistoryTopic, count: int, name: str = "history") -> Table:
+    def there() -> bool:
+        table = table_of(history, name)
+        return table is not None and len(list(table.scan().plan_files())) == count
+
+    wait_until(there, DEADLINE_S, f"{count} files in the table")
+    table = table_of(history, name)
+    assert table is not None
+    return table
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> HistoryTopic:
+    return HistoryTopic(StandaloneProcess(tmp_path / "standalone", environment=KEEP_EVERYTHING))
+
+
+def test_table_has_what_consumers_read(history: HistoryTopic) -> None:
+    with history.process:
+        for _ in range(2):
+            history.fill_ledger(100)
+        read = history.read()
+        history.offload()
+        table = wait_for_files(history, 2)
+        assert rows_of(table) == read
