@@ -1,11 +1,29 @@
-"""Bytes that were read from producers and are not durable yet, of all connections together.
+"""Bytes that were read from producers and are not durable yet: of all connections, and of each tenant.
 
-Above the limit who sends is not read any more; it goes on once half of it is free.
+Above the limit of all, who sends is not read any more; it goes on once half of it is free.
+
+While one tenant publishes it may use all of it. As soon as a second one does, each may have a small part
+(`SHARED_BYTES` among them all): what is read from a tenant and not durable stands before everybody else's
+next message, in the group commit and in the event loop, so a few milliseconds of it must be enough. That is
+still a full group for each sync. A tenant counts as publishing for some seconds after its last message, so
+that one who sends now and then finds the line short.
+`docs/decisions/0008-tenants-share-the-intake.md` has the figures.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
+
+SHARED_BYTES: Final = 2 << 20
+"""Bytes of all tenants together while several publish: some 5 ms of a disk that takes 400 MB a second."""
+SHARE_BYTES_MIN: Final = 128 << 10
+"""A tenant may have so much however many there are."""
+TICK_S: Final = 0.25
+"""Between two calls of `tick`."""
+ACTIVE_TICKS: Final = 20
+"""A tenant counts as publishing for so many ticks after its last message."""
+BUSY_BYTES: Final = 16 << 10
+"""A connection that brings so much with one read is paused with its tenant, before its next read."""
 
 
 class Source(Protocol):
@@ -17,32 +35,131 @@ class Source(Protocol):
         """Reads on, unless something else forbids it."""
 
 
+class Share:
+    """What connections of one tenant have in flight. Compared by identity."""
+
+    __slots__ = ("busy", "bytes_used", "held", "seen", "tenant")
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.bytes_used = 0
+        """Bytes that were read and are not durable yet."""
+        self.seen = -ACTIVE_TICKS - 1
+        """The tick in which it published last."""
+        self.busy: dict[Source, int] = {}
+        """Connections that bring much at a time, since the share was not over its limit for a tick, and how
+        many bytes the last time."""
+        self.held: dict[Source, int] = {}
+        """Connections that are not read until the share has room, the longest waiting first; how many bytes
+        they brought the last time."""
+
+
 class Intake:
     """The budget of a broker."""
 
-    __slots__ = ("_paused", "bytes_max", "bytes_used")
+    __slots__ = ("_limit", "_paused", "_shares", "_tick", "bytes_max", "bytes_used")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_used = 0
         """Bytes that were read from producers and are not durable yet."""
         self._paused: set[Source] = set()
+        self._shares: dict[str, Share] = {}
+        self._limit = bytes_max
+        self._tick = 0
 
-    def took(self, source: Source, size_bytes: int) -> None:
+    def share(self, tenant: str) -> Share:
+        """The share of a tenant; all of its connections have the same one."""
+        share = self._shares.get(tenant)
+        if share is None:
+            share = self._shares[tenant] = Share(tenant)
+        return share
+
+    @property
+    def active(self) -> int:
+        """Tenants that publish, or did some seconds ago."""
+        since = self._tick - ACTIVE_TICKS
+        return sum(1 for share in self._shares.values() if share.bytes_used or share.seen >= since)
+
+    @property
+    def share_bytes_max(self) -> int:
+        """What each tenant may have in flight now."""
+        return self._limit
+
+    def tick(self) -> None:
+        """Once every `TICK_S`: who has not published for a while gives its part to others."""
+        self._tick += 1
+        for share in self._shares.values():
+            # Who was let go and brought nothing has taken nobody's place for longer than this.
+            self._let_go(share, self.bytes_max)
+            if not share.held:
+                share.busy.clear()
+        self._divide()
+
+    def _divide(self) -> None:
+        active = self.active
+        before = self._limit
+        shared = max(SHARE_BYTES_MIN, SHARED_BYTES // max(1, active))
+        self._limit = self.bytes_max if active < 2 else min(self.bytes_max, shared)
+        if self._limit > before:
+            for share in self._shares.values():
+                self._let_go(share, self._limit)
+
+    def took(self, source: Source, share: Share, size_bytes: int) -> None:
         """A connection read so many bytes that are not durable yet."""
         self.bytes_used += size_bytes
+        share.bytes_used += size_bytes
+        if share.seen != self._tick:
+            idle, share.seen = share.seen < self._tick - ACTIVE_TICKS, self._tick
+            if idle:
+                self._divide()
+        if size_bytes >= BUSY_BYTES:
+            share.busy[source] = size_bytes
+        if share.bytes_used > self._limit:
+            self._hold(source, size_bytes, share)
         if self.bytes_used > self.bytes_max:
             source.pause_reading()
             self._paused.add(source)
 
-    def gave_back(self, size_bytes: int) -> None:
+    def _hold(self, source: Source, size_bytes: int, share: Share) -> None:
+        # All that bring much: each would take one more read before it is its turn to be paused, and hundreds
+        # of connections would take the room of all others at once.
+        for one, size in share.busy.items():
+            if one not in share.held:
+                share.held[one] = size
+                one.pause_reading()
+        if source not in share.held:
+            share.held[source] = size_bytes
+            source.pause_reading()
+
+    def gave_back(self, share: Share, size_bytes: int) -> None:
         """So many of these bytes are durable or were refused."""
         self.bytes_used -= size_bytes
+        share.bytes_used -= size_bytes
+        if share.held:
+            self._let_go(share, self._limit)
         if self._paused and self.bytes_used < self.bytes_max // 2:
             paused, self._paused = self._paused, set()
             for source in paused:
                 source.resume_reading()
 
-    def holds(self, source: Source) -> bool:
+    def _let_go(self, share: Share, bytes_max: int) -> None:
+        """Lets connections be read again, as many as will bring `bytes_max` with what is in flight."""
+        if share.bytes_used > self._limit // 2:
+            return
+        room = bytes_max - share.bytes_used
+        while share.held and room > 0:
+            source = next(iter(share.held))
+            room -= share.held.pop(source)
+            source.resume_reading()
+
+    def left(self, source: Source, share: Share | None) -> None:
+        """The connection is gone; its bytes are given back as they become durable."""
+        self._paused.discard(source)
+        if share is not None:
+            share.busy.pop(source, None)
+            share.held.pop(source, None)
+
+    def holds(self, source: Source, share: Share | None) -> bool:
         """Whether the connection waits for others' bytes to become durable."""
-        return source in self._paused
+        return source in self._paused or (share is not None and source in share.held)

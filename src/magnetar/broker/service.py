@@ -24,7 +24,7 @@ from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
 from magnetar.broker.in_force import PoliciesInForce, guarded
 from magnetar.broker.inactive.room import InactiveTopics
-from magnetar.broker.intake import Intake
+from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
@@ -130,6 +130,7 @@ class Broker:
         self._name_prefix = f"{self.config.cluster}-{number}"
         await self.policies.bootstrap(broker_url, http_url)
         await self._in_force.configure()
+        self.tasks.every(TICK_S, self._tick)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self._maintain)
         self.tasks.every(self.config.compaction_interval_s, self._compact_due)
@@ -163,6 +164,9 @@ class Broker:
         """A name that no producer of this cluster ever had."""
         self._names += 1
         return f"{self._name_prefix}-{self._names}"
+
+    async def _tick(self) -> None:
+        self.intake.tick()
 
     async def _keep_alive(self) -> None:
         for session in list(self.sessions):

@@ -26,6 +26,7 @@ from magnetar.broker.errors import (
     wire_code,
 )
 from magnetar.broker.handlers import handshake, producers, table, topics, unsupported
+from magnetar.broker.intake import Share
 from magnetar.broker.openings import Openings
 from magnetar.broker.outputs import SHARES
 from magnetar.broker.producer import Producer
@@ -47,7 +48,6 @@ _OUTPUT: Final = "output"
 
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
-
 
 Handler = Callable[["Session", Command], None]
 
@@ -98,6 +98,7 @@ class Session:
         self.opening_producers = Openings("producer")
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
+        self._share: Share | None = None  # Of the intake: that of the tenant to which it published first.
         self.requests = Requests(self)
         self._heard = True
         self._pinged = False
@@ -142,6 +143,7 @@ class Session:
         """The connection is gone: its producers and consumers leave."""
         self.closed = True
         self.broker.left(self)
+        self.broker.intake.left(self, self._share)
         self._outputs.forget(self, self.out_bytes + self._unsent_bytes)
         self.out, self.out_bytes, self._unsent_bytes = [], 0, 0
         topics.left(self)
@@ -209,7 +211,7 @@ class Session:
 
     @property
     def _may_read(self) -> bool:
-        return self.transport_writable and not self._holds and not self.broker.intake.holds(self)
+        return self.transport_writable and not self._holds and not self.broker.intake.holds(self, self._share)
 
     # -- what topics and subscriptions ask of a connection -------------------------------------------
 
@@ -246,9 +248,7 @@ class Session:
     ) -> None:
         if position is not None:
             ledger_id, entry_id = position
-            self.reply(
-                encode_receipts(producer.producer_id, sequence_ids, highest_ids, ledger_id, entry_id)
-            )
+            self.reply(encode_receipts(producer.producer_id, sequence_ids, highest_ids, ledger_id, entry_id))
             return
         for i, sequence_id in enumerate(sequence_ids):
             highest = None if highest_ids is None else highest_ids[i]
@@ -268,7 +268,8 @@ class Session:
     def published(self, size_bytes: int) -> None:
         # Also after the connection is gone: what it sent still fills memory until it is durable.
         self._in_flight_bytes -= size_bytes
-        self.broker.intake.gave_back(size_bytes)
+        assert self._share is not None
+        self.broker.intake.gave_back(self._share, size_bytes)
         if _IN_FLIGHT in self._holds and self._in_flight_bytes < self._in_flight_bytes_max // 2:
             self.unthrottle(_IN_FLIGHT)
 
@@ -327,7 +328,10 @@ class Session:
         self._in_flight_bytes += size
         if self._in_flight_bytes > self._in_flight_bytes_max and _IN_FLIGHT not in self._holds:
             self.throttle(_IN_FLIGHT)
-        self.broker.intake.took(self, size)
+        share = self._share
+        if share is None:
+            share = self._share = self.broker.intake.share(attached[0].name.tenant)
+        self.broker.intake.took(self, share, size)
         attached[0].publish(attached[1], run)
 
     def _ack(self, event: AckEvent) -> None:
