@@ -62,6 +62,8 @@ DRIVERS = {
     "bookie/segment_copy.py",
     "bookie/store.py",
     "bookie/supply.py",
+    "broker/canary/lane.py",
+    "broker/canary/room.py",
     "broker/compaction/room.py",
     "broker/connection.py",
     "broker/delayed/room.py",

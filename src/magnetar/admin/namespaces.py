@@ -12,6 +12,7 @@ from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, Topic
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
+from magnetar.broker.watchers.selection import is_system
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 
@@ -44,7 +45,7 @@ async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> N
     """Deletes a namespace; its topics too with `force`, else raises ConflictError while there are any."""
     await broker.policies.namespace(name)
     topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
-    if topics and not force:
+    if not force and not all(is_system(topic) for topic in topics):
         raise ConflictError(f"namespace {name} still has topics; delete them or add ?force=true")
     for topic in topics:
         if await broker.exists(topic):
@@ -73,7 +74,9 @@ async def list_topics(call: Call) -> object:
         raise BadRequestError(f"mode must be PERSISTENT, NON_PERSISTENT or ALL, not {mode!r}")
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    return [str(topic) for domain in _DOMAINS[mode] for topic in await call.broker.topics_of(name, domain)]
+    everything = call.flag("includeSystemTopic")
+    found = [topic for domain in _DOMAINS[mode] for topic in await call.broker.topics_of(name, domain)]
+    return [str(topic) for topic in found if everything or not is_system(topic)]
 
 
 # -- all topics of a namespace -----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
+from magnetar.broker.watchers.selection import is_system
 
 _N: Final = "/admin/v2/persistent/{tenant}/{namespace}"
 _T: Final = f"{_N}/{{topic}}"
@@ -67,7 +68,10 @@ async def refuse_partitioned(broker: Broker, name: TopicName, what: str) -> None
 async def list_topics(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    return [str(topic) for topic in await call.broker.topics_of(name, call.domain)]
+    # Those that brokers keep for themselves are shown to who asks for them, as in Pulsar.
+    everything = call.flag("includeSystemTopic")
+    found = await call.broker.topics_of(name, call.domain)
+    return [str(topic) for topic in found if everything or not is_system(topic)]
 
 
 async def list_partitioned(call: Call) -> object:

@@ -135,6 +135,7 @@ def broker(caller: Caller) -> Iterator[Finding]:
         took_ms = after_ms - before_ms
         yield Finding("health", GOOD, f"a message was written, synced and read back in {took_ms} ms")
         yield _clock(caller, before_ms, after_ms)
+        yield from _canaries(caller)
     except MagnetarError as error:
         yield Finding("health", BAD, str(error))
 
@@ -151,6 +152,20 @@ def _port(what: str, url: str) -> Finding:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         return Finding(what, BAD, f"{url} cannot be reached: {reason}; is it running?")
     return Finding(what, GOOD, f"{url} answers")
+
+
+def _canaries(caller: Caller) -> Iterator[Finding]:
+    from magnetar.cli.canaries import canaries_of, summary
+
+    with caller.admin() as admin:
+        try:
+            found = canaries_of(str(admin.call("GET", "/metrics")))
+        except MagnetarError as error:
+            yield Finding("metrics", DOUBTFUL, f"they cannot be seen with these rights: {error}")
+            return
+    if found:
+        bad = any(not canary.up or canary.lost for canary in found)
+        yield Finding("canaries", BAD if bad else GOOD, summary(found).removeprefix("canaries: "))
 
 
 def _now_ms() -> int:

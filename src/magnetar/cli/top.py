@@ -5,21 +5,16 @@ One scrape of the metrics a look; rates are those between two looks.
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Mapping
 from typing import Final
 
 import click
 
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.canaries import canaries_of, summary
 from magnetar.cli.output import table_lines
-
-_LINE: Final = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)(?: \d+)?")
-_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_ESCAPE: Final = re.compile(r"\\(.)")
+from magnetar.cli.samples import Look, parsed
 
 _TOPIC: Final = {
     "pulsar_in_messages_total": "in",
@@ -35,30 +30,21 @@ _SUBSCRIPTION: Final = {
     "pulsar_subscription_unacked_messages": "unacked",
     "pulsar_subscription_consumers_count": "consumers",
     "pulsar_subscription_msg_rate_out": "out/s",
+    "magnetar_subscription_lag_messages": "lag",
+    "magnetar_subscription_lag_bytes": "lag bytes",
+    "magnetar_subscription_lag_seconds": "lag s",
 }
+_HIDDEN: Final = "/__canary"
+"""A topic of the broker's own; what it says stands in the line above the table."""
 _COUNTERS: Final = ("in", "in bytes", "out")
-
-Look = dict[tuple[str, ...], dict[str, float]]
-"""Figures by name, of each topic or (topic, subscription)."""
-
-
-def parsed(text: str, names: Mapping[str, str], labels: tuple[str, ...]) -> Look:
-    """Figures of these metrics from Prometheus text, by the values of these labels."""
-    found: Look = defaultdict(dict)
-    for line in text.splitlines():
-        match = _LINE.fullmatch(line)
-        if match is None or match[1] not in names:
-            continue
-        values = {key: _ESCAPE.sub(r"\1", value) for key, value in _LABEL.findall(match[2] or "")}
-        if all(label in values for label in labels):
-            found[tuple(values[label] for label in labels)][names[match[1]]] = float(match[3])
-    return found
 
 
 def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> list[dict[str, object]]:
     """Lines of the table, those first in which the figure `by` is highest."""
     rows: list[dict[str, object]] = []
     for key, figures in now.items():
+        if key[0].endswith(_HIDDEN):
+            continue
         row: dict[str, object] = {"topic": key[0].removeprefix("persistent://")}
         if len(key) > 1:
             row["subscription"] = key[1]
@@ -68,7 +54,7 @@ def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> lis
                 moved = max(0.0, value - before.get(key, {}).get(name, value))
                 row[f"{name}/s"] = round(moved / seconds, 1) if seconds > 0 else 0.0
             else:
-                row[name] = round(value, 1) if name.endswith("/s") else int(value)
+                row[name] = round(value, 1) if name.endswith(("/s", " s")) else int(value)
         rows.append(row)
     rows.sort(key=lambda row: (-_number(row.get(by)), str(row["topic"])))
     return rows[:lines]
@@ -101,7 +87,8 @@ def top(
         while looks is None or done < looks:
             if done:
                 time.sleep(interval)
-            now = parsed(str(admin.call("GET", "/metrics")), names, labels)
+            text = str(admin.call("GET", "/metrics"))
+            now = parsed(text, names, labels)
             now_s = time.monotonic()
             rows = rows_of(before, now, now_s - before_s if done else 0.0, by, lines)
             before, before_s = now, now_s
@@ -109,6 +96,8 @@ def top(
             if live:
                 click.clear()
             if caller.output == "table":
+                if line := summary(canaries_of(text)):
+                    click.echo(line)
                 click.echo("\n".join(table_lines(rows)) or "no topic is loaded")
             else:
                 caller.show(rows)

@@ -32,6 +32,8 @@ _SECONDS: Final = {
     "openid_cache_expiration_seconds": 1,
     "openid_key_id_cache_miss_refresh_seconds": 1,
     "offload_interval_seconds": 1,
+    "canary_interval_seconds": 1,
+    "canary_timeout_seconds": 1,
 }
 """Settings in seconds, and the least that they may be."""
 

@@ -27,6 +27,7 @@ from magnetar.base.errors import StartupError, StorageError
 from magnetar.bookie import metrics as bookie_metrics
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
+from magnetar.broker.canary.room import Canaries
 from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
@@ -46,6 +47,7 @@ from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_r
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
+from magnetar.server.monitoring_settings import canary_settings
 from magnetar.server.tiering import Tiering
 
 _log = logging.getLogger("magnetar.server")
@@ -100,6 +102,7 @@ class Standalone:
         self._exit_code = 0
         self._cleanup = contextlib.AsyncExitStack()
         self._admins: list[AdminServer] = []
+        self._canaries: Canaries
         self._heap: Heap
         self._watch: LoopWatch
 
@@ -146,6 +149,7 @@ class Standalone:
             internal=config.internal_listener or next(iter(named), ""),
         )
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
+        broker.tasks.spawn(self._canaries.begin())
         await self._listen(broker, listener, None)
         if tls_listener is not None:
             await self._listen(broker, tls_listener, tls)
@@ -240,6 +244,8 @@ class Standalone:
         self._watch = LoopWatch(lambda: self._heap.pause_s)
         broker.collectors.append(partial(bookie_metrics.collect, bookie))
         broker.collectors += [self._watch.collect_metrics, self._heap.collect_metrics]
+        self._canaries = Canaries(broker, canary_settings(config))
+        broker.collectors.append(self._canaries.collect)
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)
         return broker

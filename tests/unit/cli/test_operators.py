@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from magnetar.cli import doctor
+from magnetar.cli.canaries import Canary, canaries_of, summary
 from magnetar.cli.config_command import descriptions
 from magnetar.cli.debug_command import REMOVED, without_secrets
 from magnetar.cli.explain import CODES
-from magnetar.cli.top import parsed, rows_of
+from magnetar.cli.samples import parsed
+from magnetar.cli.top import rows_of
 from magnetar.server.values import KEYS
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -136,3 +138,23 @@ def test_the_machine_is_looked_at(magnetar: Callable[..., Any], tmp_path: Path) 
     assert ended.code == 7
     states = {each["check"]: each["state"] for each in json.loads(ended.out)}
     assert (states["broker"], states["admin API"], states["health"]) == (doctor.BAD,) * 3
+
+
+def test_canaries_stand_in_one_line() -> None:
+    text = "".join(
+        f'magnetar_canary_{name}{{cluster="c",namespace="{namespace}"}} {value}\n'
+        for namespace, up in (("a/b", 1), ("a/c", 0))
+        for name, value in (
+            ("sent_total", 10),
+            ("received_total", 8),
+            ("lost_total", 2 - 2 * up),
+            ("refused_total", 0),
+            ("up", up),
+            ("end_to_end_seconds_sum", 0.04),
+        )
+    )
+    found = canaries_of(text)
+    assert found == [Canary("a/b", True, 10, 0, 0, 5.0), Canary("a/c", False, 10, 2, 0, 5.0)]
+    assert summary(found) == "canaries: 1 of 2 DOWN (a/c), 2 messages lost, 5.0 ms end to end on average"
+    assert summary(found[:1]) == "canaries: 1 up, 0 messages lost, 5.0 ms end to end on average"
+    assert summary([]) == ""

@@ -1,0 +1,43 @@
+"""Which namespaces have a canary (pure).
+
+The property `canary` of a namespace says `true` or `false`; where it says nothing, the setting
+`canary_namespaces` does: names, or patterns as `orders/*`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
+
+PROPERTY: Final = "canary"
+"""Of a namespace: whether it has one."""
+LOCAL_NAME: Final = "__canary"
+"""Of a canary's topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanarySettings:
+    """What the process is told."""
+
+    namespaces: tuple[str, ...] = ()
+    interval_s: float = 5.0
+    """Between two messages of a canary."""
+    timeout_s: float = 10.0
+    """After which a message counts as lost."""
+
+
+def wanted(namespace: NamespaceName, policies: Mapping[str, Any], patterns: tuple[str, ...]) -> bool:
+    """Whether the namespace of these policies has a canary."""
+    said = (policies.get("properties") or {}).get(PROPERTY)
+    if said is not None:
+        return str(said).lower() == "true"
+    return any(fnmatchcase(str(namespace), pattern) for pattern in patterns)
+
+
+def topic_of(namespace: NamespaceName) -> TopicName:
+    """The canary's topic."""
+    return TopicName.of(PERSISTENT, namespace.tenant, namespace.namespace, LOCAL_NAME)

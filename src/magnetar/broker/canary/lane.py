@@ -1,0 +1,199 @@
+"""A producer and a reader on a canary's topic, without a socket.
+
+They are attached as those of clients are: what is published waits for the same syncs and limits, and what is
+delivered comes through the same dispatch. The reader begins at the end of the topic and goes with the lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import LATEST, Position
+from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.canary.state import CanaryState
+from magnetar.broker.entry import metadata_of
+from magnetar.broker.producer import Producer
+from magnetar.wire import payload
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.events import AckEvent, SendRun
+from magnetar.wire.messages import MessageEncoder
+
+_PERMITS = 1_000
+"""Messages that the reader takes before it asks again; others may publish to the topic too."""
+
+
+class _Reader(MessageEncoder):
+    """In place of frames: notes what would be sent."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, seen: Callable[[bytes, Position], None]) -> None:
+        super().__init__(0)
+        self._seen = seen
+
+    def encode(
+        self,
+        run: EntryRun,
+        start: int,
+        stop: int,
+        out: list[bytes],
+        *,
+        redelivery_counts: list[int] | None = None,
+        ack_sets: list[tuple[int, ...] | None] | None = None,
+        consumer_epoch: int | None = None,
+        with_broker_metadata: bool = False,
+        rows: list[int] | None = None,
+    ) -> int:
+        chosen = range(start, stop) if rows is None else rows
+        for row in chosen:
+            self._seen(run.entries[row], Position(run.ledger_id, run.first_entry + row))
+        return sum(len(run.entries[row]) for row in chosen)
+
+
+class Lane:
+    """Open from `open` until it is closed or the broker takes either end off."""
+
+    writable = True
+
+    def __init__(self, name: str, state: CanaryState) -> None:
+        """`name`: of the producer; what others publish to the topic is passed over."""
+        self.out: list[bytes] = []
+        self._name = name
+        self._state = state
+        self._loop = asyncio.get_running_loop()
+        self._topic: AnyTopic | None = None
+        self._subscription: AnySubscription | None = None
+        self._producer: Producer | None = None
+        self._consumer: AttachedConsumer | None = None
+        self._taken: list[Position] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both ends are attached."""
+        return self._producer is not None and self._consumer is not None
+
+    async def open(self, topic: AnyTopic, now_ms: int) -> None:
+        """Attaches both ends. Raises RefusedError."""
+        subscription = await topic.reader(self._name, ReaderStart(LATEST, None))
+        consumer = AttachedConsumer(
+            consumer_id=0,
+            name=self._name,
+            outlet=self,
+            connection=self,
+            encoder=_Reader(self._seen),
+            subscription=subscription,
+            connected_ms=now_ms,
+            properties={},
+        )
+        try:
+            subscription.attach(consumer, SubscriptionType.EXCLUSIVE, KeySharedPolicy())
+            producer = Producer(producer_id=0, name=self._name, connection=self, connected_ms=now_ms)
+            self._topic, self._subscription, self._consumer = topic, subscription, consumer
+            topic.attach_producer(producer)
+        except MagnetarError:
+            self.close()
+            topic.leave_reader(subscription)
+            raise
+        self._producer = producer
+        subscription.flow(consumer, _PERMITS)
+
+    def close(self) -> None:
+        """Takes both ends off; safe at any time."""
+        topic, subscription = self._topic, self._subscription
+        producer, self._producer = self._producer, None
+        consumer, self._consumer = self._consumer, None
+        if topic is not None and producer is not None:
+            topic.detach_producer(producer)
+        if subscription is not None and consumer is not None:
+            subscription.detach(consumer)
+            if topic is not None:
+                topic.leave_reader(subscription)
+
+    def publish(self, now_ms: int) -> None:
+        """Sends one message."""
+        topic, producer = self._topic, self._producer
+        assert topic is not None
+        assert producer is not None
+        number = self._state.begin(self._loop.time())
+        metadata = pb.MessageMetadata(producer_name=self._name, sequence_id=number, publish_time=now_ms)
+        entry = payload.build_entry(metadata, b"canary")
+        run = SendRun(0)
+        run.add(number, 1, None, entry, good=True)
+        run.size_bytes = len(entry)
+        topic.publish(producer, run)
+
+    # -- the producer's connection -------------------------------------------------------------------
+
+    def receipts(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        position: Position | None,
+    ) -> None:
+        for number in sequence_ids:
+            self._state.durable(number, self._loop.time())
+
+    def unstored_receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
+    ) -> None:
+        """A canary's topic is persistent."""
+
+    def send_errors(
+        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
+    ) -> None:
+        for number in sequence_ids:
+            self._state.refuse(number, message)
+
+    def published(self, size_bytes: int) -> None:
+        """It has no budget of its own to give back."""
+
+    def throttle(self, reason: object) -> None: ...
+
+    def unthrottle(self, reason: object) -> None: ...
+
+    def producer_detached(self, producer: Producer) -> None:
+        self._producer = None
+
+    def producer_ready(self, producer: Producer) -> None:
+        """A shared producer is ready at once."""
+
+    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
+        self._producer = None
+
+    # -- the reader's connection ---------------------------------------------------------------------
+
+    def _seen(self, entry: bytes, position: Position) -> None:
+        metadata = metadata_of(entry)
+        if metadata.producer_name == self._name:
+            self._state.delivered(metadata.sequence_id, self._loop.time())
+        self._taken.append(position)
+        if len(self._taken) == 1:
+            # The subscription is in the middle of its round: it is answered after that.
+            self._loop.call_soon(self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        positions, self._taken = self._taken, []
+        consumer, subscription = self._consumer, self._subscription
+        if consumer is None or subscription is None:
+            return
+        subscription.ack(consumer, AckEvent(0, positions))
+        subscription.flow(consumer, len(positions))
+
+    def queued(self, size_bytes: int) -> None: ...
+
+    def consumer_detached(self, consumer: AttachedConsumer) -> None:
+        self._consumer = None
+
+    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None: ...
+
+    def end_of_topic(self, consumer: AttachedConsumer) -> None: ...
+
+    def ack_response(
+        self, consumer: AttachedConsumer, request_id: int, error: BaseException | None
+    ) -> None: ...

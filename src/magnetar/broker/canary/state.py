@@ -1,0 +1,77 @@
+"""What became of a canary's messages (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.observability.histogram import Histogram
+
+
+@dataclass(slots=True)
+class _Out:
+    """A message that is under way."""
+
+    sent_s: float
+    durable: bool = False
+
+
+class CanaryState:
+    """The messages of one canary. Times are those of a clock that never goes back, in seconds."""
+
+    def __init__(self, *, timeout_s: float) -> None:
+        """`timeout_s`: a message that is not back by then is lost, or was not taken."""
+        self.sent = self.received = self.lost = self.refused = 0
+        self.up = True
+        """Whether the newest message of which the end is known came back."""
+        self.reason = ""
+        """What went wrong last; "" while it is up."""
+        self.publish = Histogram()
+        self.end_to_end = Histogram()
+        self._timeout_s = timeout_s
+        self._out: dict[int, _Out] = {}
+
+    def begin(self, now_s: float) -> int:
+        """A message goes out; its number."""
+        number = self.sent
+        self.sent += 1
+        self._out[number] = _Out(now_s)
+        return number
+
+    def durable(self, number: int, now_s: float) -> None:
+        """The broker has acknowledged it."""
+        out = self._out.get(number)
+        if out is not None and not out.durable:
+            out.durable = True
+            self.publish.add(now_s - out.sent_s)
+
+    def delivered(self, number: int, now_s: float) -> None:
+        """It came back; again, or too late, changes nothing."""
+        out = self._out.pop(number, None)
+        if out is not None:
+            self.received += 1
+            self.end_to_end.add(now_s - out.sent_s)
+            self.up, self.reason = True, ""
+
+    def refuse(self, number: int, reason: str) -> None:
+        """The broker did not take it."""
+        if self._out.pop(number, None) is not None:
+            self._failed(reason, lost=False)
+
+    def expire(self, now_s: float) -> int:
+        """Gives up what is out for too long; how many were lost."""
+        before = self.lost
+        for number, out in list(self._out.items()):
+            if now_s - out.sent_s >= self._timeout_s:
+                del self._out[number]
+                what = "delivered" if out.durable else "acknowledged"
+                self._failed(f"not {what} within {self._timeout_s:g} s", lost=out.durable)
+        return self.lost - before
+
+    def _failed(self, reason: str, *, lost: bool) -> None:
+        self.lost += lost
+        self.refused += not lost
+        self.up, self.reason = False, reason
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self.sent == self.received + self.lost + self.refused + len(self._out)

@@ -1,0 +1,31 @@
+"""Settings of what a process says of itself beyond its metrics and its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.broker.canary.choice import CanarySettings
+from magnetar.server.offload_settings import OffloadSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoringSettings(OffloadSettings):
+    """The part of the settings that is about monitoring."""
+
+    canary_namespaces: str = ""
+    """Namespaces that have a canary, separated by commas, also patterns as `orders/*`; a namespace's property
+    `canary` says otherwise."""
+    canary_interval_seconds: int = 5
+    """Between two messages of a canary. At least 1."""
+    canary_timeout_seconds: int = 10
+    """After which a canary's message counts as lost. At least 1."""
+
+
+def canary_settings(settings: MonitoringSettings) -> CanarySettings:
+    """Those of the canaries."""
+    patterns = (part.strip() for part in settings.canary_namespaces.split(","))
+    return CanarySettings(
+        namespaces=tuple(filter(None, patterns)),
+        interval_s=settings.canary_interval_seconds,
+        timeout_s=settings.canary_timeout_seconds,
+    )
