@@ -6,6 +6,7 @@ from); who has none gets a reason to skip.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -14,10 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from pyarrow import fs
 
+from support.gcs_uploads import uploads_for
 from support.standalone import wait_until
 
 START_S = 60.0
@@ -147,6 +150,18 @@ def azurite(folder: Path) -> Iterator[RunningStore]:
         )
 
 
-# There is no server of Google Cloud Storage among them: the ones that can be had know its JSON interface, and
-# obstore writes by the XML one.
-SERVERS = {"minio": minio, "moto": moto, "azurite": azurite}
+@contextmanager
+def fake_gcs(folder: Path) -> Iterator[RunningStore]:
+    """Google Cloud Storage by fake-gcs-server; it looks at no credentials."""
+    port = free_port()
+    command = [program("fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+    command += ["-backend", "memory", "-public-host", f"127.0.0.1:{port}"]
+    with _running(command, port, folder), uploads_for(port) as proxy:
+        bucket = json.dumps({"name": BUCKET}).encode()
+        where = f"http://127.0.0.1:{port}/storage/v1/b?project=p"
+        request = Request(where, bucket, {"Content-Type": "application/json"})
+        _until_made(lambda: urlopen(request).close())
+        yield RunningStore(f"gs://{BUCKET}/topics?endpoint=http://127.0.0.1:{proxy}", {}, "")
+
+
+SERVERS = {"minio": minio, "moto": moto, "azurite": azurite, "fake-gcs-server": fake_gcs}

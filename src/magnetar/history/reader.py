@@ -81,6 +81,16 @@ class SegmentReader:
 
     # ------------------------------------------------------------ what the file says of itself
 
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """Parquet's footer."""
+        return self._metadata
+
+    @property
+    def names(self) -> list[str]:
+        """Of its columns, in their order."""
+        return list(self._leaves)
+
     @cached_property
     def _metadata(self) -> pq.FileMetaData:
         source = self._source

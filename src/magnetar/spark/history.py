@@ -13,7 +13,7 @@ Source: docs/internals/history-format.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -26,46 +26,52 @@ from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
 from magnetar.history import layout
+from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
 from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.stretches import HistoryFile, Stretch
 from magnetar.tiered.parquet.api import SegmentSummary
+from magnetar.tiered.stores.ranges import open_ranges
 
 _log = logging.getLogger("magnetar.spark")
 
 _BYTES_AT_ONCE = 8 << 20
 """Of entries that are rebuilt together."""
+_UNREADABLE = (OSError, pa.ArrowException, MagnetarError)
+"""What a file that went away, or cannot be reached, raises."""
 
 
-class _Ranges:
-    """A file of any store as a source of ranges for `SegmentReader`."""
+class _LocalSegment:
+    """A file of this machine, which Arrow reads fastest by itself."""
 
-    def __init__(self, file: pa.NativeFile, name: str) -> None:
-        self.name = name
-        self.size = file.size()
-        self._file = file
+    def __init__(self, path: str) -> None:
+        """Raises OSError, ArrowException."""
+        self._file = pq.ParquetFile(fs.LocalFileSystem().open_input_file(path))
+        self.metadata = self._file.metadata
+        self.names: list[str] = self._file.schema_arrow.names
 
-    def read_at(self, offset: int, length: int) -> bytes:
-        self._file.seek(offset)
-        return bytes(self._file.read(length))
+    def row_group(self, group: int, columns: Sequence[str]) -> pa.Table:
+        return self._file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
-def _open(file: HistoryFile) -> pa.NativeFile:
-    """Opens an object by the store's URL; credentials come from the environment. Raises OSError."""
+def _path(file: HistoryFile) -> str | None:
+    """Where a file of this machine lies; None for one of a store."""
     parts = urlsplit(file.url)
-    if parts.scheme == "file":
-        return fs.LocalFileSystem().open_input_file(f"{unquote(parts.path).rstrip('/')}/{file.name}")
-    options = dict(pair.split("=", 1) for pair in parts.query.split("&") if "=" in pair)
-    where = f"{parts.netloc}{parts.path}".strip("/")
-    if parts.scheme == "s3":
-        endpoint = unquote(options["endpoint"]) if "endpoint" in options else None
-        store = fs.S3FileSystem(region=options.get("region"), endpoint_override=endpoint)
-    elif parts.scheme == "gs":
-        store = fs.GcsFileSystem()
-    else:
-        store = fs.HadoopFileSystem(parts.hostname or "default", parts.port or 0, user=options.get("user"))
-        where = parts.path.strip("/")
-    return store.open_input_file(f"{where}/{file.name}")
+    return f"{unquote(parts.path).rstrip('/')}/{file.name}" if parts.scheme == "file" else None
+
+
+def _open(file: HistoryFile) -> _LocalSegment | SegmentReader:
+    """A file for its columns. Raises OSError, ArrowException, MagnetarError."""
+    path = _path(file)
+    if path is not None:
+        return _LocalSegment(path)
+    return SegmentReader(open_ranges(file.url, file.name, file.size_bytes))
+
+
+def _entries_of_file(file: HistoryFile, segment: _LocalSegment | SegmentReader) -> SegmentReader:
+    """The same file for its entries. Raises OSError."""
+    path = _path(file)
+    return segment if isinstance(segment, SegmentReader) else SegmentReader(LocalFile(path or ""))
 
 
 def read_stretch(
@@ -80,29 +86,30 @@ def read_stretch(
     ledger_id, first = stretch.start
     stop = stretch.end[1]
     try:
-        opened = _open(stretch.file)
-        file = pq.ParquetFile(opened)
-        plain = _is_plain(file.metadata)
-    except (OSError, pa.ArrowException, MagnetarError) as error:
-        _log.warning("history of %s is read by the broker: %s: %s", topic, stretch.file.name, error)
+        segment = _open(stretch.file)
+        entries = None if _is_plain(segment.metadata) else _entries_of_file(stretch.file, segment)
+        names = columns.names(segment.names)
+    except _UNREADABLE as error:
+        _tell(topic, stretch.file, error)
         return
-    with opened:
-        if not plain:
-            segment = SegmentReader(_Ranges(opened, stretch.file.name))
-            yield from _rebuilt(segment, ledger_id, first, stop, decoder)
+    if entries is not None:
+        yield from _rebuilt(topic, stretch.file, entries, (ledger_id, first, stop), decoder)
+        return
+    for group in range(segment.metadata.num_row_groups):
+        low, high = _entries_of(segment.metadata.row_group(group))
+        if high < first or low >= stop:
+            continue
+        try:
+            table = segment.row_group(group, names)
+        except _UNREADABLE as error:
+            _tell(topic, stretch.file, error)
             return
-        names = columns.names(file.schema_arrow.names)
-        for group in range(file.metadata.num_row_groups):
-            low, high = _entries_of(file.metadata.row_group(group))
-            if high < first or low >= stop:
-                continue
-            try:
-                table = file.read_row_group(group, columns=names, use_threads=False)
-            except (OSError, pa.ArrowException) as error:
-                _log.warning("history of %s is read by the broker: %s: %s", topic, stretch.file.name, error)
-                return
-            yield from columns.batches(table, first, stop)
-            yield Position(ledger_id, min(high + 1, stop))
+        yield from columns.batches(table, first, stop)
+        yield Position(ledger_id, min(high + 1, stop))
+
+
+def _tell(topic: TopicName, file: HistoryFile, error: Exception) -> None:
+    _log.warning("history of %s is read by the broker: %s: %s", topic, file.name, error)
 
 
 def _is_plain(metadata: pq.FileMetaData) -> bool:
@@ -130,12 +137,22 @@ def _entries_of(rows: pq.RowGroupMetaData) -> tuple[int, int]:
 
 
 def _rebuilt(
-    reader: SegmentReader, ledger_id: int, first: int, stop: int, decoder: Decoder
+    topic: TopicName,
+    file: HistoryFile,
+    reader: SegmentReader,
+    entries_of_ledger: tuple[int, int, int],
+    decoder: Decoder,
 ) -> Iterator[pa.RecordBatch | Position]:
-    """The same by way of the entries."""
+    """The same by way of the entries: of a ledger, from one on, before another one."""
+    ledger_id, first, stop = entries_of_ledger
     while first < stop:
+        try:
+            runs = reader.entries(first, _BYTES_AT_ONCE)
+        except _UNREADABLE as error:
+            _tell(topic, file, error)
+            return
         entries = EntryColumns()
-        for run in reader.entries(first, _BYTES_AT_ONCE):
+        for run in runs:
             index = run.base_index
             for offset, entry in enumerate(run.entries):
                 index += run.count_of(offset)

@@ -20,7 +20,7 @@ class HistoryFile:
     @property
     def is_readable(self) -> bool:
         """Whether executors may be able to open it."""
-        return urlsplit(self.url).scheme in ("file", "s3", "gs", "hdfs")
+        return urlsplit(self.url).scheme in ("file", "s3", "gs", "az", "hdfs")
 
 
 @dataclass(frozen=True, slots=True)

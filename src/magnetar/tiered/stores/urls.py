@@ -75,30 +75,37 @@ def open_store(url: str, clock: Clock, environment: Mapping[str, str] = os.envir
     if parts.scheme == "memory":
         return MemoryStore(clock)
     options = dict(parse_qsl(parts.query))
-    opened = _open_hdfs if parts.scheme == "hdfs" else _open_cloud
-    try:
-        return opened(url, parts, options, environment)
-    except ImportError as error:
-        raise StoreSetupError(
-            url, f"a library is missing ({error.name})", "install it with: pip install 'magnetar[lake]'"
-        ) from error
+    if parts.scheme == "hdfs":
+        files = open_hadoop(url, parts, options)
+        from magnetar.tiered.stores.hdfs import HdfsStore
 
-
-def _open_cloud(
-    url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]
-) -> ObjectStore:
+        return HdfsStore(url, files, unquote(parts.path))
+    opened = open_cloud(url, parts, options, environment)
     from magnetar.tiered.stores.cloud import CloudStore
 
+    return CloudStore(url, opened, secrets=secrets_of(environment))
+
+
+def open_cloud(url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]) -> Any:
+    """obstore's store at a URL that was checked, with the options behind its question mark.
+
+    Raises StoreSetupError.
+    """
     secrets = secrets_of(environment)
     try:
-        store = _CLOUDS[parts.scheme](parts, options)
-    except ImportError:
-        raise
+        return _CLOUDS[parts.scheme](parts, options)
+    except ImportError as error:
+        raise _missing(url, error) from error
     except Exception as error:  # noqa: BLE001  # obstore's errors of configuration have no common class
         raise StoreSetupError(
             url, redacted(str(error), secrets), "correct offload_url or the broker's environment"
         ) from None
-    return CloudStore(url, store, secrets=secrets)
+
+
+def _missing(url: str, error: ImportError) -> StoreSetupError:
+    return StoreSetupError(
+        url, f"a library is missing ({error.name})", "install it with: pip install 'magnetar[lake]'"
+    )
 
 
 def _client(endpoint: str) -> dict[str, Any]:
@@ -159,16 +166,14 @@ def _az(parts: SplitResult, options: dict[str, str]) -> Any:
 _CLOUDS: Final[dict[str, Callable[[SplitResult, dict[str, str]], Any]]] = {"s3": _s3, "gs": _gs, "az": _az}
 
 
-def _open_hdfs(
-    url: str, parts: SplitResult, options: dict[str, str], environment: Mapping[str, str]
-) -> ObjectStore:
-    from pyarrow import fs
-
-    from magnetar.tiered.stores.hdfs import HdfsStore
-
-    del environment
+def open_hadoop(url: str, parts: SplitResult, options: dict[str, str]) -> Any:
+    """pyarrow's file system at a URL that was checked. Raises StoreSetupError."""
     try:
-        files = fs.HadoopFileSystem(
+        from pyarrow import fs
+    except ImportError as error:
+        raise _missing(url, error) from error
+    try:
+        return fs.HadoopFileSystem(
             parts.hostname or "default",
             parts.port or 0,
             user=options.get("user"),
@@ -178,4 +183,3 @@ def _open_hdfs(
         raise StoreSetupError(
             url, str(error), "set HADOOP_HOME, JAVA_HOME and CLASSPATH (hadoop classpath --glob)"
         ) from error
-    return HdfsStore(url, files, unquote(parts.path))
