@@ -10,13 +10,13 @@ import pytest
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic, Seen
 from support.standalone import StandaloneProcess, wait_until
 
-pytestmark = pytest.mark.process
-
 pytest.importorskip("pyiceberg")
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
+
+pytestmark = pytest.mark.process
 
 MESSAGES = "marker_type is null and is_compacted_out = false and raw_entry is null"
 """Rows that are messages; see docs/lake.md."""
@@ -24,9 +24,7 @@ MESSAGES = "marker_type is null and is_compacted_out = false and raw_entry is nu
 
 def catalog_of(process: StandaloneProcess) -> Catalog:
     """The catalog as another program opens it."""
-    return load_catalog(
-        "magnetar", type="sql", uri=f"sqlite:///{process.data_dir / 'lake' / 'catalog.db'}"
-    )
+    return load_catalog("magnetar", type="sql", uri=f"sqlite:///{process.data_dir / 'lake' / 'catalog.db'}")
 
 
 def table_of(history: HistoryTopic, name: str = "history") -> Table | None:

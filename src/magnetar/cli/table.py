@@ -45,6 +45,10 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "subscriptions": Command("magnetar.cli.subscriptions:subscriptions", "Subscriptions of topics."),
     "schemas": Command("magnetar.cli.schemas:schemas", "Schemas of topics, by version."),
+    "lake": Command(
+        "magnetar.cli.lake:lake",
+        "Iceberg tables over topics: what there is, full checks, upkeep (docs/lake.md).",
+    ),
     "produce": Command(
         "magnetar.cli.messages.produce:produce",
         "Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable.",

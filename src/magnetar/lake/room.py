@@ -19,6 +19,7 @@ from uuid import UUID
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
+from magnetar.lake.jobs import Jobs
 from magnetar.lake.listing import files_of_log
 from magnetar.lake.process import At, LakeWorker
 from magnetar.lake.values import LakeError, ListVersion, LogFiles, Synced, TableStatus
@@ -80,6 +81,8 @@ class LakeRoom:
         self.figures = Figures()
         self._used = used
         self.worker = worker
+        self.jobs = Jobs(spawn)
+        """Checks and upkeep that somebody asked for."""
         self._store = store
         self._clock = clock
         self._spawn = spawn
@@ -129,9 +132,10 @@ class LakeRoom:
             if not backoff.waits(now_ms):
                 self.changed(log_name)
 
-    def error_of(self, log_name: str) -> str:
-        """Why the table of a log is not up to date; empty when it is, or nothing is known."""
-        return self._failed.get(log_name, (None, ""))[1]
+    @property
+    def errors(self) -> dict[str, str]:
+        """Why tables are not up to date, by log."""
+        return {log_name: error for log_name, (_, error) in self._failed.items()}
 
     async def sync(self, log_name: str) -> Synced:
         """Makes the table have what the stored list names. Raises LakeError, MetadataError."""

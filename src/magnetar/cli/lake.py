@@ -1,0 +1,172 @@
+"""`magnetar lake`: Iceberg tables over topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+
+from magnetar.adminclient import paths
+from magnetar.adminclient.admin import Admin
+from magnetar.base.errors import MagnetarError
+from magnetar.cli import exit_codes
+from magnetar.cli.caller import Caller, calls, confirm
+from magnetar.cli.output import styled
+from magnetar.cli.progress import Progress
+
+_POLL_S: Final = 0.2
+_ALL: Final = f"{paths.ROOT}/lake"
+_SHOWN_MAX: Final = 20
+"""Problems of one table that a person is shown; `-o json` has all."""
+
+
+class LakeJobError(MagnetarError):
+    """The broker could not do it; the message says why."""
+
+
+@click.group()
+def lake() -> None:
+    """Iceberg tables over topics: what there is, full checks, upkeep (docs/lake.md)."""
+
+
+_TOPIC: Final = click.argument("topic", required=False)
+_EVERY: Final = click.option("--all", "every", is_flag=True, help="Of all topics that have a table.")
+
+
+def _path(topic: str) -> str:
+    return f"{paths.topic(topic)}/lake"
+
+
+def _topics(admin: Admin, topic: str | None, *, every: bool) -> list[str]:
+    """The one that was named, or all."""
+    if (topic is None) == (not every):
+        raise click.UsageError("name a TOPIC, or give --all")
+    if topic is not None:
+        return [topic]
+    return [row["topic"] for row in admin.call("GET", _ALL)["tables"]]
+
+
+@lake.command(epilog="Example: magnetar lake status orders")
+@_TOPIC
+@calls
+def status(caller: Caller, topic: str | None) -> None:
+    """Show the table of TOPIC and whether it is up to date; without TOPIC, all tables."""
+    with caller.admin() as admin:
+        if topic is not None:
+            caller.show(admin.call("GET", _path(topic)))
+            return
+        found = admin.call("GET", _ALL)
+    if caller.output != "table":
+        caller.show(found)
+        return
+    caller.show(found["tables"], columns=("topic", "table"))
+    for row in found["behind"]:
+        click.echo(f"{styled('behind', fg='yellow')} {row['log']}: {row['error']}")
+
+
+@lake.command(epilog="Example: magnetar lake verify orders")
+@_TOPIC
+@_EVERY
+@calls
+def verify(caller: Caller, topic: str | None, *, every: bool) -> int:
+    """Compare the table of TOPIC with the broker's lists and every object; ends with 7 for a difference."""
+    with caller.admin() as admin:
+        found = [_run(admin, each, "verify", {}) for each in _topics(admin, topic, every=every)]
+    if caller.output != "table":
+        caller.show(found if every else found[0])
+    else:
+        for table in found:
+            _show_check(table)
+    return exit_codes.NOT_FOUND if any(table["problems"] for table in found) else 0
+
+
+def _show_check(table: dict[str, Any]) -> None:
+    problems: list[dict[str, str]] = table["problems"]
+    word = styled("failed", fg="red") if problems else styled("ok    ", fg="green")
+    earlier = f", {table['earlier_files']} more of earlier snapshots" if table["earlier_files"] else ""
+    click.echo(f"{word} {table['table']}: {table['files']} files{earlier}, {len(problems)} problems")
+    for problem in problems[:_SHOWN_MAX]:
+        click.echo(f"       {problem['kind']}: {problem['path']}: {problem['detail']}")
+    if len(problems) > _SHOWN_MAX:
+        click.echo(f"       and {len(problems) - _SHOWN_MAX} more: -o json")
+
+
+@lake.command(epilog="Example: magnetar lake maintain orders --keep-days 1 --dry-run")
+@_TOPIC
+@_EVERY
+@click.option("--keep-days", type=click.FloatRange(min=0), default=5.0, help="Snapshots so young stay.  [5]")
+@click.option(
+    "--keep-snapshots", type=click.IntRange(min=1), default=10, help="So many of the last ones stay.  [10]"
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@calls
+def maintain(
+    caller: Caller,
+    topic: str | None,
+    *,
+    every: bool,
+    keep_days: float,
+    keep_snapshots: int,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Expire old snapshots of the table of TOPIC and delete metadata that nothing names.
+
+    Data files are left as they are: they are what consumers read, so there is no second, larger copy to make.
+    """
+    if not dry_run:
+        whose = "all tables" if every else f"the table of {topic}"
+        confirm(f"Expire snapshots of {whose}? Nobody can go back to them.", yes=yes)
+    query: dict[str, object] = {
+        "keepSeconds": int(keep_days * 86_400),
+        "keepSnapshots": keep_snapshots,
+        "dryRun": "true" if dry_run else "false",
+    }
+    with caller.admin() as admin:
+        found = [_run(admin, each, "maintain", query) for each in _topics(admin, topic, every=every)]
+    if caller.output != "table":
+        caller.show(found if every else found[0])
+        return
+    for line in _upkeep_lines(found):
+        click.echo(line)
+
+
+def _upkeep_lines(tables: Iterable[dict[str, Any] | None]) -> Iterable[str]:
+    for table in tables:
+        if table is None:
+            yield "there is no table: nothing is offloaded yet"
+            continue
+        would = "would be " if table["dry_run"] else ""
+        yield (
+            f"{table['table']}: {table['expired_snapshots']} snapshots {would}expired,"
+            f" {table['snapshots']} are left; {table['deleted_metadata_files']} files of metadata"
+            f" ({table['deleted_metadata_bytes']:,} bytes) {would}deleted"
+        )
+        if table["small_files"] > 1:
+            yield (
+                f"  {table['small_files']} of {table['files']} data files are below 32 MiB. They stay as they"
+                " are, being the only copy; larger ledgers make larger files (docs/lake.md)"
+            )
+
+
+def _run(admin: Admin, topic: str, kind: str, query: dict[str, object]) -> Any:
+    """Has the broker do it, and waits for the end. Raises LakeJobError."""
+    path = f"{_path(topic)}/{kind}"
+    admin.call("POST", path, query=query)
+    progress = Progress(f"{kind} {topic}")
+    try:
+        while True:
+            job = admin.call("GET", path)
+            if job["done"] > progress.done:
+                progress.add(job["done"] - progress.done)
+            if job["status"] != "RUNNING":
+                break
+            time.sleep(_POLL_S)
+    finally:
+        progress.close()
+    if job["status"] != "SUCCESS":
+        raise LakeJobError(f"{kind} of {topic} failed: {job['lastError']}")
+    return job["result"]
