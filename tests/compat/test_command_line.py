@@ -245,3 +245,20 @@ def test_what_operators_look_at(
         assert topics is not None
         assert json.load(topics)[topic]["stats"]["msgInCounter"] == 1
         assert "magnetar-debug/metrics.txt" in archive.getnames()
+
+
+def test_load_reaches_the_topic_and_is_read_again(
+    magnetar: Command, client: pulsar.Client, topic: str
+) -> None:
+    magnetar("topics", "create", topic, "--partitions", 2)
+    consumer = client.subscribe(topic, "s")
+    arguments = ("--rate", 2000, "--batch", 10, "--size", 50, "--seconds", 0.2, "--warm-up", 0)
+    sent = json.loads(magnetar("bench", "publish", topic, *arguments, "-o", "json").stdout)
+    assert sent["messages"] >= 20
+    assert sent["p50_ms"] is not None
+    found = [consumer.receive(TIMEOUT_MS) for _ in range(sent["messages"])]
+    assert {len(message.data()) for message in found} == {50}
+    assert len({message.topic_name() for message in found}) == 2
+    arguments = ("--from", "earliest", "--seconds", 1, "-o", "json")
+    read = json.loads(magnetar("bench", "consume", topic, *arguments).stdout)
+    assert read["messages"] == sent["messages"]

@@ -72,6 +72,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "top": Command(
         "magnetar.cli.top:top", "Show the topics or subscriptions that move most, again and again."
     ),
+    "bench": Command(
+        "magnetar.cli.load.command:bench",
     "doctor": Command(
         "magnetar.cli.doctor:doctor",
         "Look at disk, sync speed, limits and ports of this machine, at the broker's health and its clock.",

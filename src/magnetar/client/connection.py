@@ -6,6 +6,7 @@ bounded. After an error of the connection it is closed and another one has to be
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import time
@@ -82,6 +83,19 @@ class Connection(Closing):
     def is_open(self) -> bool:
         """Whether the connection was neither closed nor lost."""
         return self._socket.fileno() >= 0
+
+    def fileno(self) -> int:
+        """Of the socket; -1 when it is closed."""
+        return self._socket.fileno()
+
+    def has_data(self) -> bool:
+        """Whether `read` would find something at once."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        # Not select: a process with many files has descriptors that it does not take.
+        watch = select.poll()
+        watch.register(self._socket, select.POLLIN)
+        return bool(watch.poll(0))
 
     def write(self, data: bytes | Sequence[bytes]) -> None:
         """Sends all of `data`. Raises UnreachableError."""

@@ -1,0 +1,88 @@
+"""`magnetar bench`: how fast does this broker take and give messages?"""
+
+from __future__ import annotations
+
+import click
+
+from magnetar.base.names import TopicName
+from magnetar.cli.caller import Caller, calls
+
+
+@click.group()
+def bench() -> None:
+    """Load on a topic of a running broker, and how it fares; one process of it (docs/cli.md)."""
+
+
+@bench.command(epilog="Example: magnetar bench publish load-test --rate 10000 --size 100 --seconds 30")
+@click.argument("topic")
+@click.option(
+    "--rate",
+    type=click.IntRange(min=0),
+    default=1_000,
+    help="Messages a second; 0: as fast as it goes.  [1000]",
+)
+@click.option("--size", type=click.IntRange(min=0), default=1_024, help="Bytes of a message.  [1024]")
+@click.option("--batch", type=click.IntRange(1, 10_000), default=1, help="Messages in an entry.  [1]")
+@click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="How long it counts.  [10]")
+@click.option("--warm-up", type=click.FloatRange(min=0), default=1.0, help="Seconds before it counts.  [1]")
+@calls
+def publish(
+    caller: Caller, topic: str, rate: int, size: int, batch: int, seconds: float, warm_up: float
+) -> None:
+    """Publish to TOPIC and wait for receipts: rate, and latency from when each message was due.
+
+    The messages stay in the topic as others do. A rate that this process or the broker cannot keep shows in
+    the latencies.
+    """
+    from magnetar.cli.load.latencies import Latencies
+    from magnetar.cli.load.publishing import Load
+    from magnetar.cli.messages.reading import topics_of
+
+    with caller.client() as client:
+        load = Load(client, topics_of(client, TopicName.parse(topic)), size, batch)
+        try:
+            if warm_up:
+                load.run(rate, warm_up)
+            load.acknowledged, load.latencies = 0, Latencies()
+            took_s = load.run(rate, seconds)
+        finally:
+            load.close()
+    caller.show(
+        {
+            "messages": load.acknowledged,
+            "messages/s": round(load.acknowledged / took_s),
+            "MB/s": round(load.acknowledged * size / took_s / 1e6, 1),
+            **load.latencies.milliseconds(),
+        }
+    )
+
+
+@bench.command(epilog="Example: magnetar bench consume load-test --from earliest --seconds 30")
+@click.argument("topic")
+@click.option("--from", "begin", type=click.Choice(["latest", "earliest"]), default="latest", help="[latest]")
+@click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="How long it counts.  [10]")
+@calls
+def consume(caller: Caller, topic: str, begin: str, seconds: float) -> None:
+    """Read TOPIC: rate, and time from when the broker took each message until it was here.
+
+    Nothing is acknowledged. The times are differences of two machines' clocks, whole milliseconds.
+    """
+    from magnetar.cli.load.latencies import Latencies
+    from magnetar.cli.load.reading import Reading
+    from magnetar.cli.messages.reading import topics_of
+
+    with caller.client() as client:
+        reading = Reading(client, topics_of(client, TopicName.parse(topic)), earliest=begin == "earliest")
+        reading.ages = Latencies()
+        try:
+            took_s = reading.run(seconds)
+        finally:
+            reading.close()
+    caller.show(
+        {
+            "messages": reading.messages,
+            "messages/s": round(reading.messages / took_s),
+            "MB/s": round(reading.size_bytes / took_s / 1e6, 1),
+            **reading.ages.milliseconds(),
+        }
+    )
