@@ -74,6 +74,8 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "bench": Command(
         "magnetar.cli.load.command:bench",
+        "Load on a topic of a running broker, and how it fares; one process of it (docs/cli.md).",
+    ),
     "doctor": Command(
         "magnetar.cli.doctor:doctor",
         "Look at disk, sync speed, limits and ports of this machine, at the broker's health and its clock.",
