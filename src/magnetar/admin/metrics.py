@@ -19,7 +19,7 @@ from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
-from magnetar.observability import process
+from magnetar.observability import logs, process
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels
 
@@ -37,6 +37,7 @@ def registry_for(broker: Broker) -> Registry:
     sums = NamespaceSums(broker.config.cluster, broker.started_ms)
     registry = Registry()
     registry.collector(process.collect)
+    registry.collector(logs.collect)
     registry.collector(lambda exposition: _collect_broker(broker, exposition))
     for collect in broker.collectors:
         registry.collector(collect)

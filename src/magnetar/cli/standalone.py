@@ -38,7 +38,11 @@ def standalone(config: Path | None, **overrides: object) -> int:
     from magnetar.observability import logs
     from magnetar.server.standalone import run
 
-    logs.configure(level=settings.log_level, as_json=settings.log_json)
+    logs.configure(
+        level=settings.log_level,
+        as_json=settings.log_json,
+        per_minute_max=settings.log_event_records_per_minute,
+    )
     for note in loaded.notes:
         _log.info("%s", note)
     for detail in loaded.details:

@@ -1,7 +1,10 @@
 """Set-up of the process's log: one record, one line.
 
 Text:  `2026-01-31T12:00:00.123Z INFO  magnetar.broker message`
-JSON:  `{"time": ..., "level": ..., "logger": ..., "message": ..., "error": ...}`
+JSON:  `{"time": ..., "level": ..., "event": ..., "logger": ..., "message": ..., "error": ...}`
+
+`events.py` says what an event is. Of one event so many records a minute are written as `configure` is told,
+and the next one after that says how many were left out; the audit log is never cut.
 
 Line breaks within a record (a traceback, a client's text) are written as `\\n`, so that no peer can
 forge a record. Records leave in the caller's thread: log what is rare.
@@ -13,15 +16,24 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Final
 
 from magnetar.base.errors import StartupError
+from magnetar.observability.catalogue import text_of
+from magnetar.observability.events import event_of
+from magnetar.observability.log_limit import EventLimit
+from magnetar.observability.metrics import Exposition, labels
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 """What may be asked for."""
 
+PER_MINUTE_MAX: Final = 600
+"""Records of one event: more than anybody reads, and some MiB an hour."""
+
 _ROOT: Final = "magnetar"
+_AUDIT: Final = "magnetar.audit"
 
 
 class _LineFormatter(logging.Formatter):
@@ -40,6 +52,7 @@ class _JsonFormatter(logging.Formatter):
         document = {
             "time": _time_of(record),
             "level": record.levelname,
+            "event": _event_of(record),
             "logger": record.name,
             "message": record.getMessage(),
         }
@@ -47,6 +60,55 @@ class _JsonFormatter(logging.Formatter):
         if error:
             document["error"] = error
         return json.dumps(document, ensure_ascii=False)
+
+
+def _event_of(record: logging.LogRecord) -> str:
+    return event_of(record.name, str(record.msg), record.funcName or "")
+
+
+class _Limiter(logging.Filter):
+    """Counts records, and leaves out what comes too often."""
+
+    def __init__(self, per_minute_max: int) -> None:
+        super().__init__()
+        self._limit = EventLimit(per_minute_max)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        level = record.levelname.lower()
+        _FIGURES.records[level] = _FIGURES.records.get(level, 0) + 1
+        if record.name == _AUDIT:
+            return True
+        event = _event_of(record)
+        left_out = self._limit.admit(event, time.monotonic())
+        if left_out is None:
+            _FIGURES.suppressed += 1
+            return False
+        if left_out:
+            record.msg = f"{record.getMessage()} (before it {left_out} of {event} were left out)"
+            record.args = None
+        return True
+
+
+class _Figures:
+    """What `/metrics` says of the log."""
+
+    def __init__(self) -> None:
+        self.records = dict.fromkeys(("info", "warning", "error", "critical"), 0)
+        self.suppressed = 0
+
+
+_FIGURES: Final = _Figures()
+"""Of the process, as its log is."""
+
+
+def collect(exposition: Exposition) -> Iterable[None]:
+    """A collector of `/metrics`."""
+    name = "magnetar_log_records_total"
+    for level, count in sorted(_FIGURES.records.items()):
+        exposition.counter(name, text_of(name), count, labels(("level", level)))
+    name = "magnetar_log_suppressed_total"
+    exposition.counter(name, text_of(name), _FIGURES.suppressed)
+    return ()
 
 
 def _time_of(record: logging.LogRecord) -> str:
@@ -67,8 +129,15 @@ def _one_line(text: str) -> str:
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def configure(*, level: str = "info", path: Path | None = None, as_json: bool = False) -> logging.Handler:
-    """Sends the records of this package to stderr, or to the end of the file at `path`.
+def configure(
+    *,
+    level: str = "info",
+    path: Path | None = None,
+    as_json: bool = False,
+    per_minute_max: int = PER_MINUTE_MAX,
+) -> logging.Handler:
+    """Sends the records of this package to stderr, or to the end of the file at `path`; of one event at most
+    `per_minute_max`, 0 for all.
 
     May be called again: the handler of the call before is replaced and closed. Returns the handler.
     Raises StartupError when the level is unknown or the file cannot be opened.
@@ -76,6 +145,7 @@ def configure(*, level: str = "info", path: Path | None = None, as_json: bool = 
     if level.lower() not in LEVELS:
         raise StartupError(f"log level {level!r} is unknown; take one of {', '.join(LEVELS)}")
     handler = _handler(path)
+    handler.addFilter(_Limiter(per_minute_max))
     handler.setFormatter(_JsonFormatter() if as_json else _LineFormatter())
     logger = logging.getLogger(_ROOT)
     for old in list(logger.handlers):
@@ -85,7 +155,7 @@ def configure(*, level: str = "info", path: Path | None = None, as_json: bool = 
     logger.setLevel(level.upper())
     # The application that embeds us may log too: records must not appear twice.
     logger.propagate = False
-    # The caller's file and line, thread and process are in no format above: looking them up costs.
+    # Thread and process are in no format above: looking them up costs.
     logging.logThreads = False
     logging.logProcesses = False
     logging.logMultiprocessing = False

@@ -33,9 +33,10 @@ _SECONDS: Final = {
     "openid_key_id_cache_miss_refresh_seconds": 1,
     "offload_interval_seconds": 1,
     "canary_interval_seconds": 1,
+    "log_event_records_per_minute": 0,
     "canary_timeout_seconds": 1,
 }
-"""Settings in seconds, and the least that they may be."""
+"""Settings that are times and the like, and the least that they may be."""
 
 
 def check(config: StandaloneConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar.broker.canary.choice import CanarySettings
+from magnetar.observability.logs import PER_MINUTE_MAX
 from magnetar.server.offload_settings import OffloadSettings
 
 
@@ -19,6 +20,8 @@ class MonitoringSettings(OffloadSettings):
     """Between two messages of a canary. At least 1."""
     canary_timeout_seconds: int = 10
     """After which a canary's message counts as lost. At least 1."""
+    log_event_records_per_minute: int = PER_MINUTE_MAX
+    """Records of one event that the log takes; the next one says how many were left out. 0: all."""
 
 
 def canary_settings(settings: MonitoringSettings) -> CanarySettings:

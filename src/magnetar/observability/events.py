@@ -1,0 +1,72 @@
+"""Names of what happens, for programs that read the log: one for each thing that is logged.
+
+A name is made of the logger and of the words of the message's template, without what is put into it; where a
+template has no words that tell, of the function that logs. So two records have the same event exactly when
+the same thing happened, whatever it happened to. `NAMES` has better ones where others rely on them.
+
+    _log.warning("%s: connection closed: %s", ...)     magnetar.broker     broker.connection-closed
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_ROOT: Final = "magnetar."
+_PUT_IN: Final = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z%]|\{[^{}]*\}")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_WORDS_MAX: Final = 6
+_FILLING: Final = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "be",
+        "by",
+        "for",
+        "from",
+        "in",
+        "is",
+        "it",
+        "its",
+        "of",
+        "that",
+        "the",
+        "to",
+        "was",
+        "which",
+        "with",
+    ]
+)
+_NOTHING_TOLD: Final = frozenset(("log", "ledger"))
+"""Words that say of what is spoken and not what happened."""
+_KNOWN_MAX: Final = 2_000
+
+NAMES: Final = {
+    "admin.respond": "admin.call-failed",
+    "audit.changed": "audit.changed",
+    "audit.closed-role": "audit.connection-closed",
+    "audit.refused-credentials-method": "audit.credentials-refused",
+    "audit.refused-role": "audit.proxying-refused",
+    "audit.refused-role-may-not": "audit.action-refused",
+    "audit.revoked-role-may-no-longer": "audit.right-revoked",
+    "bookie.corrupt": "bookie.segment-damaged",
+    "bookie.missing": "bookie.segment-missing",
+    "broker.canary.canary": "broker.canary.state-changed",
+    "runtime.everybody-waited-ms-computing-ms-collecting": "runtime.event-loop-stalled",
+    "server.standalone": "server.setting-translated",
+}
+"""By the name that would be made."""
+
+
+@lru_cache(_KNOWN_MAX)
+def event_of(logger: str, template: str, function: str) -> str:
+    """The event of a record: of its logger, its message before anything is put into it, and who logs."""
+    words = [word.lower() for word in _WORD.findall(_PUT_IN.sub(" ", template))]
+    words = [word for word in words if word not in _FILLING][:_WORDS_MAX]
+    if _NOTHING_TOLD.issuperset(words):
+        words = function.strip("_<>").split("_")
+    made = f"{logger.removeprefix(_ROOT)}.{'-'.join(words)}"
+    return NAMES.get(made, made)

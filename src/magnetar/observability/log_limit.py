@@ -1,0 +1,39 @@
+"""How often one event may be logged (pure): what comes in a loop must not fill the disk or hide the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+WINDOW_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Window:
+    """One event's records since the window began."""
+
+    began_s: float
+    count: int = 0
+
+
+class EventLimit:
+    """Of all events of a process. There are as many as places that log, so that they need no bound."""
+
+    def __init__(self, per_minute_max: int) -> None:
+        """0: everything is logged."""
+        self._max = per_minute_max
+        self._windows: dict[str, _Window] = {}
+
+    def admit(self, event: str, now_s: float) -> int | None:
+        """None: leave it out. Else log it, and say that so many of the event were left out before it."""
+        if not self._max:
+            return 0
+        window = self._windows.get(event)
+        left_out = 0
+        if window is None:
+            window = self._windows[event] = _Window(now_s)
+        elif now_s - window.began_s >= WINDOW_S:
+            left_out = max(0, window.count - self._max)
+            window.began_s, window.count = now_s, 0
+        window.count += 1
+        return left_out if window.count <= self._max else None
