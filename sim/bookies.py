@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from magnetar.bookie.serving import Answer, BookieLedgers, Output, Write
+from magnetar.bookie.served import Answer, Output, Write
+from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.requests import AddRun, Read
 from sim.disk import Disk
 from sim.network import Network, Node
@@ -51,7 +52,7 @@ class BookieNode:
         for output in outputs:
             if isinstance(output, Write):
                 self.disk.write(output)
-            else:
+            elif isinstance(output, Answer):
                 self._answer(output)
 
     def _answer(self, answer: Answer) -> None:

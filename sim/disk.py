@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.serving import StoredLedger, Write
+from magnetar.bookie.served import StoredLedger, Write
 from sim.world import World
 
 SYNC_US = 2_000

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.serving import BookieLedgers, Output, StoredLedger
+from magnetar.bookie.served import Output, StoredLedger
+from magnetar.bookie.serving import BookieLedgers
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import Effect, SendAdds
 from magnetar.ledger.quorum.pending import PendingEntries

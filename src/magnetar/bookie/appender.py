@@ -23,6 +23,34 @@ class AppendSink(Protocol):
         """Nothing beyond the last `durable` mark is known to be kept; called at most once, last."""
 
 
+class BlockAppender(Protocol):
+    """What the store tells of one ledger's blocks."""
+
+    ledger_id: int
+    index: LedgerIndex
+    """The durable blocks; grown by the store."""
+    last_commit_s: float
+    """When the last of them became durable, in the loop's time. Kept by the store."""
+    pending_bytes: int
+    error: StorageError | None
+    """Why no more entries are taken."""
+
+    def admit(self, block: Block) -> None:
+        """A block is durable and in the index; who waits for it hears with `announce`."""
+
+    def announce(self) -> None:
+        """Blocks were admitted."""
+
+    def fail(self, error: StorageError) -> None:
+        """Nothing that is pending becomes durable."""
+
+    async def settle(self) -> None:
+        """Waits until nothing is pending."""
+
+    def check(self) -> None:
+        """Walks the invariants."""
+
+
 class LedgerAppender:
     """Appends to one ledger. Made by `SegmentStore.appender`."""
 

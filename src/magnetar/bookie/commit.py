@@ -149,12 +149,6 @@ class CommitQueue:
         return blocks
 
     def check(self) -> None:
-        """Walks the invariants: the byte counts are those of the blocks; entries of a ledger ascend."""
+        """Walks the invariants: the byte counts are those of the blocks."""
         assert self.waiting_bytes == sum(block.size for block in self._waiting)
         assert self.in_flight_bytes == sum(block.size for block in self.in_flight)
-        last: dict[int, int] = {}
-        for block in [*self.in_flight, *self._waiting]:
-            if block.kind == Kind.ENTRIES:
-                previous = last.get(block.ledger_id)
-                assert previous is None or block.first_entry == previous + 1
-                last[block.ledger_id] = block.last_entry

@@ -43,27 +43,37 @@ class BlockPlace(NamedTuple):
 
 
 class BlockRows:
-    """The blocks of one ledger in one segment, in ascending order of entries."""
+    """The blocks of one ledger in one segment, in the order in which they were written.
 
-    __slots__ = ("data_bytes", "last_entry", "rows", "segment_id")
+    That is the order of their entries as well, unless a networked bookie got them in another one: copies
+    that are made anew come late, and may be of entries that are here already. Of several copies the latest
+    counts.
+    """
+
+    __slots__ = ("data_bytes", "is_ascending", "last_entry", "rows", "segment_id")
 
     segment_id: int
     rows: bytearray
     """Packed rows; see the table above."""
     last_entry: int
-    """Last entry of the last block; -1 without blocks."""
+    """The highest entry; -1 without blocks."""
     data_bytes: int
     """Bytes of all entries."""
+    is_ascending: bool
+    """Whether the entries of each block come after those of the blocks before it."""
 
     def __init__(self, segment_id: int, rows: bytes = b"") -> None:
         self.segment_id = segment_id
         self.rows = bytearray(rows)
         self.last_entry = -1
         self.data_bytes = 0
+        self.is_ascending = True
         if not rows:
             return
         for first, _, _, count, data_bytes in _ROW.iter_unpack(rows):
-            self.last_entry = first + count - 1
+            if first <= self.last_entry:
+                self.is_ascending = False
+            self.last_entry = max(self.last_entry, first + count - 1)
             self.data_bytes += data_bytes
 
     def __len__(self) -> int:
@@ -71,9 +81,13 @@ class BlockRows:
 
     def append(self, first_entry: int, offset: int, size: int, entry_count: int, data_bytes: int) -> None:
         """Notes the next block."""
-        assert first_entry > self.last_entry
+        last = first_entry + entry_count - 1
+        if first_entry > self.last_entry:
+            self.last_entry = last
+        else:
+            self.is_ascending = False
+            self.last_entry = max(self.last_entry, last)
         self.rows += _ROW.pack(first_entry, offset, size, entry_count, data_bytes)
-        self.last_entry = first_entry + entry_count - 1
         self.data_bytes += data_bytes
 
     def place(self, row: int) -> BlockPlace:
@@ -83,12 +97,33 @@ class BlockRows:
 
     @property
     def first_entry(self) -> int:
-        """First entry of the first block; there must be one."""
+        """The lowest entry; there must be one."""
+        if not self.is_ascending:
+            return min(entries.start for entries in self.ranges())
         first: int = _FIRST.unpack_from(self.rows)[0]
         return first
 
+    def holder(self, entry: int) -> BlockPlace | None:
+        """The latest block that holds an entry; None when none does.
+
+        Looks at every row where they are not in order.
+        """
+        if self.is_ascending:
+            row = self.find(entry)
+            place = self.place(row) if row >= 0 else None
+            return place if place is not None and entry <= place.last_entry else None
+        found = None
+        for row, (first, _, _, count, _) in enumerate(_ROW.iter_unpack(self.rows)):
+            if first <= entry < first + count:
+                found = row
+        return None if found is None else self.place(found)
+
+    def ranges(self) -> list[range]:
+        """The entries of each block, in the order of the blocks."""
+        return [range(first, first + count) for first, _, _, count, _ in _ROW.iter_unpack(self.rows)]
+
     def find(self, entry: int) -> int:
-        """The last row whose first entry is not above `entry`; -1 when all are above."""
+        """The last row whose first entry is not above `entry`, of rows in order; -1 when all are above."""
         rows, unpack = self.rows, _FIRST.unpack_from
         low, high = 0, len(self)
         while low < high:
@@ -100,14 +135,14 @@ class BlockRows:
         return low - 1
 
     def check(self) -> None:
-        """Walks the invariants: rows ascend, none is empty, the sums agree."""
+        """Walks the invariants: rows ascend where they should, none is empty, the sums agree."""
         last, total = -1, 0
         for row in range(len(self)):
             place = self.place(row)
-            assert place.first_entry > last
+            assert place.first_entry > last or not self.is_ascending
             assert place.entry_count > 0
             assert place.size > place.data_bytes
-            last, total = place.last_entry, total + place.data_bytes
+            last, total = max(last, place.last_entry), total + place.data_bytes
         assert (last, total) == (self.last_entry, self.data_bytes)
 
 
@@ -118,7 +153,7 @@ class LedgerIndex:
 
     ledger_id: int
     parts: list[BlockRows]
-    """One per segment that holds blocks of the ledger, in ascending order."""
+    """One per segment that holds blocks of the ledger, in the order of the segments."""
 
     def __init__(self, ledger_id: int, parts: list[BlockRows] | None = None) -> None:
         self.ledger_id = ledger_id
@@ -128,8 +163,18 @@ class LedgerIndex:
 
     @property
     def last_entry(self) -> int:
-        """Last entry that lies somewhere; -1 when there is none."""
-        return self.parts[-1].last_entry if self.parts else -1
+        """Highest entry that lies somewhere; -1 when there is none."""
+        return max((part.last_entry for part in self.parts), default=-1)
+
+    @property
+    def is_ascending(self) -> bool:
+        """Whether blocks were written in the order of their entries."""
+        last = -1
+        for part in self.parts:
+            if not part.is_ascending or part.first_entry <= last:
+                return False
+            last = part.last_entry
+        return True
 
     @property
     def data_bytes(self) -> int:
@@ -142,12 +187,10 @@ class LedgerIndex:
         return self.parts[-1].place(len(self.parts[-1]) - 1) if self.parts else None
 
     def place_of(self, entry: int) -> BlockPlace | None:
-        """The block that holds an entry; None when none does."""
-        for part in self.parts:
-            if entry <= part.last_entry:
-                row = part.find(entry)
-                place = part.place(row) if row >= 0 else None
-                return place if place is not None and entry <= place.last_entry else None
+        """The latest block that holds an entry; None when none does."""
+        for part in reversed(self.parts):
+            if entry <= part.last_entry and (place := part.holder(entry)) is not None:
+                return place
         return None
 
     def select(self, first: int, last: int, bytes_max: int) -> list[BlockPlace]:
@@ -156,6 +199,10 @@ class LedgerIndex:
         Stops at `last`, at a gap, or with the block in which the entries from `first` on reach
         `bytes_max`. Empty when `first` itself lies nowhere.
         """
+        if not self.is_ascending:
+            # One by one: what comes next may lie anywhere.
+            place = self.place_of(first)
+            return [] if place is None else [place]
         chosen: list[BlockPlace] = []
         wanted = first
         room = bytes_max
@@ -180,14 +227,13 @@ class LedgerIndex:
         return chosen
 
     def check(self) -> None:
-        """Walks the invariants: segments and entries ascend, no part is empty."""
-        last_segment, last_entry = -1, -1
+        """Walks the invariants: segments ascend, no part is empty."""
+        last_segment = -1
         for part in self.parts:
             part.check()
             assert len(part) > 0
             assert part.segment_id > last_segment
-            assert part.first_entry > last_entry
-            last_segment, last_entry = part.segment_id, part.last_entry
+            last_segment = part.segment_id
 
 
 class Damage(NamedTuple):

@@ -126,6 +126,20 @@ class BlockReader:
                 raise storage_error(error, self._directory, "read entries") from error
         return self._finish(index, runs, first, last, bytes_max)
 
+    def read_blocking(self, index: LedgerIndex, entry: int) -> list[EntryRun]:
+        """One entry, waiting for the device where it must. Raises what `read` does."""
+        runs, extents = self._start(index, entry, entry, 0)
+        for extent in extents:
+            segment = self._segment(extent, index)
+            try:
+                with self._segments.pinned(segment) as fd:
+                    data = self._disk.read(fd, extent.offset, extent.length)
+            except OSError as error:
+                raise storage_error(error, self._directory, "read entries") from error
+            if not self._decode(extent, data, index, segment, runs):
+                break
+        return self._finish(index, runs, entry, entry, 0)
+
     def _pinned(self, extent: Extent, index: LedgerIndex, pins: ExitStack) -> SegmentFile:
         segment = self._segment(extent, index)
         pins.enter_context(self._segments.pinned(segment))

@@ -160,6 +160,15 @@ class SegmentSet:
         """Last entry of the ledger that is known to be lost; -1 when none is."""
         return max((damage.last_entry for _, damage in self._damages(ledger_id)), default=-1)
 
+    def may_have_lost(self, ledger_id: int, entry: int) -> bool:
+        """Whether damage may have taken an entry that lies in no block."""
+        return any(
+            damage.ledger_id == UNKNOWN_OWNER
+            or (damage.ledger_id == ledger_id and (damage.first_entry < 0 or _covers(damage, entry)))
+            for segment in self._segments.values()
+            for damage in segment.damages
+        )
+
     def missing(self, ledger_id: int, entry: int) -> CorruptDataError:
         """The error for an entry that was written and lies in no block, logged."""
         for owner in (ledger_id, UNKNOWN_OWNER):
@@ -175,6 +184,10 @@ class SegmentSet:
         """Closes all files."""
         for segment in self._segments.values():
             segment.drop()
+
+
+def _covers(damage: Damage, entry: int) -> bool:
+    return damage.first_entry <= entry <= damage.last_entry
 
 
 def corrupt(segment: SegmentFile, offset: int, detail: str, ledger_id: int) -> CorruptDataError:

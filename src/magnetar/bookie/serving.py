@@ -1,119 +1,161 @@
 """What a bookie answers to ledger clients: fences, keys, and what it may say of entries. Sync, no I/O.
 
-Whatever changes the disk goes out as a `Write` and is answered when `durable` comes back for it. Writes
-become durable in the order in which they went out.
+Whatever changes the disk goes out as a `Write` and is answered when `durable` comes back for it, or
+`failed`. Writes become durable in the order in which they went out.
 
 A fence is set as soon as it is asked for, so no add that comes later is taken; the read that came with it
 waits until the fence is durable. By then every add that was taken before it is durable as well and can be
 seen: an entry that this bookie called absent under a fence never appears on it through its writer
 afterwards.
 
+A ledger of which entries or the fence may have been lost is in limbo: it takes nothing but what a recovery
+writes, and its absences are not certain.
+
 Source: BookKeeper protocol, behaviour of servers; its findings on fencing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun, Read
-from magnetar.wire.bookkeeper.responses import Added, ReadDone
+from magnetar.bookie.served import (
+    Answer,
+    ListedEntries,
+    Output,
+    StoredEntries,
+    StoredLedger,
+    Wait,
+    Write,
+)
+from magnetar.bookie.tailing import Tail, lac_of_blob, lac_of_entry, previous_of
+from magnetar.wire.bookkeeper.availability import encode_entries
+from magnetar.wire.bookkeeper.requests import (
+    LAST_ENTRY,
+    AddRun,
+    BatchRead,
+    ForceLedger,
+    ListEntries,
+    Read,
+    ReadLac,
+    WriteLac,
+)
+from magnetar.wire.bookkeeper.responses import (
+    Added,
+    BatchReadDone,
+    EntriesListed,
+    Forced,
+    LacRead,
+    LacWritten,
+    ReadDone,
+)
 from magnetar.wire.bookkeeper.status import Status
 
-
-class StoredEntries(Protocol):
-    """What is durable."""
-
-    def last_entry(self, ledger_id: int) -> int:
-        """The highest entry of a ledger; -1 when there is none."""
-
-    def entry(self, ledger_id: int, entry_id: int) -> bytes | None:
-        """An entry; None when there is certainly none. Raises CorruptDataError."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLedger:
-    """What a bookie must know of a ledger after a restart."""
-
-    ledger_id: int
-    master_key: bytes
-    fenced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Make this durable; `durable(ticket)` tells that it is."""
-
-    ticket: int
-    ledger_id: int
-    master_key: bytes
-    entry_ids: Sequence[int]
-    entries: Sequence[bytes]
-    fence: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Send this to whoever asked."""
-
-    asker: object
-    response: Added | ReadDone
-
-
-Output: TypeAlias = Write | Answer
+BATCH_BYTES_MAX: Final = 5 << 20
+"""Most that one answer to a batch read carries, whatever its client would take."""
+_BATCH_HEAD_BYTES: Final = 36
 
 
 class _Ledger:
-    __slots__ = ("fence_durable", "fenced", "master_key", "waiting")
+    __slots__ = ("fence_durable", "fenced", "limbo", "master_key", "tail", "waiting")
 
-    def __init__(self, master_key: bytes, *, fenced: bool = False) -> None:
+    def __init__(
+        self,
+        master_key: bytes,
+        *,
+        fenced: bool = False,
+        limbo: bool = False,
+        lac_blob: bytes | None = None,
+    ) -> None:
         self.master_key = master_key
         self.fenced = fenced
         self.fence_durable = fenced
+        self.limbo = limbo
+        self.tail = Tail(lac_blob)
         self.waiting: list[tuple[object, Read]] = []
         """Reads that came with the fence, until it is durable."""
+
+    def opens_to(self, master_key: bytes) -> bool:
+        """Whether this is the key; a ledger in limbo takes the first one."""
+        if self.limbo and not self.master_key:
+            self.master_key = master_key
+        return self.master_key == master_key
 
 
 class BookieLedgers:
     """Decides for all ledgers of one bookie."""
 
-    def __init__(self, store: StoredEntries, ledgers: Sequence[StoredLedger] = ()) -> None:
-        """`ledgers`: what was durable when the bookie started."""
+    def __init__(
+        self, store: StoredEntries, ledgers: Sequence[StoredLedger] = (), buried: Iterable[int] = ()
+    ) -> None:
+        """`ledgers`: what was durable when the bookie started; `buried`: deleted before, space in use."""
+        self.read_only = False
+        """Takes only what recoveries write: the disk is full."""
         self._store = store
         self._ledgers = {
-            ledger.ledger_id: _Ledger(ledger.master_key, fenced=ledger.fenced) for ledger in ledgers
+            ledger.ledger_id: _Ledger(
+                ledger.master_key,
+                fenced=ledger.fenced or ledger.limbo,
+                limbo=ledger.limbo,
+                lac_blob=ledger.lac_blob,
+            )
+            for ledger in ledgers
         }
+        self._buried = set(buried)
+        """Deleted ledgers: a writer that does not know it yet must not bring them back."""
         self._tickets = 0
         self._adds: dict[int, tuple[object, AddRun]] = {}
         self._fences: dict[int, int] = {}
+        self._others: dict[int, tuple[object, WriteLac | ForceLedger]] = {}
+
+    # -- adds -----------------------------------------------------------------------------------
 
     def add(self, asker: object, run: AddRun) -> list[Output]:
         """Adds of one ledger."""
+        if run.ledger_id < 0 or min(run.entry_ids) < 0:
+            return [_added(asker, run, Status.BAD_REQUEST)]
+        if self.read_only and not run.high_priority:
+            return [_added(asker, run, Status.READ_ONLY)]
+        if run.ledger_id in self._buried:
+            return [_added(asker, run, Status.FENCED)]
         ledger = self._ledgers.get(run.ledger_id)
         if ledger is None:
             ledger = self._ledgers[run.ledger_id] = _Ledger(run.master_key)
-        elif ledger.master_key != run.master_key:
+        elif not ledger.opens_to(run.master_key):
             return [_added(asker, run, Status.UNAUTHORIZED)]
         if not self._may_add(ledger, run):
             return [_added(asker, run, Status.FENCED)]
         ticket = self._ticket()
+        write = Write(ticket, run.ledger_id, run.master_key, run.entry_ids, run.entries, fence=False)
         self._adds[ticket] = (asker, run)
-        return [Write(ticket, run.ledger_id, run.master_key, run.entry_ids, run.entries, fence=False)]
+        # Written all the same, and answered first: whoever wants it durable forces the ledger.
+        return [_added(asker, run, Status.OK), write] if run.deferred_sync else [write]
 
     def _may_add(self, ledger: _Ledger, run: AddRun) -> bool:
         return not ledger.fenced or run.recovery
 
+    # -- reads ----------------------------------------------------------------------------------
+
     def read(self, asker: object, request: Read) -> list[Output]:
-        """One entry, or the last one, with a fence or without."""
-        return self._fence(asker, request) if request.fence else [self._look_up(asker, request)]
+        """One entry, or the last one, with a fence or without, or when there is more.
+
+        Changes nothing before it has looked, unless it fences: what the store raises may be met by asking
+        again.
+        """
+        if request.fence:
+            return self._fence(asker, request)
+        if request.previous_lac is None:
+            return [self._look_up(asker, request)]
+        return self._read_tail(asker, request)
 
     def _fence(self, asker: object, request: Read) -> list[Output]:
         key = request.master_key
         ledger = self._ledgers.get(request.ledger_id)
-        if key is None or (ledger is not None and ledger.master_key != key):
+        if key is None or (ledger is not None and not ledger.opens_to(key)):
             return [Answer(asker, _read_done(request, Status.UNAUTHORIZED))]
+        if request.ledger_id in self._buried:
+            return [Answer(asker, _read_done(request, Status.NO_LEDGER))]
         if ledger is None:
             # Fenced before its first entry: the writer may still be on its way to this bookie.
             ledger = self._ledgers[request.ledger_id] = _Ledger(key)
@@ -125,34 +167,219 @@ class BookieLedgers:
             ticket = self._ticket()
             self._fences[ticket] = request.ledger_id
             outputs.append(Write(ticket, request.ledger_id, key, (), (), fence=True))
+            outputs += self._wake(ledger.tail.all())
         ledger.waiting.append((asker, request))
         return outputs
 
-    def durable(self, ticket: int) -> list[Output]:
-        """A Write, and all that went out before it, is on disk."""
-        added = self._adds.pop(ticket, None)
-        if added is not None:
-            return [_added(*added, Status.OK)]
-        ledger = self._ledgers[self._fences.pop(ticket)]
-        ledger.fence_durable = True
-        waiting, ledger.waiting = ledger.waiting, []
-        return [self._look_up(asker, request) for asker, request in waiting]
-
     def _look_up(self, asker: object, request: Read) -> Answer:
         ledger_id = request.ledger_id
-        if ledger_id not in self._ledgers:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
             return Answer(asker, _read_done(request, Status.NO_LEDGER))
         entry_id = request.entry_id
         if entry_id == LAST_ENTRY:
             entry_id = self._store.last_entry(ledger_id)
         try:
             entry = self._store.entry(ledger_id, entry_id) if entry_id >= 0 else None
+            # What is known of the end goes with answers of version 3, but not under a fence.
+            lac = None if request.fence or request.txn_id is None else self._lac(ledger_id, ledger)
         except CorruptDataError:
             # Not "no such entry": recovery would count it and cut the ledger off.
             return Answer(asker, _read_done(request, Status.IO_ERROR))
         if entry is None:
-            return Answer(asker, _read_done(request, Status.NO_ENTRY))
-        return Answer(asker, _read_done(request, Status.OK, entry))
+            absent = Status.UNKNOWN_LEDGER_STATE if ledger.limbo else Status.NO_ENTRY
+            return Answer(asker, _read_done(request, absent))
+        return Answer(asker, _read_done(request, Status.OK, entry, lac))
+
+    def batch_read(self, asker: object, request: BatchRead) -> list[Output]:
+        """Consecutive entries, as many as are wanted and fit; at least the first."""
+        if request.fence:
+            # Nobody recovers with it; a fence without its rules would be none.
+            return [Answer(asker, _batch_done(request, Status.BAD_REQUEST))]
+        count = request.count_max if request.count_max > 0 else BATCH_BYTES_MAX
+        room = min(request.bytes_max, BATCH_BYTES_MAX) - _BATCH_HEAD_BYTES
+        entries: list[bytes] = []
+        entry_id = request.first_entry
+        while len(entries) < count:
+            one = Read(request.ledger_id, entry_id)
+            response = self._look_up(asker, one).response
+            assert isinstance(response, ReadDone)
+            if response.entry is None:
+                if not entries:
+                    return [Answer(asker, _batch_done(request, response.status))]
+                break
+            room -= len(response.entry) + 4
+            if room < 0 and entries:
+                break
+            entries.append(response.entry)
+            entry_id += 1
+        return [Answer(asker, _batch_done(request, Status.OK, entries))]
+
+    def list_entries(self, asker: object, request: ListEntries, store: ListedEntries) -> list[Output]:
+        """Which entries there are."""
+        ledger = self._ledgers.get(request.ledger_id)
+        if ledger is None:
+            return [Answer(asker, EntriesListed(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
+        listed = encode_entries(store.entry_ranges(request.ledger_id))
+        return [Answer(asker, EntriesListed(request.ledger_id, Status.OK, request.txn_id, listed))]
+
+    # -- the end of a ledger --------------------------------------------------------------------
+
+    def _lac(self, ledger_id: int, ledger: _Ledger) -> int:
+        """The highest last add confirmed that is known here. Raises CorruptDataError."""
+        tail = ledger.tail
+        if tail.lac is None:
+            last = self._store.last_entry(ledger_id)
+            entry = self._store.entry(ledger_id, last) if last >= 0 else None
+            tail.saw(-1 if entry is None else lac_of_entry(entry))
+            if tail.blob is not None:
+                tail.saw(lac_of_blob(tail.blob))
+        assert tail.lac is not None
+        return tail.lac
+
+    def _read_tail(self, asker: object, request: Read) -> list[Output]:
+        ledger = self._ledgers.get(request.ledger_id)
+        if ledger is None:
+            return [Answer(asker, _read_done(request, Status.NO_LEDGER))]
+        if request.piggyback and request.entry_id != LAST_ENTRY:
+            return [Answer(asker, _read_done(request, Status.BAD_REQUEST))]
+        try:
+            lac = self._lac(request.ledger_id, ledger)
+        except CorruptDataError:
+            return [Answer(asker, _read_done(request, Status.IO_ERROR))]
+        if request.timeout_ms and not ledger.fenced and lac <= previous_of(request):
+            ledger.tail.waiting.append((asker, request))
+            return [Wait(asker, request, request.timeout_ms)]
+        return [self._answer_tail(asker, request, ledger)]
+
+    def _answer_tail(self, asker: object, request: Read, ledger: _Ledger) -> Answer:
+        if not request.piggyback:
+            return self._look_up(asker, request)
+        wanted = previous_of(request) + 1
+        try:
+            lac = self._lac(request.ledger_id, ledger)
+            entry = self._store.entry(request.ledger_id, wanted) if lac >= wanted else None
+        except CorruptDataError:
+            return Answer(asker, _read_done(request, Status.IO_ERROR))
+        found = request.entry_id if entry is None else wanted
+        return Answer(asker, ReadDone(request.ledger_id, found, Status.OK, request.txn_id, entry, lac))
+
+    def _wake(self, waiting: Sequence[tuple[object, Read]]) -> list[Output]:
+        return [
+            self._answer_tail(asker, request, self._ledgers[request.ledger_id]) for asker, request in waiting
+        ]
+
+    def wait_over(self, asker: object, request: Read) -> list[Output]:
+        """Answers Wait: the time is over."""
+        ledger = self._ledgers.get(request.ledger_id)
+        if ledger is None or not ledger.tail.over(asker, request):
+            return []
+        return [self._answer_tail(asker, request, ledger)]
+
+    def write_lac(self, asker: object, request: WriteLac) -> list[Output]:
+        """Keeps an explicit last add confirmed."""
+        status = Status.OK
+        ledger = self._ledgers.get(request.ledger_id)
+        if self.read_only:
+            status = Status.READ_ONLY
+        elif ledger is None:
+            ledger = self._ledgers[request.ledger_id] = _Ledger(request.master_key)
+        elif not ledger.opens_to(request.master_key):
+            status = Status.UNAUTHORIZED
+        if status is not Status.OK:
+            return [Answer(asker, LacWritten(request.ledger_id, status, request.txn_id))]
+        ticket = self._ticket()
+        self._others[ticket] = (asker, request)
+        key, blob = request.master_key, request.blob
+        return [Write(ticket, request.ledger_id, key, (), (), fence=False, lac_blob=blob)]
+
+    def read_lac(self, asker: object, request: ReadLac) -> list[Output]:
+        """The explicit last add confirmed, and the last entry."""
+        ledger_id = request.ledger_id
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return [Answer(asker, LacRead(ledger_id, Status.NO_LEDGER, request.txn_id))]
+        answer = self._look_up(asker, Read(ledger_id, LAST_ENTRY)).response
+        assert isinstance(answer, ReadDone)
+        blob, status = ledger.tail.blob, answer.status
+        if status is Status.NO_ENTRY and blob is not None:
+            status = Status.OK
+        return [Answer(asker, LacRead(ledger_id, status, request.txn_id, blob, answer.entry))]
+
+    def force(self, asker: object, request: ForceLedger) -> list[Output]:
+        """Answers when everything that was added before is durable."""
+        ledger = self._ledgers.get(request.ledger_id)
+        if ledger is None:
+            return [Answer(asker, Forced(request.ledger_id, Status.NO_LEDGER, request.txn_id))]
+        ticket = self._ticket()
+        self._others[ticket] = (asker, request)
+        return [Write(ticket, request.ledger_id, ledger.master_key, (), (), fence=False)]
+
+    # -- what became of writes ------------------------------------------------------------------
+
+    def durable(self, ticket: int) -> list[Output]:
+        """A Write, and all that went out before it, is on disk."""
+        added = self._adds.pop(ticket, None)
+        if added is not None:
+            asker, run = added
+            outputs: list[Output] = [] if run.deferred_sync else [_added(asker, run, Status.OK)]
+            ledger = self._ledgers.get(run.ledger_id)
+            if ledger is not None:
+                ledger.tail.saw(lac_of_entry(run.entries[-1]))
+                if ledger.tail.waiting:
+                    outputs += self._wake(ledger.tail.ready())
+            return outputs
+        other = self._others.pop(ticket, None)
+        if other is not None:
+            return self._other_durable(*other)
+        ledger = self._ledgers.get(self._fences.pop(ticket))
+        if ledger is None:
+            return []
+        ledger.fence_durable = True
+        waiting, ledger.waiting = ledger.waiting, []
+        return [self._look_up(asker, request) for asker, request in waiting]
+
+    def _other_durable(self, asker: object, request: WriteLac | ForceLedger) -> list[Output]:
+        if isinstance(request, ForceLedger):
+            return [Answer(asker, Forced(request.ledger_id, Status.OK, request.txn_id))]
+        outputs: list[Output] = [Answer(asker, LacWritten(request.ledger_id, Status.OK, request.txn_id))]
+        ledger = self._ledgers.get(request.ledger_id)
+        if ledger is not None:
+            ledger.tail.blob = request.blob
+            ledger.tail.saw(request.lac)
+            outputs += self._wake(ledger.tail.ready())
+        return outputs
+
+    def failed(self, ticket: int, status: Status) -> list[Output]:
+        """A Write will not become durable; `status` is what to answer."""
+        added = self._adds.pop(ticket, None)
+        if added is not None:
+            return [] if added[1].deferred_sync else [_added(*added, status)]
+        other = self._others.pop(ticket, None)
+        if other is not None:
+            asker, request = other
+            kind = Forced if isinstance(request, ForceLedger) else LacWritten
+            return [Answer(asker, kind(request.ledger_id, status, request.txn_id))]
+        ledger = self._ledgers.get(self._fences.pop(ticket))
+        if ledger is None:
+            return []
+        # Nobody was told of the fence; who asks again gets a new one.
+        ledger.fenced = ledger.limbo
+        waiting, ledger.waiting = ledger.waiting, []
+        return [Answer(asker, _read_done(request, Status.IO_ERROR)) for asker, request in waiting]
+
+    def forget(self, ledger_id: int) -> list[Output]:
+        """The ledger was deleted."""
+        ledger = self._ledgers.pop(ledger_id, None)
+        if ledger is None:
+            return []
+        self._buried.add(ledger_id)
+        waiting = [*ledger.waiting, *ledger.tail.all()]
+        return [Answer(asker, _read_done(request, Status.NO_LEDGER)) for asker, request in waiting]
+
+    def known(self) -> list[int]:
+        """Every ledger that the bookie knows of."""
+        return list(self._ledgers)
 
     def _ticket(self) -> int:
         self._tickets += 1
@@ -163,5 +390,9 @@ def _added(asker: object, run: AddRun, status: Status) -> Answer:
     return Answer(asker, Added(run.ledger_id, status, run.entry_ids, run.txn_ids))
 
 
-def _read_done(request: Read, status: Status, entry: bytes | None = None) -> ReadDone:
-    return ReadDone(request.ledger_id, request.entry_id, status, request.txn_id, entry)
+def _read_done(request: Read, status: Status, entry: bytes | None = None, lac: int | None = None) -> ReadDone:
+    return ReadDone(request.ledger_id, request.entry_id, status, request.txn_id, entry, lac)
+
+
+def _batch_done(request: BatchRead, status: Status, entries: Sequence[bytes] = ()) -> BatchReadDone:
+    return BatchReadDone(request.ledger_id, request.first_entry, request.request_id, status, tuple(entries))

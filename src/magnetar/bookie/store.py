@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import DiskFullError, StartupError, StorageError
-from magnetar.bookie.appender import AppendSink, LedgerAppender
+from magnetar.bookie.appender import AppendSink, BlockAppender, LedgerAppender
 from magnetar.bookie.blocks import Block, Kind, mark_block, start_block, tombstone_block
 from magnetar.bookie.commit import CommitQueue, Tail
 from magnetar.bookie.files import Disk, VolatileDisk, storage_error
@@ -68,10 +68,10 @@ class SegmentStore:
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskGroup("segment store")
-        self._on_close: Callable[[], None] | None = None
+        self._on_close: Callable[[], None] = lambda: None
         self._closed = False
         self._failure: StorageError | None = None
-        self._appenders: dict[int, LedgerAppender] = {}
+        self._appenders: dict[int, BlockAppender] = {}
         self._deletions: dict[int, list[asyncio.Future[None]]] = {}
         self._queue = CommitQueue()
         self._offsets: list[int] = []
@@ -179,8 +179,7 @@ class SegmentStore:
         await self.supply.close(active_is_empty=is_empty and self._failure is None)
         await self.syncer.close()
         self.segments.close()
-        if self._on_close is not None:
-            self._on_close()
+        self._on_close()
 
     def _seal_last(self) -> None:
         active, end = self._active, self._tail.offset
@@ -195,16 +194,20 @@ class SegmentStore:
 
     def appender(self, ledger_id: int, sink: AppendSink) -> LedgerAppender:
         """The only appender of a ledger that has no entries yet. Raises StorageError after a failure."""
-        if self._failure is not None:
-            raise self._failure
-        assert ledger_id not in self._appenders
-        appender = self._appenders[ledger_id] = LedgerAppender(ledger_id, sink, self._enqueue)
-        self.reader.share(appender.index)
+        self.attach(appender := LedgerAppender(ledger_id, sink, self.enqueue))
         return appender
 
-    def release(self, appender: LedgerAppender) -> None:
+    def attach(self, appender: BlockAppender) -> None:
+        """The ledger's only appender from now on. Raises StorageError after a failure."""
+        if self._failure is not None:
+            raise self._failure
+        assert appender.ledger_id not in self._appenders
+        self._appenders[appender.ledger_id] = appender
+        self.reader.share(appender.index)
+
+    def release(self, appender: BlockAppender) -> None:
         """The appender appends no more; nothing of it may be pending."""
-        assert appender.error is not None or appender.last_durable == appender.last_pushed
+        assert appender.error is not None or not appender.pending_bytes
         self._appenders.pop(appender.ledger_id, None)
 
     @property
@@ -216,7 +219,7 @@ class SegmentStore:
     def _busy(self) -> bool:
         return bool(self._queue.in_flight) or len(self._queue) > 0
 
-    def _enqueue(self, block: Block, last_commit_s: float = math.inf) -> None:
+    def enqueue(self, block: Block, last_commit_s: float = math.inf) -> None:
         """`last_commit_s`: of the ledger whose entries these are; blocks of another kind do not wait."""
         queue = self._queue
         queue.add(block)
@@ -304,12 +307,12 @@ class SegmentStore:
         if not self._busy:
             self._went_idle()
 
-    def _admit(self, group: list[Block], now_s: float) -> tuple[list[LedgerAppender], int]:
+    def _admit(self, group: list[Block], now_s: float) -> tuple[list[BlockAppender], int]:
         """Makes a durable group readable; the appenders it concerns, and how many of them are rarely used."""
         index = self._active.index
         assert index is not None
         index.block_count += len(group)
-        touched: dict[int, LedgerAppender] = {}
+        touched: dict[int, BlockAppender] = {}
         rare = 0
         rare_before_s = self._pacer.rare_before_s
         for block, offset in zip(group, self._offsets, strict=True):
@@ -343,8 +346,9 @@ class SegmentStore:
             self._idle.set_result(None)
 
     def _arm_mark(self) -> None:
-        delay_s = self._options.idle_mark_ms / 1000
-        self._mark_timer = self._loop.call_later(delay_s, self._mark_due, self._commits)
+        self._mark_timer = self._loop.call_later(
+            self._options.idle_mark_ms / 1000, self._mark_due, self._commits
+        )
 
     def _mark_due(self, commits: int) -> None:
         self._mark_timer = None
@@ -355,7 +359,7 @@ class SegmentStore:
         elif not self._busy:
             mark = mark_block()
             if mark.size <= self._tail.room_bytes and self._blocks_room > 0:
-                self._enqueue(mark)
+                self.enqueue(mark)
 
     # -- failing ------------------------------------------------------------------------------
 
@@ -470,12 +474,11 @@ class SegmentStore:
     async def _write_tombstones(self, ledger_ids: list[int]) -> None:
         futures = []
         for ledger_id in ledger_ids:
-            future = self._loop.create_future()
-            futures.append(future)
+            futures.append(future := self._loop.create_future())
             waiting = self._deletions.setdefault(ledger_id, [])
             waiting.append(future)
             if len(waiting) == 1:
-                self._enqueue(tombstone_block(ledger_id))
+                self.enqueue(tombstone_block(ledger_id))
         await asyncio.gather(*futures)
 
     def _bury(self, ledger_id: int) -> None:
@@ -492,8 +495,7 @@ class SegmentStore:
 
     async def _reclaim(self, segment: SegmentFile) -> None:
         """Deletes a segment in which no ledger lives any more."""
-        needed = self.segments.needed_tombstones(segment)
-        if needed:
+        if needed := self.segments.needed_tombstones(segment):
             if self._closed or self._failure is not None:
                 return
             # Without them the blocks that lie in other segments would come back at the next start.

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.serving import Answer, BookieLedgers, Output, StoredLedger, Write
+from magnetar.bookie.served import Answer, Output, StoredLedger, Write
+from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.digests import master_key
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun, Read
 from magnetar.wire.bookkeeper.responses import Added, ReadDone

@@ -1,0 +1,1 @@
+"""The bookie that ledger clients reach over a network."""

@@ -1,0 +1,136 @@
+"""One ledger client's connection to a bookie: bytes to requests, answers to bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
+from magnetar.wire.bookkeeper.requests import Request
+from magnetar.wire.bookkeeper.responses import Response
+from magnetar.wire.frames import FrameError
+
+_log = logging.getLogger("magnetar.bookie.network")
+
+_BUFFER_BYTES: Final = 256 << 10
+_JOIN_BELOW_BYTES: Final = 4_096
+"""Pieces smaller than this on average are joined before writing; larger ones are written as a vector."""
+
+
+class Serving(Protocol):
+    """What connections hand their requests to."""
+
+    packet_bytes_max: int
+
+    def opened(self, connection: BookieConnection) -> None:
+        """A client has connected."""
+
+    def closed(self, connection: BookieConnection) -> None:
+        """It has gone."""
+
+    def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
+        """Requests in the order in which they came."""
+
+
+class BookieConnection(asyncio.BufferedProtocol):
+    """A socket. Answers of one turn of the loop leave in one write."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._parser = BookieParser(serving.packet_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._filled = 0
+        self._out: list[bytes] = []
+        self._held = 0
+        self._transport: asyncio.Transport
+
+    # -- asyncio.BufferedProtocol -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have asyncio's methods but not its classes.
+        self._transport = cast(asyncio.Transport, transport)
+        self._serving.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        try:
+            requests, consumed = self._parser.parse(self._buffer, self._filled)
+        except FrameError as error:
+            self._handle(cast("list[Request]", error.events))
+            _log.warning("%s: connection closed: illegal packet: %s", self.peer, error)
+            self._flush()
+            self._transport.close()
+            return
+        rest = self._filled - consumed
+        if rest and consumed:
+            self._buffer[:rest] = self._buffer[consumed : self._filled]
+        self._filled = rest
+        if self._parser.needed > len(self._buffer):
+            grown = bytearray(self._parser.needed)
+            grown[:rest] = self._buffer[:rest]
+            self._buffer = grown
+        if requests:
+            self._handle(requests)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._out.clear()
+        self._serving.closed(self)
+
+    def pause_writing(self) -> None:
+        # Answers to what would be read could not leave.
+        self.hold()
+
+    def resume_writing(self) -> None:
+        self.go_on()
+
+    # -- what the bookie does -----------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """Address of the client."""
+        peer = self._transport.get_extra_info("peername")
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+
+    def _handle(self, requests: Sequence[Request]) -> None:
+        try:
+            self._serving.handle(self, requests)
+        except Exception:  # noqa: BLE001  # a bug met by one client must not take the bookie down
+            _log.exception("%s: a request could not be handled; the connection is dropped", self.peer)
+            self._transport.abort()
+
+    def answer(self, response: Response) -> None:
+        """Sends an answer at the end of this turn of the loop."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += encode_response(response)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if not out or self._transport.is_closing():
+            return
+        if sum(map(len, out)) < _JOIN_BELOW_BYTES * len(out):
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    def hold(self) -> None:
+        """Reads no more, until as many calls of `go_on` have come."""
+        self._held += 1
+        if self._held == 1 and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Takes a `hold` back."""
+        self._held -= 1
+        if not self._held and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Drops the connection."""
+        self._transport.abort()

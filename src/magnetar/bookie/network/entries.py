@@ -1,0 +1,288 @@
+"""The segment store as a bookie's: entries of any ledger under any ids, and what is known of the ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import CorruptDataError, StorageError
+from magnetar.bookie.index import LedgerIndex
+from magnetar.bookie.network.scattered import ScatteredAppender
+from magnetar.bookie.network.states import (
+    FIRST_STATES_ID,
+    DamagedStateError,
+    fence_record,
+    gone_record,
+    is_complete,
+    lac_record,
+    ledger_record,
+    replay,
+    snapshot,
+    with_limbo,
+)
+from magnetar.bookie.served import StoredLedger, Write
+from magnetar.bookie.store import SegmentStore
+
+_log = logging.getLogger("magnetar.bookie.network")
+
+_READ_BYTES_MAX: Final = 1 << 30
+"""Of one entry: more than there can be."""
+
+
+class NotAtHandError(Exception):
+    """The bytes lie on the device: they are read in a thread, and the question is asked again."""
+
+    def __init__(self, index: LedgerIndex, entry_id: int) -> None:
+        super().__init__(f"entry {entry_id} of ledger {index.ledger_id} is not in memory")
+        self.index = index
+        self.entry_id = entry_id
+
+
+class NetworkEntries:
+    """A `ListedEntries` over a segment store; takes the writes of `BookieLedgers`. Use `open`."""
+
+    def __init__(
+        self,
+        store: SegmentStore,
+        durable: Callable[[Sequence[int]], None],
+        failed: Callable[[Sequence[int], StorageError], None],
+    ) -> None:
+        self.store: Final = store
+        self.waits = False
+        """Whether a question waits for the device instead of raising NotAtHandError."""
+        self._durable = durable
+        self._failed = failed
+        self._indexes: dict[int, LedgerIndex] = {}
+        self._appenders: dict[int, ScatteredAppender] = {}
+        self._recorded: set[int] = set()
+        """Ledgers whose key is recorded, durably or in what is under way."""
+        self._states: ScatteredAppender
+        self._next_record = 0
+        self._records_under_way: dict[int, tuple[int, int | None]] = {}
+        """Of each record its ledger, and the ticket that waits for it."""
+
+    @classmethod
+    async def open(
+        cls,
+        store: SegmentStore,
+        durable: Callable[[Sequence[int]], None],
+        failed: Callable[[Sequence[int], StorageError], None],
+    ) -> tuple[NetworkEntries, list[StoredLedger]]:
+        """What the store holds, and the ledgers that it is of. Raises StorageError.
+
+        `durable` gets tickets of writes in the order of the writes, `failed` those that are lost.
+        """
+        entries = cls(store, durable, failed)
+        ids = sorted(ledger_id for ledger_id in store.ledger_ids() if ledger_id < 0)
+        known: dict[int, StoredLedger] = {}
+        # The lowest is the latest; it counts unless its snapshot was not finished.
+        for states_id in ids:
+            records = await entries._records(states_id)
+            if is_complete(records):
+                try:
+                    known = replay(records)
+                except DamagedStateError as error:
+                    _log.critical("what was known of the ledgers is damaged: %s", error)
+                break
+        ledgers = with_limbo(known, sorted(entries.held_ledgers()))
+        for ledger in ledgers:
+            if ledger.limbo:
+                _log.error("ledger %d: its key or its fence may be lost", ledger.ledger_id)
+        await entries._begin_states(min([FIRST_STATES_ID, *ids]) - 1, ledgers)
+        for states_id in ids:
+            await store.delete(states_id)
+        return entries, ledgers
+
+    async def _records(self, states_id: int) -> list[bytes]:
+        """The records of a ledger of states, up to a damaged one."""
+        index = await self.store.reader.index_of(states_id)
+        records: list[bytes] = []
+        while len(records) <= index.last_entry:
+            try:
+                runs = await self.store.reader.read(index, len(records), index.last_entry, _READ_BYTES_MAX)
+            except CorruptDataError as error:
+                # What came after may have been fences: nothing of it can be trusted.
+                _log.critical("what was known of the ledgers is damaged: %s", error)
+                return []
+            for run in runs:
+                records += run.entries
+        return records
+
+    async def _begin_states(self, states_id: int, ledgers: Sequence[StoredLedger]) -> None:
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def failed(_: Sequence[int], error: StorageError) -> None:
+            if not written.done():
+                written.set_exception(error)
+
+        records = snapshot(ledgers)
+        index = LedgerIndex(states_id)
+        first = ScatteredAppender(index, self.store.enqueue, lambda _: written.set_result(None), failed)
+        self.store.attach(first)
+        first.append(0, range(len(records)), records)
+        await written
+        self.store.release(first)
+        self._states = ScatteredAppender(index, self.store.enqueue, self._states_durable, self._states_failed)
+        self.store.attach(self._states)
+        self._next_record = len(records)
+        self._recorded.update(ledger.ledger_id for ledger in ledgers)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that wait for a sync."""
+        return self.store.pending_bytes
+
+    def write(self, write: Write) -> None:
+        """Makes it durable, or says that it failed; the ledger must be `is_ready`."""
+        ledger_id, ticket = write.ledger_id, write.ticket
+        if (failure := self.store.failure) is not None:
+            asyncio.get_running_loop().call_soon(self._failed, [ticket], failure)
+            return
+        if ledger_id not in self._recorded:
+            self._recorded.add(ledger_id)
+            # Before its entries in the log, and so never later than they.
+            self._record(ledger_record(StoredLedger(ledger_id, write.master_key, fenced=False)), ledger_id)
+        if write.fence:
+            self._record(fence_record(ledger_id), ledger_id, ticket)
+        elif write.lac_blob is not None:
+            self._record(lac_record(ledger_id, write.lac_blob), ledger_id, ticket)
+        else:
+            self._appender(ledger_id).append(ticket, write.entry_ids, list(write.entries))
+
+    def _record(self, record: bytes, ledger_id: int, ticket: int | None = None) -> None:
+        number = self._next_record
+        self._next_record += 1
+        self._records_under_way[number] = (ledger_id, ticket)
+        self._states.append(number, (number,), [record])
+
+    def _appender(self, ledger_id: int) -> ScatteredAppender:
+        appender = self._appenders.get(ledger_id)
+        if appender is None:
+            index = self._indexes.get(ledger_id) or LedgerIndex(ledger_id)
+            appender = ScatteredAppender(index, self.store.enqueue, self._durable, self._failed)
+            self.store.attach(appender)
+            self._appenders[ledger_id] = appender
+            self._indexes[ledger_id] = index
+        return appender
+
+    def _states_durable(self, records: Sequence[int]) -> None:
+        tickets = [
+            ticket for number in records if (ticket := self._records_under_way.pop(number)[1]) is not None
+        ]
+        if tickets:
+            self._durable(tickets)
+
+    def _states_failed(self, records: Sequence[int], error: StorageError) -> None:
+        lost = [self._records_under_way.pop(number) for number in records]
+        # Whatever they said must be said again; the numbers go on behind what is durable.
+        self._recorded.difference_update(ledger_id for ledger_id, _ in lost)
+        if not self._records_under_way:
+            self._next_record = self._states.index.last_entry + 1
+        tickets = [ticket for _, ticket in lost if ticket is not None]
+        if tickets:
+            self._failed(tickets, error)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def is_ready(self, ledger_id: int) -> bool:
+        """Whether the index of a ledger is in memory, or there is none to load."""
+        return ledger_id in self._indexes or ledger_id not in self._recorded
+
+    async def make_ready(self, ledger_id: int) -> None:
+        """Loads the index of a ledger. Raises StorageError."""
+        if ledger_id not in self._indexes:
+            index = await self.store.reader.index_of(ledger_id)
+            self._indexes.setdefault(ledger_id, index)
+
+    async def bring(self, missing: NotAtHandError) -> None:
+        """Reads from the device what was not at hand. Raises StorageError."""
+        await self.store.reader.read(missing.index, missing.entry_id, missing.entry_id, _READ_BYTES_MAX)
+
+    def last_entry(self, ledger_id: int) -> int:
+        """See `StoredEntries`."""
+        index = self._indexes.get(ledger_id)
+        return -1 if index is None else index.last_entry
+
+    def entry(self, ledger_id: int, entry_id: int) -> bytes | None:
+        """See `StoredEntries`. Raises NotAtHandError unless `waits`."""
+        index = self._indexes.get(ledger_id)
+        if index is None or index.place_of(entry_id) is None:
+            if self.store.segments.may_have_lost(ledger_id, entry_id):
+                raise CorruptDataError(
+                    str(self.store.directory), 0, f"entry {entry_id} may be lost", ledger_id
+                )
+            return None
+        reader = self.store.reader
+        try:
+            runs = reader.read_now(index, entry_id, entry_id, _READ_BYTES_MAX)
+            if runs is None:
+                if not self.waits:
+                    raise NotAtHandError(index, entry_id)
+                runs = reader.read_blocking(index, entry_id)
+        except CorruptDataError:
+            raise
+        except StorageError as error:
+            raise CorruptDataError(str(self.store.directory), 0, str(error), ledger_id) from error
+        return runs[0].entries[0]
+
+    def entry_ranges(self, ledger_id: int) -> list[range]:
+        """See `ListedEntries`."""
+        index = self._indexes.get(ledger_id)
+        if index is None:
+            return []
+        return merged(entries for part in index.parts for entries in part.ranges())
+
+    # -- deleting -------------------------------------------------------------------------------
+
+    def held_ledgers(self) -> set[int]:
+        """Ledgers of clients that have entries here."""
+        return {ledger_id for ledger_id in self.store.ledger_ids() if ledger_id >= 0}
+
+    async def delete(self, ledger_id: int) -> None:
+        """Forgets a ledger, its entries and its state; durable on return. Raises StorageError."""
+        self._indexes.pop(ledger_id, None)
+        self._appenders.pop(ledger_id, None)
+        await self.store.delete(ledger_id)
+        if ledger_id in self._recorded:
+            self._recorded.discard(ledger_id)
+            self._record(gone_record(ledger_id), ledger_id)
+
+    def release_idle(self, idle_s: float) -> None:
+        """Gives up what is kept in memory of ledgers that nobody has written to for so long."""
+        before_s = asyncio.get_running_loop().time() - idle_s
+        for ledger_id, appender in list(self._appenders.items()):
+            if not appender.pending_bytes and appender.last_commit_s < before_s:
+                self.store.release(appender)
+                del self._appenders[ledger_id]
+                self._indexes.pop(ledger_id, None)
+
+    def disk_bytes(self) -> tuple[int, int]:
+        """Size of the disk and what is free of it."""
+        return disk_bytes(self.store.directory)
+
+    async def close(self) -> None:
+        """Waits for what was written and closes the store."""
+        await self.store.close()
+
+
+def merged(found: Iterable[range]) -> list[range]:
+    """The same numbers, ascending, in ranges that do not touch."""
+    out: list[range] = []
+    for each in sorted(found, key=lambda entries: entries.start):
+        if out and each.start <= out[-1].stop:
+            out[-1] = range(out[-1].start, max(out[-1].stop, each.stop))
+        else:
+            out.append(each)
+    return out
+
+
+def disk_bytes(folder: Path) -> tuple[int, int]:
+    """Size of the disk that a folder lies on, and what is free of it for this process. Raises OSError."""
+    found = os.statvfs(folder)
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -1,0 +1,58 @@
+"""Whether the disk is the one that the cluster knows this bookie by. Decides; reads and writes nothing.
+
+A bookie that silently came up with another disk, or an empty one, would deny entries that it acknowledged,
+and forget fences: recovery believes both.
+
+Source: BookKeeper's cookies.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, unique
+
+from magnetar.base.errors import StartupError
+from magnetar.metadata.bookkeeper.registry import Cookie
+
+
+@unique
+class Stamp(Enum):
+    """What is to be written before the bookie may serve."""
+
+    NOTHING = "nothing"
+    BOTH = "both"
+    """The disk first, then the store."""
+    STORE = "store"
+
+
+def stamp_of(mine: Cookie, on_disk: Cookie | None, in_store: Cookie | None, *, disk_is_empty: bool) -> Stamp:
+    """What to write. `disk_is_empty`: no entries lie there. Raises StartupError: it must not serve."""
+    bookie = mine.bookie_id
+    if on_disk is not None and on_disk != mine:
+        raise StartupError(f"the data folder is not that of bookie {bookie}: {_difference(on_disk, mine)}")
+    if in_store is not None and in_store != mine:
+        raise StartupError(f"the cluster knows another bookie {bookie}: {_difference(in_store, mine)}")
+    if in_store is None:
+        if on_disk is None and disk_is_empty:
+            return Stamp.BOTH
+        if on_disk is not None and disk_is_empty:
+            # It was stopped between the two writes.
+            return Stamp.STORE
+        raise StartupError(
+            f"the data folder has entries, and the cluster does not know bookie {bookie}: "
+            "was it decommissioned, or is this another cluster?"
+        )
+    if on_disk is None:
+        raise StartupError(
+            f"the cluster knows bookie {bookie}, and its data folder is not here: was the disk lost? "
+            "It must come back, or the bookie be recovered and its cookie deleted"
+        )
+    return Stamp.NOTHING
+
+
+def _difference(found: Cookie, mine: Cookie) -> str:
+    parts = [
+        f"{name} is {getattr(found, name)}, not {getattr(mine, name)}"
+        for name in ("bookie_id", "instance_id", "journal_folders", "ledger_folders")
+        if getattr(found, name) != getattr(mine, name)
+    ]
+    return "; ".join(parts) or "its index folders differ"

@@ -1,0 +1,234 @@
+"""A bookie as a member of a cluster: its disk, its registration, its housekeeping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import MagnetarError, MetadataError, StartupError, StorageError
+from magnetar.bookie.network.collecting import collect
+from magnetar.bookie.network.entries import disk_bytes
+from magnetar.bookie.network.fullness import Fullness, FullnessOptions
+from magnetar.bookie.network.identity import Stamp, stamp_of
+from magnetar.bookie.network.server import BookieServer, ServerOptions
+from magnetar.bookie.options import StoreOptions
+from magnetar.bookie.store import SegmentStore
+from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
+from magnetar.metadata.bookkeeper.registry import (
+    BookieIdInUseError,
+    BookieInfo,
+    BookieRegistry,
+    Cookie,
+    check_bookie_id,
+)
+from magnetar.metadata.store import MUST_NOT_EXIST
+from magnetar.runtime.tasks import Rounds, TaskGroup
+
+_log = logging.getLogger("magnetar.bookie.network")
+
+COOKIE_FILE: Final = "VERSION"
+_CLAIM_PAUSE_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """Where a bookie is and how it keeps house."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 3181
+    """0: a free one, which is another one after a restart; then `bookie_id` should be given."""
+    advertised: str | None = None
+    """Host that clients connect to; None: `host`."""
+    bookie_id: str | None = None
+    """None: advertised host and port, joined by a colon."""
+    claim_timeout_s: float = 30.0
+    """How long to wait for the registration of this bookie's last process to end."""
+    collect_interval_s: float = 600.0
+    """Between two looks for deleted ledgers."""
+    disk_interval_s: float = 10.0
+    """Between two looks at how full the disk is."""
+    server: ServerOptions = field(default_factory=ServerOptions)
+    store: StoreOptions = field(default_factory=StoreOptions)
+    fullness: FullnessOptions = field(default_factory=FullnessOptions)
+
+
+class BookieNode:
+    """A running bookie. Use `start`."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        registry: BookieRegistry,
+        measure: Callable[[Path], tuple[int, int]],
+    ) -> None:
+        self.bookie_id: str
+        self.port: int
+        self.server: BookieServer
+        self.read_only = False
+        self._announced = False
+        """Whether the registration says read-only."""
+        self._options = options
+        self._registry = registry
+        self._measure = measure
+        self._tasks = TaskGroup("bookie node")
+        self._fullness = Fullness(options.fullness)
+        self._collecting = Rounds(self._collect, self._tasks.spawn)
+        self._fatal: asyncio.Future[StorageError] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def start(
+        cls,
+        options: NodeOptions,
+        registry: BookieRegistry,
+        *,
+        measure: Callable[[Path], tuple[int, int]] = disk_bytes,
+    ) -> BookieNode:
+        """Opens the disk, serves, and lets the cluster know. `measure`: size and free bytes of the disk.
+
+        Raises StartupError: the disk is not this bookie's, is in use, or the id or port is taken;
+        MetadataError.
+        """
+        node = cls(options, registry, measure)
+        store = await SegmentStore.open(options.data, options=options.store, on_fatal=node._store_failed)
+        try:
+            node.server = await BookieServer.open(store, options.server)
+        except StorageError as error:
+            await store.close()
+            raise StartupError(f"{options.data}: {error}") from error
+        try:
+            await node._join()
+        except BaseException:
+            await node.server.close()
+            raise
+        node._tasks.every(options.disk_interval_s, node.look_at_disk)
+        node._tasks.every(options.collect_interval_s, node.collect_garbage)
+        return node
+
+    async def _join(self) -> None:
+        options = self._options
+        try:
+            self.port = await self.server.listen(options.host, options.port)
+        except OSError as error:
+            raise StartupError(f"cannot listen on {options.host}:{options.port}: {error}") from error
+        advertised = options.advertised or options.host
+        self.bookie_id = options.bookie_id or f"{advertised}:{self.port}"
+        check_bookie_id(self.bookie_id)
+        await self._check_disk()
+        self._fullness.measured(*self._measure(options.data), has_room=True)
+        self._switch(read_only=self._fullness.read_only)
+        await self._register(BookieInfo.at(self.bookie_id, advertised, self.port))
+
+    async def _check_disk(self) -> None:
+        folder = str(self._options.data.resolve())
+        instance_id = await self._registry.instance_id()
+        mine = Cookie(self.bookie_id, (folder,), (folder,), instance_id)
+        file = self._options.data / COOKIE_FILE
+        on_disk = decode_cookie(file.read_bytes()) if file.exists() else None
+        stored = await self._registry.cookie(self.bookie_id)
+        stamp = stamp_of(
+            mine,
+            on_disk,
+            None if stored is None else stored[0],
+            disk_is_empty=not self.server.known_ledgers(),
+        )
+        if stamp is Stamp.BOTH:
+            await asyncio.to_thread(_write_durably, file, encode_cookie(mine))
+        if stamp is not Stamp.NOTHING:
+            await self._registry.put_cookie(mine, expected_version=MUST_NOT_EXIST)
+
+    async def _register(self, info: BookieInfo) -> None:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._options.claim_timeout_s
+        while True:
+            try:
+                await self._registry.register(info, read_only=self.read_only)
+                self._announced = self.read_only
+                return
+            except BookieIdInUseError as error:
+                if loop.time() > deadline_s:
+                    raise StartupError(str(error)) from error
+            await asyncio.sleep(_CLAIM_PAUSE_S)
+
+    # -- housekeeping -----------------------------------------------------------------------------
+
+    async def look_at_disk(self) -> None:
+        """Becomes read-only when the disk is full, and writable when it is not any more."""
+        store = self.server.entries.store
+        room = store.failure is None and store.supply.set_aside()
+        if self._fullness.measured(*self._measure(self._options.data), has_room=room):
+            read_only = self._fullness.read_only
+            _log.warning("the disk %s", "is full: read-only" if read_only else "has room again")
+            self._switch(read_only=read_only)
+        if self.read_only:
+            self._collecting.ask()
+        await self._announce()
+
+    def _switch(self, *, read_only: bool) -> None:
+        self.read_only = read_only
+        self.server.ledgers.read_only = read_only
+
+    async def _announce(self) -> None:
+        """The registration says what is true; tried again at the next look."""
+        if self._announced == self.read_only:
+            return
+        info = BookieInfo.at(self.bookie_id, self._options.advertised or self._options.host, self.port)
+        try:
+            await self._registry.register(info, read_only=self.read_only)
+        except MetadataError as error:
+            _log.warning("the registration could not be changed: %s", error)
+        else:
+            self._announced = self.read_only
+
+    async def collect_garbage(self) -> None:
+        """Looks for deleted ledgers, soon."""
+        self._collecting.ask()
+
+    async def _collect(self) -> None:
+        server = self.server
+        try:
+            count = await collect(server.known_ledgers(), self._registry, server.delete)
+        except MagnetarError as error:
+            _log.warning("deleted ledgers could not be found: %s", error)
+            return
+        if count:
+            _log.info("%d deleted ledgers were collected", count)
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    def _store_failed(self, error: StorageError) -> None:
+        if not self._fatal.done():
+            self._fatal.set_result(error)
+
+    async def failed(self) -> StorageError:
+        """Waits until the disk fails: the bookie must end then, its clients go elsewhere."""
+        return await asyncio.shield(self._fatal)
+
+    async def close(self) -> None:
+        """Leaves the cluster and closes the disk."""
+        await self._tasks.close()
+        try:
+            await self._registry.unregister(self.bookie_id)
+        except MetadataError as error:
+            _log.warning("the registration ends with its session: %s", error)
+        await self.server.close()
+
+
+def _write_durably(file: Path, data: bytes) -> None:
+    part = file.with_name(f"{file.name}.part")
+    with part.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

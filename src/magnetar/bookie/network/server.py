@@ -1,0 +1,264 @@
+"""The bookie on the network: drives `BookieLedgers` with what its clients ask and what its disk does.
+
+Requests of one client are handled in the order in which they came. What a question needs from the device is
+read in a thread, and the question asked again; only an index that is not in memory makes later requests for
+the same ledger wait, adds as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.errors import DiskFullError, StorageError
+from magnetar.bookie.network.connection import BookieConnection
+from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
+from magnetar.bookie.served import Answer, Output, Wait, Write
+from magnetar.bookie.serving import BookieLedgers
+from magnetar.bookie.store import SegmentStore
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
+from magnetar.wire.bookkeeper.requests import (
+    AddRun,
+    Auth,
+    BatchRead,
+    BookieInfo,
+    ForceLedger,
+    ListEntries,
+    Read,
+    ReadLac,
+    Request,
+    StartTls,
+    Unserved,
+    WriteLac,
+)
+from magnetar.wire.bookkeeper.responses import AuthDone, BookieInfoDone, Refused, TlsStarts
+from magnetar.wire.bookkeeper.status import Status
+
+_log = logging.getLogger("magnetar.bookie.network")
+
+NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
+"""What a client that would authenticate is told: it need not."""
+
+
+_OF_A_LEDGER: Final = (AddRun, Read, BatchRead, WriteLac, ReadLac, ForceLedger, ListEntries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Bounds of a bookie's server."""
+
+    packet_bytes_max: int = PACKET_BYTES_MAX
+    pending_bytes_max: int = 64 << 20
+    """While so much waits for a sync, no client is read from."""
+    idle_s: float = 300.0
+    """After so long without a write, what is kept in memory of a ledger goes."""
+
+
+class BookieServer:
+    """Serves the ledgers of one store. Use `open`; then `listen`."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.packet_bytes_max = options.packet_bytes_max
+        self.entries: NetworkEntries
+        self.ledgers: BookieLedgers
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._tasks = TaskGroup("bookie")
+        self._server: asyncio.Server | None = None
+        self._connections: set[BookieConnection] = set()
+        self._all_held = False
+        self._queues: dict[int, list[tuple[BookieConnection, Request]]] = {}
+        """Requests for ledgers whose index is on its way."""
+
+    @classmethod
+    async def open(cls, store: SegmentStore, options: ServerOptions | None = None) -> BookieServer:
+        """A server over the store, which it closes. Raises StorageError."""
+        server = cls(options or ServerOptions())
+        server.entries, known = await NetworkEntries.open(store, server._durable, server._failed)
+        server.ledgers = BookieLedgers(server.entries, known, store.segments.deleted)
+        server._tasks.every(server._options.idle_s / 2, server._release_idle)
+        return server
+
+    async def listen(self, host: str, port: int) -> int:
+        """Takes clients from now on; the port (that was chosen for 0). Raises OSError."""
+        self._server = await self._loop.create_server(lambda: BookieConnection(self), host, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Drops all clients and closes the store."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+        await self._tasks.close()
+        await self.entries.close()
+
+    async def _release_idle(self) -> None:
+        self.entries.release_idle(self._options.idle_s)
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def opened(self, connection: BookieConnection) -> None:
+        """See `Serving`."""
+        self._connections.add(connection)
+        if self._all_held:
+            connection.hold()
+
+    def closed(self, connection: BookieConnection) -> None:
+        """See `Serving`."""
+        self._connections.discard(connection)
+
+    def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
+        """See `Serving`."""
+        for request in requests:
+            self._handle(connection, request)
+        if not self._all_held and self.entries.pending_bytes > self._options.pending_bytes_max:
+            self._hold_all()
+
+    def _hold_all(self) -> None:
+        self._all_held = True
+        for connection in self._connections:
+            connection.hold()
+
+    def _handle(self, connection: BookieConnection, request: Request) -> None:
+        if not isinstance(
+            request, AddRun | Read | BatchRead | WriteLac | ReadLac | ForceLedger | ListEntries
+        ):
+            self._handle_other(connection, request)
+            return
+        ledger_id = request.ledger_id
+        queue = self._queues.get(ledger_id)
+        if queue is not None:
+            queue.append((connection, request))
+        elif not self.entries.is_ready(ledger_id):
+            self._queues[ledger_id] = [(connection, request)]
+            self._tasks.spawn(self._make_ready(ledger_id))
+        else:
+            self._ask(connection, request)
+
+    async def _make_ready(self, ledger_id: int) -> None:
+        try:
+            await self.entries.make_ready(ledger_id)
+        except StorageError as error:
+            _log.error("the index of ledger %d cannot be read: %s", ledger_id, error)
+            # Their clients go elsewhere; nothing is said that is not certain.
+            for connection, _ in self._queues.pop(ledger_id):
+                connection.close()
+            return
+        for connection, request in self._queues.pop(ledger_id):
+            self._ask(connection, request)
+
+    def _ask(self, connection: BookieConnection, request: Request) -> None:
+        if isinstance(request, Read) and request.fence:
+            # A fence is set once, so its question is asked once.
+            self._waiting(lambda: self._outputs(connection, request))
+            return
+        try:
+            self._do(self._outputs(connection, request))
+        except NotAtHandError as missing:
+            self._tasks.spawn(self._ask_again(connection, request, missing))
+
+    async def _ask_again(
+        self, connection: BookieConnection, request: Request, missing: NotAtHandError
+    ) -> None:
+        # Damage is met again, and answered, when the question is asked again.
+        try:
+            await self.entries.bring(missing)
+        except StorageError as error:
+            _log.warning("%s", error)
+            self._waiting(lambda: self._outputs(connection, request))
+            return
+        self._ask(connection, request)
+
+    def _waiting(self, question: Callable[[], Sequence[Output]]) -> None:
+        """Asks, and waits for the device where an answer needs it."""
+        self.entries.waits = True
+        try:
+            self._do(question())
+        finally:
+            self.entries.waits = False
+
+    def _outputs(self, connection: BookieConnection, request: Request) -> Sequence[Output]:
+        ledgers = self.ledgers
+        if isinstance(request, AddRun):
+            return ledgers.add(connection, request)
+        if isinstance(request, Read):
+            return ledgers.read(connection, request)
+        if isinstance(request, BatchRead):
+            return ledgers.batch_read(connection, request)
+        if isinstance(request, WriteLac):
+            return ledgers.write_lac(connection, request)
+        if isinstance(request, ReadLac):
+            return ledgers.read_lac(connection, request)
+        if isinstance(request, ForceLedger):
+            return ledgers.force(connection, request)
+        assert isinstance(request, ListEntries)
+        return ledgers.list_entries(connection, request, self.entries)
+
+    def _handle_other(self, connection: BookieConnection, request: Request) -> None:
+        if isinstance(request, Auth):
+            connection.answer(AuthDone(NO_AUTHENTICATION, b"", txn_id=request.txn_id))
+        elif isinstance(request, BookieInfo):
+            capacity, free = self.entries.disk_bytes()
+            connection.answer(
+                BookieInfoDone(
+                    Status.OK,
+                    request.txn_id,
+                    capacity if request.capacity else None,
+                    free if request.free else None,
+                )
+            )
+        elif isinstance(request, StartTls):
+            connection.answer(TlsStarts(Status.BAD_REQUEST, request.txn_id))
+        else:
+            assert isinstance(request, Unserved)
+            status = Status.BAD_VERSION if request.wrong_version else Status.BAD_REQUEST
+            connection.answer(Refused(request.operation, status, request.txn_id))
+
+    # -- what the rules ask for -----------------------------------------------------------------
+
+    def _do(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Answer):
+                assert isinstance(output.asker, BookieConnection)
+                output.asker.answer(output.response)
+            elif isinstance(output, Write):
+                self.entries.write(output)
+            else:
+                self._loop.call_later(output.timeout_ms / 1_000, self._wait_over, output)
+
+    def _wait_over(self, wait: Wait) -> None:
+        self._waiting(lambda: self.ledgers.wait_over(wait.asker, wait.request))
+
+    def _durable(self, tickets: Sequence[int]) -> None:
+        # What is read for an answer now was written a moment ago, or is the end of a ledger.
+        self.entries.waits = True
+        try:
+            for ticket in tickets:
+                self._do(self.ledgers.durable(ticket))
+        finally:
+            self.entries.waits = False
+        if self._all_held and self.entries.pending_bytes <= self._options.pending_bytes_max // 2:
+            self._all_held = False
+            for connection in self._connections:
+                connection.go_on()
+
+    def _failed(self, tickets: Sequence[int], error: StorageError) -> None:
+        status = Status.READ_ONLY if isinstance(error, DiskFullError) else Status.IO_ERROR
+        for ticket in tickets:
+            self._do(self.ledgers.failed(ticket, status))
+
+    # -- deleting -------------------------------------------------------------------------------
+
+    async def delete(self, ledger_id: int) -> None:
+        """Forgets a ledger that does not exist any more. Raises StorageError."""
+        self._do(self.ledgers.forget(ledger_id))
+        await self.entries.delete(ledger_id)
+
+    def known_ledgers(self) -> set[int]:
+        """Every ledger that has entries or a state here."""
+        return self.entries.held_ledgers() | set(self.ledgers.known())

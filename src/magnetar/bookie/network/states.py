@@ -1,0 +1,112 @@
+"""What a bookie remembers of ledgers besides their entries: master keys, fences, explicit LACs. Sync, no I/O.
+
+They are records of a ledger of the bookie's own, which has a negative id, lies in the same log and becomes
+durable with it. Each start writes a new one, which begins with everything that is known; the old one goes
+when that is durable.
+
+    SNAPSHOT  u8 = 0 | count u32                   of the records that follow and belong together
+    LEDGER    u8 = 1 | ledgerId i64 | flags u8 | master key
+    FENCE     u8 = 2 | ledgerId i64
+    LAC       u8 = 3 | ledgerId i64 | sealed last add confirmed
+    GONE      u8 = 4 | ledgerId i64
+
+All integers are big-endian. Bit 0 of the flags: the ledger is fenced; bit 1: it is in limbo.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from magnetar.base.errors import StorageError
+from magnetar.bookie.served import StoredLedger
+
+FIRST_STATES_ID: Final = -1_000
+"""Ledger of the first records; each start takes the next lower id."""
+
+_SNAPSHOT, _LEDGER, _FENCE, _LAC, _GONE = range(5)
+_COUNT: Final = struct.Struct(">BI")
+_HEAD: Final = struct.Struct(">Bq")
+_LEDGER_HEAD: Final = struct.Struct(">BqB")
+_FENCED: Final = 1
+_LIMBO: Final = 2
+
+
+class DamagedStateError(StorageError):
+    """A record is none that this version writes."""
+
+
+def ledger_record(ledger: StoredLedger) -> bytes:
+    """A ledger that is not known yet."""
+    flags = (_FENCED if ledger.fenced else 0) | (_LIMBO if ledger.limbo else 0)
+    return _LEDGER_HEAD.pack(_LEDGER, ledger.ledger_id, flags) + ledger.master_key
+
+
+def fence_record(ledger_id: int) -> bytes:
+    """The ledger is fenced."""
+    return _HEAD.pack(_FENCE, ledger_id)
+
+
+def lac_record(ledger_id: int, blob: bytes) -> bytes:
+    """The ledger's writer says how far it is confirmed."""
+    return _HEAD.pack(_LAC, ledger_id) + blob
+
+
+def gone_record(ledger_id: int) -> bytes:
+    """The ledger was deleted."""
+    return _HEAD.pack(_GONE, ledger_id)
+
+
+def snapshot(ledgers: Iterable[StoredLedger]) -> list[bytes]:
+    """The records with which the ledger of states begins."""
+    records: list[bytes] = []
+    for ledger in ledgers:
+        records.append(ledger_record(ledger))
+        if ledger.lac_blob is not None:
+            records.append(lac_record(ledger.ledger_id, ledger.lac_blob))
+    return [_COUNT.pack(_SNAPSHOT, len(records)), *records]
+
+
+def is_complete(records: Sequence[bytes]) -> bool:
+    """Whether a ledger of states holds all of the snapshot that it begins with."""
+    if not records or len(records[0]) != _COUNT.size:
+        return False
+    kind, count = _COUNT.unpack(records[0])
+    return bool(kind == _SNAPSHOT and len(records) > count)
+
+
+def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
+    """What the records of one ledger of states say. Raises DamagedStateError."""
+    known: dict[int, StoredLedger] = {}
+    for record in records:
+        kind = record[0]
+        if kind == _SNAPSHOT:
+            continue
+        if kind == _LEDGER:
+            _, ledger_id, flags = _LEDGER_HEAD.unpack_from(record)
+            fenced, limbo = flags & _FENCED != 0, flags & _LIMBO != 0
+            known[ledger_id] = StoredLedger(ledger_id, record[_LEDGER_HEAD.size :], fenced, limbo=limbo)
+            continue
+        ledger_id = _HEAD.unpack_from(record)[1]
+        if kind == _GONE:
+            known.pop(ledger_id, None)
+        elif kind in (_FENCE, _LAC) and ledger_id in known:
+            ledger = known[ledger_id]
+            known[ledger_id] = (
+                replace(ledger, fenced=True)
+                if kind == _FENCE
+                else replace(ledger, lac_blob=record[_HEAD.size :])
+            )
+        else:
+            raise DamagedStateError(f"record of kind {kind} for ledger {ledger_id}")
+    return known
+
+
+def with_limbo(known: Mapping[int, StoredLedger], held: Iterable[int]) -> list[StoredLedger]:
+    """Adds the ledgers that have entries here and no record: their fences and keys were lost."""
+    lost = [
+        StoredLedger(ledger_id, b"", fenced=True, limbo=True) for ledger_id in held if ledger_id not in known
+    ]
+    return [*known.values(), *lost]

@@ -1,0 +1,194 @@
+"""Entries under any ids, over a real store in a temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from magnetar.base.errors import StorageError
+from magnetar.bookie.network.entries import NetworkEntries, merged
+from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.served import StoredLedger, Write
+from magnetar.bookie.store import SegmentStore
+from magnetar.runtime.syncer import InlineSyncer
+
+KEY = b"k" * 20
+
+
+class Disk:
+    """A store as a bookie's, and the tickets that came back."""
+
+    def __init__(self) -> None:
+        self.entries: NetworkEntries
+        self.known: list[StoredLedger] = []
+        self.done: list[int] = []
+        self.lost: list[int] = []
+        self._ticket = 0
+        self._changed = asyncio.Event()
+
+    def durable(self, tickets: Sequence[int]) -> None:
+        self.done += tickets
+        self._changed.set()
+
+    def failed(self, tickets: Sequence[int], error: StorageError) -> None:
+        self.lost += tickets
+        self._changed.set()
+
+    def write(
+        self, ledger_id: int, *entry_ids: int, fence: bool = False, blob: bytes | None = None, mark: str = ""
+    ) -> int:
+        self._ticket += 1
+        data = [f"{ledger_id}:{number}{mark}".encode() for number in entry_ids]
+        self.entries.write(Write(self._ticket, ledger_id, KEY, entry_ids, data, fence, blob))
+        return self._ticket
+
+    async def settle(self) -> None:
+        while len(self.done) + len(self.lost) < self._ticket:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def read(self, ledger_id: int, entry_id: int) -> bytes | None:
+        await self.entries.make_ready(ledger_id)
+        self.entries.waits = True
+        return self.entries.entry(ledger_id, entry_id)
+
+
+@asynccontextmanager
+async def disk_in(folder: Path) -> AsyncIterator[Disk]:
+    disk = Disk()
+    store = await SegmentStore.open(
+        folder,
+        options=StoreOptions(segment_bytes=1 << 16),
+        durability=Durability.VOLATILE,
+        syncer=InlineSyncer(),
+    )
+    disk.entries, disk.known = await NetworkEntries.open(store, disk.durable, disk.failed)
+    try:
+        yield disk
+    finally:
+        store.check()
+        await disk.entries.close()
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await story()
+
+    asyncio.run(main())
+
+
+def test_gaps_late_entries_and_copies(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(5, 0, 1, 4, 5)
+            disk.write(5, 10)
+            disk.write(5, 2, 3)
+            disk.write(5, 4, mark=" again")
+            disk.write(5, 7, 6)
+            await disk.settle()
+            assert disk.done == [1, 2, 3, 4, 5]
+            assert disk.entries.entry_ranges(5) == [range(8), range(10, 11)]
+            assert disk.entries.last_entry(5) == 10
+        async with disk_in(tmp_path) as disk:
+            assert disk.known == [StoredLedger(5, KEY, fenced=False)]
+            read = [await disk.read(5, number) for number in range(12)]
+            assert read == [
+                b"5:0",
+                b"5:1",
+                b"5:2",
+                b"5:3",
+                b"5:4 again",
+                b"5:5",
+                b"5:6",
+                b"5:7",
+                None,
+                None,
+                b"5:10",
+                None,
+            ]
+            disk.write(5, 8)
+            await disk.settle()
+            assert await disk.read(5, 8) == b"5:8"
+            assert disk.entries.last_entry(5) == 10
+
+    run(story)
+
+
+def test_keys_fences_and_explicit_lacs_survive_many_starts(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, 0)
+            disk.write(2, fence=True)
+            disk.write(1, blob=b"sealed")
+            await disk.settle()
+        expected = [
+            StoredLedger(1, KEY, fenced=False, lac_blob=b"sealed"),
+            StoredLedger(2, KEY, fenced=True),
+        ]
+        for _ in range(3):
+            async with disk_in(tmp_path) as disk:
+                assert disk.known == expected
+                assert len([number for number in disk.entries.store.ledger_ids() if number < 0]) == 1
+
+    run(story)
+
+
+def test_a_ticket_without_entries_waits_for_those_before_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, *range(50))
+            disk.write(1)
+            disk.write(9)
+            await disk.settle()
+            assert sorted(disk.done) == [1, 2, 3]
+            assert disk.done.index(1) < disk.done.index(2)
+
+    run(story)
+
+
+def test_a_deleted_ledger_is_gone_with_its_state(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, 0)
+            disk.write(2, 0)
+            await disk.settle()
+            await disk.entries.delete(1)
+            assert disk.entries.held_ledgers() == {2}
+        async with disk_in(tmp_path) as disk:
+            assert [ledger.ledger_id for ledger in disk.known] == [2]
+
+    run(story)
+
+
+def test_entries_without_a_state_are_in_limbo(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, 0)
+            await disk.settle()
+            states = min(disk.entries.store.ledger_ids())
+            await disk.entries.store.delete(states)
+        async with disk_in(tmp_path) as disk:
+            assert disk.known == [StoredLedger(1, b"", fenced=True, limbo=True)]
+
+    run(story)
+
+
+def test_an_idle_ledger_is_forgotten_and_found_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, 0, 1)
+            await disk.settle()
+            disk.entries.release_idle(-1.0)
+            assert not disk.entries.is_ready(1)
+            assert await disk.read(1, 1) == b"1:1"
+            disk.write(1, 2)
+            await disk.settle()
+            assert [await disk.read(1, number) for number in range(4)] == [b"1:0", b"1:1", b"1:2", None]
+
+    run(story)
+
+
+def test_ranges_are_merged() -> None:
+    assert merged([range(4, 6), range(3), range(2, 4), range(9, 10)]) == [range(6), range(9, 10)]

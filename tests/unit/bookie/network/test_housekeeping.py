@@ -1,0 +1,113 @@
+"""Cookies, full disks, deleted ledgers: the decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from magnetar.base.errors import MetadataError, StartupError
+from magnetar.bookie.network.collecting import collect
+from magnetar.bookie.network.fullness import Fullness, FullnessOptions
+from magnetar.bookie.network.identity import Stamp, stamp_of
+from magnetar.metadata.bookkeeper.registry import Cookie
+
+MINE = Cookie("here:3181", ("/data",), ("/data",), "cluster")
+
+
+def test_a_new_bookie_is_stamped_and_an_old_one_is_let_in() -> None:
+    assert stamp_of(MINE, None, None, disk_is_empty=True) is Stamp.BOTH
+    assert stamp_of(MINE, MINE, MINE, disk_is_empty=False) is Stamp.NOTHING
+    assert stamp_of(MINE, MINE, MINE, disk_is_empty=True) is Stamp.NOTHING
+
+
+def test_a_bookie_stopped_between_its_stamps_gets_the_other_one() -> None:
+    assert stamp_of(MINE, MINE, None, disk_is_empty=True) is Stamp.STORE
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "in_store", "disk_is_empty", "words"),
+    [
+        (None, MINE, True, "was the disk lost"),
+        (None, None, False, "does not know bookie"),
+        (MINE, None, False, "does not know bookie"),
+        (replace(MINE, instance_id="other"), MINE, False, "instance_id is other"),
+        (MINE, replace(MINE, ledger_folders=("/elsewhere",)), False, "ledger_folders"),
+        (MINE, replace(MINE, index_folders=("/x",)), False, "index folders differ"),
+    ],
+)
+def test_a_bookie_with_another_disk_must_not_serve(
+    on_disk: Cookie | None, in_store: Cookie | None, disk_is_empty: bool, words: str
+) -> None:
+    with pytest.raises(StartupError, match=words):
+        stamp_of(MINE, on_disk, in_store, disk_is_empty=disk_is_empty)
+
+
+def test_a_full_disk_is_read_only_until_there_is_room() -> None:
+    disk = Fullness(FullnessOptions(full_share=0.9, room_share=0.8))
+    seen = [
+        (disk.measured(100, free, has_room=room), disk.read_only)
+        for free, room in [
+            (50, True),
+            (10, True),
+            (15, True),
+            (20, True),
+            (21, True),
+            (50, False),
+            (50, True),
+        ]
+    ]
+    assert seen == [
+        (False, False),
+        (True, True),
+        (False, True),
+        (False, True),
+        (True, False),
+        (True, True),
+        (True, False),
+    ]
+    assert disk.measured(0, 0, has_room=True)
+
+
+class Listing:
+    """Ledgers that a listing names, and those that a direct look finds."""
+
+    def __init__(self, listed: list[int], found: set[int], *, breaks: bool = False) -> None:
+        self.listed = listed
+        self.found = found
+        self.breaks = breaks
+
+    async def ledger_exists(self, ledger_id: int) -> bool:
+        return ledger_id in self.found
+
+    async def ledger_ids(self) -> AsyncIterator[int]:
+        for ledger_id in self.listed:
+            yield ledger_id
+        if self.breaks:
+            raise MetadataError("the connection is lost")
+
+
+def collected(listing: Listing, known: set[int]) -> list[int]:
+    deleted: list[int] = []
+
+    async def delete(ledger_id: int) -> None:
+        deleted.append(ledger_id)
+
+    async def story() -> None:
+        assert await collect(known, listing, delete) == len(deleted)
+
+    asyncio.run(story())
+    return deleted
+
+
+def test_only_what_is_gone_for_certain_is_deleted() -> None:
+    assert collected(Listing([1, 2], {1, 2}), {1, 2, 3}) == [3]
+    assert collected(Listing([1], {1, 2}), {1, 2, 3}) == [3]
+    assert collected(Listing([], set()), set()) == []
+
+
+def test_a_listing_that_breaks_deletes_nothing() -> None:
+    with pytest.raises(MetadataError):
+        collected(Listing([], set(), breaks=True), {1, 2})

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from magnetar.bookie.network.states import (
+    DamagedStateError,
+    fence_record,
+    gone_record,
+    is_complete,
+    lac_record,
+    ledger_record,
+    replay,
+    snapshot,
+    with_limbo,
+)
+from magnetar.bookie.served import StoredLedger
+
+KEY = b"k" * 20
+PLAIN = StoredLedger(1, KEY, fenced=False)
+
+
+def test_what_is_recorded_comes_back() -> None:
+    records = [
+        *snapshot([PLAIN, StoredLedger(2, KEY, fenced=True, lac_blob=b"blob")]),
+        ledger_record(StoredLedger(3, b"", fenced=True, limbo=True)),
+        fence_record(1),
+        lac_record(2, b"newer"),
+        ledger_record(StoredLedger(4, KEY, fenced=False)),
+        gone_record(4),
+    ]
+    assert list(replay(records).values()) == [
+        StoredLedger(1, KEY, fenced=True),
+        StoredLedger(2, KEY, fenced=True, lac_blob=b"newer"),
+        StoredLedger(3, b"", fenced=True, limbo=True),
+    ]
+
+
+def test_a_snapshot_that_was_cut_short_does_not_count() -> None:
+    records = snapshot([PLAIN, StoredLedger(2, KEY, fenced=True, lac_blob=b"blob")])
+    assert len(records) == 4
+    assert is_complete(records)
+    assert is_complete([*records, fence_record(1)])
+    assert [is_complete(records[:count]) for count in range(4)] == [False] * 4
+    assert not is_complete([ledger_record(PLAIN)])
+    assert is_complete(snapshot([]))
+
+
+@pytest.mark.parametrize("record", [fence_record(9), lac_record(9, b""), b"\x09" + bytes(8)])
+def test_a_record_that_cannot_be_is_damage(record: bytes) -> None:
+    with pytest.raises(DamagedStateError):
+        replay([*snapshot([PLAIN]), record])
+
+
+def test_a_ledger_without_a_record_is_in_limbo() -> None:
+    assert with_limbo({1: PLAIN}, [1, 7]) == [PLAIN, StoredLedger(7, b"", fenced=True, limbo=True)]
