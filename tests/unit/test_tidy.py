@@ -73,7 +73,6 @@ DRIVERS = {
     "broker/connection.py",
     "broker/delayed/room.py",
     "broker/seek_fence.py",
-    "broker/subscription.py",
     "broker/watchers/selection.py",
     "client/connection.py",
     "client/reader.py",

@@ -41,7 +41,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import SingleFlight, TaskGroup, yield_loop
+from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.room import Offloading
 
@@ -52,6 +52,8 @@ _KEEP_ALIVE_S: Final = 30.0
 """A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
 _MAINTENANCE_S: Final = 60.0
 """Between two rounds of retention and deduplication snapshots."""
+_CLOSED_TOGETHER: Final = 100
+"""Topics that are closed at the same time when the broker stops."""
 _NAMES_PER_TURN: Final = 500
 """Names of a list that are read before the event loop serves others: about a millisecond."""
 
@@ -117,8 +119,7 @@ class Broker:
             self.sessions,
             lambda ms, look: self.alarms.set(self.outputs, clock.now_ms() + ms, look),
         )
-        self._names = 0
-        self._name_prefix = ""
+        self._names, self._name_prefix = 0, ""
         self.policies.on_change(self._in_force.changed)
 
     # -- life cycle --------------------------------------------------------------------------------
@@ -144,8 +145,10 @@ class Broker:
         """Takes no more work, sends clients away, makes everything durable that was taken."""
         self.draining = True
         self.nonpersistent.close()
-        for topic in list(self.topics.values()):
-            await self._close_topic(topic)
+        topics = list(self.topics.values())
+        for start in range(0, len(topics), _CLOSED_TOGETHER):
+            # Together, so that they share the commits.
+            await gathered(self._close_topic(topic) for topic in topics[start : start + _CLOSED_TOGETHER])
 
     async def close(self) -> None:
         """Ends background work and drops every connection."""

@@ -172,8 +172,8 @@ class Session:
         self._heard = True
         self.requests.begin()
         topics.has_room(self)
-        for consumer in list(self.consumers.values()):
-            consumer.subscription.pump()
+        for subscription in dict.fromkeys(consumer.subscription for consumer in self.consumers.values()):
+            subscription.pump()
 
     def wrote(self, size_bytes: int) -> None:
         """The driver has taken `out`, which was so large."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
@@ -27,6 +26,7 @@ from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.outputs import OutputBudget
+from magnetar.broker.pump_turns import PumpTurns
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
@@ -34,10 +34,10 @@ from magnetar.wire.events import AckEvent
 
 _log = logging.getLogger("magnetar.broker.subscription")
 
-PUMP_BYTES_MAX: Final = 8 << 20
+PUMP_BYTES_MAX: Final = 2 << 20
 """Bytes sent in one go before other work of the loop gets its turn."""
-PUMP_ENTRIES_MAX: Final = 10_000
-"""Entries looked at in one go: up to 100 ms of work where each has something to say."""
+PUMP_ENTRIES_MAX: Final = 2_000
+"""Entries looked at in one go: some milliseconds of work, 20 where each has something to say."""
 PUMP_HELD_MAX: Final = 4_096
 """Delayed entries noted in one go: some milliseconds of work."""
 
@@ -72,7 +72,8 @@ class Subscription(AnySubscription):
             clock, alarms, cursor, spawn, wake=self.pump, reread=self._deliver_again
         )
         self._dispatcher: Dispatcher | None = None
-        self._reading = self._pumping = self._pump_due = False
+        self._reading = self._pumping = False
+        self._turns = PumpTurns(self._remove, self.pump)
         self._obstacle = ""
         """Why the last read failed; empty when it did not."""
         self._clock, self._alarms, self._outputs = clock, alarms, outputs
@@ -227,16 +228,12 @@ class Subscription(AnySubscription):
     def detach(self, consumer: AttachedConsumer) -> None:
         """Removes a consumer; others get what it had not acknowledged."""
         if self._dispatcher is not None:
-            self._dispatcher.remove(consumer)
+            self._turns.leave(consumer)
             self.cursor.used()
-            # Not at once: when thousands leave together, those who stay are asked once.
-            if not self._pump_due:
-                self._pump_due = True
-                asyncio.get_running_loop().call_soon(self._pump_later)
 
-    def _pump_later(self) -> None:
-        self._pump_due = False
-        self.pump()
+    def _remove(self, consumer: AttachedConsumer) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.remove(consumer)
 
     def detach_all(self) -> None:
         """Takes every consumer off and tells its client to subscribe again."""
@@ -343,7 +340,7 @@ class Subscription(AnySubscription):
 
     def pump(self) -> None:
         """Sends what can be sent now; called whenever permits, entries or acknowledgements arrive."""
-        if self._pumping or self._reading or self._dispatcher is None:
+        if self._pumping or self._reading or self._turns.due or self._dispatcher is None:
             return
         if self._log.terminated is not None and not self._acks.backlog_entries:
             self._tell_end()
@@ -397,7 +394,7 @@ class Subscription(AnySubscription):
             entries += sum([len(run.entries) for run in runs])
             much = sent > PUMP_BYTES_MAX or entries > PUMP_ENTRIES_MAX
             if much or self._delays.count - held > PUMP_HELD_MAX:
-                asyncio.get_running_loop().call_soon(self.pump)
+                self._turns.again()
                 return
 
     def _deliver(self, dispatcher: Dispatcher, want: Want, runs: list[EntryRun]) -> int:

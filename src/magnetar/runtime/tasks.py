@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 _log = logging.getLogger("magnetar.runtime")
@@ -121,6 +121,16 @@ class Rounds:
             self._running = False
             if self._again:
                 self.ask()
+
+
+def soon(work: Callable[[], None]) -> None:
+    """Calls `work` when the event loop has served others."""
+    asyncio.get_running_loop().call_soon(work)
+
+
+async def gathered(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs all at the same time and returns when every one has ended. Raises the first error."""
+    await asyncio.gather(*works)
 
 
 async def yield_loop() -> None:

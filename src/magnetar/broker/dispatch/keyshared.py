@@ -7,7 +7,7 @@ there first), else to whom the ranges say. With `allow_out_of_order` neither rul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -342,8 +342,9 @@ class KeySharedDispatcher(SharedDispatcher):
                 if key.waiting and self._owner(key) is not holder:
                     self._lines.stuck = None
 
-    def _requeue(self, position: Position, pending: Pending) -> None:
-        self._lines.add(position, self._key(pending.key_hash))
+    def _requeue(self, given: Mapping[Position, Pending]) -> None:
+        for position, pending in given.items():
+            self._lines.add(position, self._key(pending.key_hash))
 
     def rewind(self, position: Position) -> None:
         super().rewind(position)

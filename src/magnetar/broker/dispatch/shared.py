@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import repeat
 
 from magnetar.base.entries import EntryRun
@@ -26,11 +26,13 @@ _ONE_MESSAGE = Pending(1)
 class ReplayQueue:
     """Positions to be sent again, smallest first, each held once."""
 
-    __slots__ = ("_heap", "_held")
+    __slots__ = ("_heap", "_held", "_unsorted")
 
     def __init__(self) -> None:
         self._heap: list[Position] = []
         self._held: set[Position] = set()
+        self._unsorted = False
+        """Whether the heap is none until it is sorted: a crowd leaves together, and is asked for once."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -41,7 +43,16 @@ class ReplayQueue:
     def add(self, position: Position) -> None:
         if position not in self._held:
             self._held.add(position)
-            heapq.heappush(self._heap, position)
+            if self._unsorted:
+                self._heap.append(position)
+            else:
+                heapq.heappush(self._heap, position)
+
+    def add_all(self, positions: Collection[Position]) -> None:
+        """Adds many, none of which is held."""
+        self._held.update(positions)
+        self._heap += positions
+        self._unsorted = True
 
     def discard(self, position: Position) -> None:
         self._held.discard(position)
@@ -49,10 +60,15 @@ class ReplayQueue:
     def clear(self) -> None:
         self._heap.clear()
         self._held.clear()
+        self._unsorted = False
 
     def first(self) -> Position | None:
         """The smallest position, kept."""
         heap = self._heap
+        if self._unsorted:
+            # Mostly ordered pieces, which sorting merges; a sorted list is a heap.
+            heap.sort()
+            self._unsorted = False
         while heap and heap[0] not in self._held:
             heapq.heappop(heap)
         return heap[0] if heap else None
@@ -109,8 +125,7 @@ class SharedDispatcher:
         if consumer not in self._consumers:
             return
         self._consumers.remove(consumer)
-        for position in list(consumer.pending):
-            self._give_back(consumer, position)
+        self._give_back(consumer, list(consumer.pending))
 
     def want(self) -> Want | None:
         if self.unacked.blocked or not any(consumer.ready for consumer in self._consumers):
@@ -314,20 +329,26 @@ class SharedDispatcher:
         held = [position for position in dict.fromkeys(wanted) if position in consumer.pending]
         for position in held:
             consumer.redelivered += consumer.pending[position].messages
-            self._give_back(consumer, position)
+        self._give_back(consumer, held)
         self._cursor.redelivered(held)
 
-    def _give_back(self, consumer: Consumer, position: Position) -> None:
-        pending = consumer.pending.pop(position)
-        self._release(consumer, (pending,))
-        if not self._cursor.is_acked(position):
-            self._requeue(position, pending)
+    def _give_back(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        """All at once: a consumer that leaves may hold 50,000."""
+        if not positions:
+            return
+        given = dict(zip(positions, map(consumer.pending.pop, positions), strict=True))
+        self._release(consumer, list(given.values()))
+        if self._cursor.may_know_from(min(positions)):
+            is_acked = self._cursor.is_acked
+            given = {position: pending for position, pending in given.items() if not is_acked(position)}
+        self._requeue(given)
 
     def _released(self, consumer: Consumer, done: Sequence[Pending]) -> None:
         """These entries are no longer in flight at the consumer."""
 
-    def _requeue(self, position: Position, pending: Pending) -> None:
-        self._replay.add(position)
+    def _requeue(self, given: Mapping[Position, Pending]) -> None:
+        """These entries, which were in flight, are to be sent again."""
+        self._replay.add_all(given.keys())
 
     def rewind(self, position: Position) -> None:
         self.read_position = position

@@ -1,0 +1,58 @@
+"""When a subscription's pump runs again, and who leaves before that: a turn of the event loop for each.
+
+What one subscription does in a turn is bounded, so that others are served in between: however many permits
+came with one read, a pump that has sent its part goes on in the next turn; of consumers that leave with very
+many unacknowledged messages, one a turn gives them back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.broker.attached import AttachedConsumer
+from magnetar.runtime.tasks import soon
+
+GIVEN_BACK_AT_ONCE: Final = 2_000
+"""Entries that a leaving consumer may hold to be taken off at once: about a millisecond of work."""
+
+
+class PumpTurns:
+    """Of one subscription."""
+
+    __slots__ = ("_leaving", "_pump", "_remove", "due")
+
+    def __init__(self, remove: Callable[[AttachedConsumer], None], pump: Callable[[], None]) -> None:
+        self._remove = remove
+        self._pump = pump
+        self._leaving: deque[AttachedConsumer] | None = None
+        self.due = False
+        """Whether the pump runs in the next turn: until then nobody is asked."""
+
+    def again(self) -> None:
+        """The pump runs when the loop has served others."""
+        if not self.due:
+            self.due = True
+            soon(self._run)
+
+    def leave(self, consumer: AttachedConsumer) -> None:
+        """Takes a consumer off; now, unless it holds very much. It gets nothing more."""
+        if len(consumer.pending) <= GIVEN_BACK_AT_ONCE:
+            self._remove(consumer)
+        else:
+            consumer.permits = 0
+            self._leaving = self._leaving or deque()
+            self._leaving.append(consumer)
+        # Not at once: when thousands leave together, those who stay are asked once.
+        self.again()
+
+    def _run(self) -> None:
+        self.due = False
+        if self._leaving:
+            self._remove(self._leaving.popleft())
+        if self._leaving:
+            self.again()
+        else:
+            self._leaving = None
+            self._pump()

@@ -1,0 +1,76 @@
+"""Turns of the event loop that one subscription takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from magnetar.base.ids import Position
+from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.dispatch.consumer import Pending
+from magnetar.broker.pump_turns import GIVEN_BACK_AT_ONCE, PumpTurns
+from support.sessions import World, in_world, send
+
+
+def in_loop(story: Callable[[], None]) -> None:
+    async def run() -> None:
+        story()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_a_pump_that_is_asked_for_often_runs_once() -> None:
+    pumped: list[int] = []
+    turns = PumpTurns(lambda consumer: None, lambda: pumped.append(1))
+
+    def story() -> None:
+        turns.again()
+        turns.again()
+        assert turns.due
+        assert not pumped
+
+    in_loop(story)
+    assert pumped == [1]
+    assert not turns.due
+
+
+def test_consumers_that_hold_much_leave_one_a_turn_and_get_nothing_more() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        for number in (1, 2):
+            await peer.consumer(number, request_id=number, kind="Shared")
+        topic = await world.topic()
+        subscription = topic.subscriptions["s"]
+        consumers: list[AttachedConsumer] = subscription.consumers
+        for number, consumer in enumerate(consumers):
+            for entry in range(GIVEN_BACK_AT_ONCE + 1):
+                consumer.pending[Position(9, 10_000 * number + entry)] = Pending(1)
+            consumer.permits = 5
+            subscription.detach(consumer)
+        assert subscription.consumers == consumers
+        assert [consumer.permits for consumer in consumers] == [0, 0]
+        await asyncio.sleep(0)
+        assert subscription.consumers == consumers[1:]
+        await asyncio.sleep(0)
+        assert subscription.consumers == []
+
+    in_world(story)
+
+
+def test_what_a_consumer_held_comes_in_order_to_the_next() -> None:
+    async def story(world: World) -> None:
+        first, second = world.peer(), world.peer()
+        await first.consumer(1, kind="Shared", permits=100)
+        await first.producer()
+        for number in range(20):
+            first.send(send(1, number))
+        await world.until(lambda: len(first.messages) == 20, "all")
+        await second.consumer(1, kind="Shared", permits=100)
+        first.session.lost()
+        await world.until(lambda: len(second.messages) == 20, "all again")
+        ids = [message.position.entry_id for message in second.messages]
+        assert ids == sorted(ids)
+
+    in_world(story)
