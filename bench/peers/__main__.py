@@ -19,9 +19,11 @@ from bench.memory import PageCache
 from bench.meter import MEGA, Meter
 from bench.peers.servers import SERVERS, Server
 from bench.publisher import Publisher
+from bench.pulsar_driver import PulsarDriver
 from bench.report import device_tables, figure, markdown_table, text_table
 from bench.run import BROKEN, Options, new_topic, with_broker
 from bench.scenario import Case, CatchupLoad, LatencyLoad, PublishLoad, Scenario, load_all
+from bench.sharing import KINDS, Kind, measure
 from bench.throughput import publish_all, publish_for
 
 Metrics = dict[str, float]
@@ -36,13 +38,21 @@ CASES: Final = (
     "catchup",
 )
 """Scenarios that every broker can run; of each the cases with one producer."""
+SHARING: Final = {
+    "sharing: 20 consumers of one subscription": KINDS["shared_20"],
+    "sharing: 10 subscriptions": KINDS["fan_out_10"],
+}
+"""What is measured of brokers that speak Pulsar's protocol."""
+Wanted = list[tuple[str, Case | Kind]]
 START: Final = "start"
 
 
 def arguments() -> argparse.ArgumentParser:
     """All options."""
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
-    parser.add_argument("scenario", nargs="*", default=list(CASES), help=f"some of {', '.join(CASES)}")
+    parser.add_argument(
+        "scenario", nargs="*", default=[*CASES, "sharing"], help=f"some of {', '.join(CASES)}, sharing"
+    )
     parser.add_argument("--servers", default=",".join(SERVERS), help=f"some of {','.join(SERVERS)}")
     parser.add_argument(
         "--defaults", action="store_true", help="each with its own default instead of sync before receipt"
@@ -66,16 +76,17 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def cases(names: list[str]) -> list[tuple[str, Case]]:
+def cases(names: list[str]) -> Wanted:
     """The cases to run, named by scenario and case."""
     chosen: list[Scenario] = [scenario for scenario in load_all() if scenario.name in names]
-    return [
+    wanted: Wanted = [
         (f"{scenario.name}: {case.name}", case)
         for scenario in chosen
         for case in scenario.cases
         if (isinstance(case.load, PublishLoad) and case.load.producers == 1)
         or isinstance(case.load, LatencyLoad | CatchupLoad)
     ]
+    return wanted + list(SHARING.items()) if "sharing" in names else wanted
 
 
 def first_receipt(broker: Broker, driver: Driver) -> Metrics:
@@ -98,7 +109,7 @@ def first_receipt(broker: Broker, driver: Driver) -> Metrics:
 def run_server(
     server: Server,
     programs: Path,
-    wanted: list[tuple[str, Case]],
+    wanted: Wanted,
     options: Options,
     arguments: argparse.Namespace,
 ) -> dict[str, Metrics]:
@@ -117,8 +128,12 @@ def run_server(
                 print(f"  {name}", file=sys.stderr, flush=True)
                 if options.page_cache:
                     options.page_cache.fill()
-                assert isinstance(case.load, PublishLoad | LatencyLoad | CatchupLoad)
                 try:
+                    if isinstance(case, Kind):
+                        if isinstance(driver, PulsarDriver):
+                            out[name] = measure(broker.service_url, broker.pid, case, options.seconds)
+                        continue
+                    assert isinstance(case.load, PublishLoad | LatencyLoad | CatchupLoad)
                     run = with_broker(case.load, options, broker, driver)
                 except BROKEN as error:
                     print(f"    failed: {error}", file=sys.stderr, flush=True)
@@ -131,7 +146,7 @@ def run_server(
     return out
 
 
-def cell(case: Case | None, metrics: Metrics | None) -> str:
+def cell(case: Case | Kind | None, metrics: Metrics | None) -> str:
     """What one broker did in one case."""
     if not metrics:
         return "–"
@@ -142,6 +157,8 @@ def cell(case: Case | None, metrics: Metrics | None) -> str:
             f"{figure(metrics['first_acknowledged_s'])} s · {figure(metrics['broker_rss_mb'])} MB ·"
             f" {figure(metrics['threads'])} threads"
         )
+    if isinstance(case, Kind):
+        return f"{figure(metrics['deliveries_per_s'])}/s · {figure(metrics.get('us_per_delivery'))} µs"
     if isinstance(case.load, LatencyLoad):
         prefix = "end_to_end_" if case.load.end_to_end else ""
         return " / ".join(figure(metrics[f"{prefix}{name}_ms"]) for name in ("p50", "p99", "p99.9")) + " ms"
