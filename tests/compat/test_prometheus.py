@@ -1,0 +1,140 @@
+"""The real Prometheus asks a busy broker: every metric, panel and rule is about something that is there."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pulsar
+import pytest
+from alerts import ALERTS
+from dashboards import DASHBOARDS, WINDOW, Query
+from prometheus_client.parser import text_string_to_metric_families
+
+from magnetar.observability.catalogue import METRICS
+from magnetar.observability.metrics import Kind
+from support import prometheus
+from support.official import TIMEOUT_MS, connect
+from support.prometheus import Prometheus
+from support.standalone import StandaloneProcess, wait_until
+
+pytestmark = pytest.mark.process
+
+RULES = Path(__file__).parents[2] / "monitoring" / "prometheus"
+ABSENT = ("object store", "WebSockets", "Iceberg")
+"""In what a metric is shown only with: what this broker is not asked to do."""
+
+
+class World(NamedTuple):
+    """A broker with work to do, and who watches it."""
+
+    prometheus: Prometheus
+    scrape: str
+    """The broker's own words, at the end."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    prometheus.programs()
+    folder = tmp_path_factory.mktemp("watched")
+    settings = {"MAGNETAR_CANARY_NAMESPACES": "public/*", "MAGNETAR_CANARY_INTERVAL_SECONDS": "1"}
+    with StandaloneProcess(folder / "broker", environment=settings) as broker:
+        client = connect(broker)
+        target = broker.http_url.removeprefix("http://")
+        with prometheus.running(folder / "prometheus", target, RULES / "rules.yml") as server:
+            _work(client)
+
+            def watched() -> bool:
+                (count,) = server.query(
+                    "count_over_time(magnetar_canary_up{namespace='public/default'}[1m])"
+                ) or ({"value": (0, "0")},)
+                return float(count["value"][1]) >= 4
+
+            wait_until(watched, 60, "four scrapes with a canary")
+            with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=30) as answer:
+                scrape = answer.read().decode()
+            yield World(server, scrape)
+        client.close()
+
+
+def _work(client: pulsar.Client) -> None:
+    """Messages of every kind of topic; one subscription keeps up, one does not."""
+    for name in ("t", "non-persistent://public/default/p"):
+        consumer = client.subscribe(name, "keeps-up", pulsar.ConsumerType.Shared)
+        if name == "t":
+            client.subscribe(name, "behind", pulsar.ConsumerType.Shared, receiver_queue_size=1)
+        producer = client.create_producer(name)
+        for number in range(50):
+            producer.send(b"x" * number)
+            consumer.acknowledge(consumer.receive(TIMEOUT_MS))
+
+
+def expected(query: Query) -> bool:
+    return not any(word in query.metric.only for word in ABSENT)
+
+
+def filled(expression: str) -> str:
+    """With what Grafana would put in."""
+    for name in ("cluster", "namespace", "topic"):
+        expression = expression.replace(f"${name}", ".*")
+    return expression.replace(WINDOW, "30s")
+
+
+def test_what_is_declared_is_there_and_nothing_else(world: World) -> None:
+    families = {
+        f"{family.name}_total"
+        if family.type == "counter" and f"{family.name}_total" in METRICS
+        else family.name: family
+        for family in text_string_to_metric_families(world.scrape)
+    }
+    assert sorted(families.keys() - METRICS.keys()) == []
+    for name, metric in METRICS.items():
+        if any(word in metric.only for word in ABSENT):
+            continue
+        family = families[name]
+        assert family.type == metric.kind.value, name
+        assert family.documentation == metric.help, name
+        for sample in family.samples:
+            own = set(sample.labels) - ({"le"} if metric.kind is Kind.HISTOGRAM else set())
+            assert own == set(metric.labels), name
+
+
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda each: str(each.uid))
+def test_every_panel_shows_something(world: World, dashboard: object) -> None:
+    empty = []
+    for panel in dashboard.panels():  # type: ignore[attr-defined]  # a Dashboard
+        for query in panel.queries:
+            found = world.prometheus.query(filled(query.expression))
+            if expected(query) and not found:
+                empty.append((panel.title, query.expression))
+    assert empty == []
+
+
+def test_rules_are_right_and_nothing_is_wrong_with_a_healthy_broker(world: World) -> None:
+    (group,) = world.prometheus.api("rules")["groups"]
+    assert [
+        (rule["name"], rule.get("lastError", "")) for rule in group["rules"] if rule["health"] == "err"
+    ] == []
+    assert len(group["rules"]) == len(ALERTS)
+    critical = [
+        rule["name"] for rule in group["rules"] if rule["alerts"] and rule["labels"]["severity"] == "critical"
+    ]
+    assert critical == []
+
+
+def test_lag_is_told_in_messages_bytes_and_seconds(world: World) -> None:
+    lags = {
+        unit: float(series["value"][1])
+        for unit in ("messages", "bytes", "seconds")
+        for series in world.prometheus.query(f'magnetar_subscription_lag_{unit}{{subscription="behind"}}')
+    }
+    assert lags["messages"] == 50
+    assert lags["bytes"] > sum(range(50))
+    assert lags["seconds"] > 0
+
+
+def test_promtool_finds_nothing(world: World) -> None:
+    assert f"{len(ALERTS)} rules found" in prometheus.promtool("check", "rules", RULES / "rules.yml")
+    assert "SUCCESS" in prometheus.promtool("test", "rules", RULES / "rules_test.yml")
