@@ -72,13 +72,14 @@ class Stat:
     version: int
     """0 at creation, one more at each put."""
     created_ms: int
-    """Unix milliseconds."""
+    """Unix milliseconds; 0 where the backend keeps no times."""
     modified_ms: int
-    """Unix milliseconds."""
+    """Unix milliseconds; 0 where the backend keeps no times."""
     ephemeral: bool
     """Vanishes with the session that created it."""
     created_by_self: bool
-    """Whether this store's session created it."""
+    """Whether this store's session created it; known of ephemeral values everywhere, of others only where
+    nobody else writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,9 @@ class MetadataStore(Protocol):
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         """Calls back, on the event loop, for every change at or below `prefix`; returns the cancel.
 
-        A change is announced after the write is durable and before the writer's call returns.
+        A change is announced after the write is durable and before the writer's call returns. What others
+        changed while a shared store had no connection may not be announced: `watch_session` tells when to
+        look again.
         """
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:

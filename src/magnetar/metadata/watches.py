@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from magnetar.metadata import paths
-from magnetar.metadata.store import Notification
+from magnetar.metadata.store import Notification, SessionEvent
 
 
 class Watches:
@@ -45,3 +45,31 @@ class Watches:
     def clear(self) -> None:
         """Forgets every callback."""
         self._entries.clear()
+
+
+class SessionWatches:
+    """Callbacks for what happens to a store's session."""
+
+    def __init__(self) -> None:
+        self._callbacks: dict[int, Callable[[SessionEvent], None]] = {}
+        self._next_id = 0
+
+    def add(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        """Returns the cancel, which may be called at any time and more than once."""
+        watch_id = self._next_id
+        self._next_id += 1
+        self._callbacks[watch_id] = callback
+
+        def cancel() -> None:
+            self._callbacks.pop(watch_id, None)
+
+        return cancel
+
+    def announce(self, event: SessionEvent) -> None:
+        """Calls every callback."""
+        for callback in list(self._callbacks.values()):
+            callback(event)
+
+    def clear(self) -> None:
+        """Forgets every callback."""
+        self._callbacks.clear()

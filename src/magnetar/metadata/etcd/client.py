@@ -1,0 +1,115 @@
+"""Calls to etcd's members, one after the other until one answers.
+
+`grpcio` is imported when a store on etcd is opened, and only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from magnetar.base.errors import MetadataError, StartupError
+from magnetar.metadata.store import StoreUnreachableError
+
+RETRY_S: Final = 0.1
+"""Pause between two members."""
+
+ATTEMPT_S: Final = 3.0
+"""So long may one member take for one call."""
+
+_AGAIN: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL"})
+"""Statuses of calls that another member, or the same one later, may answer."""
+
+
+class _Message(Protocol):
+    def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
+
+
+_Response = TypeVar("_Response")
+
+
+class CallLostError(MetadataError):
+    """A member did not answer: the call may or may not have taken effect."""
+
+
+class LeaseGoneError(MetadataError):
+    """The call named a lease that is gone; it had no effect."""
+
+
+class EtcdClient:
+    """Calls and streams. Made on the event loop."""
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], call_timeout_s: float) -> None:
+        """`call_timeout_s`: how long `call` tries. Raises StartupError without grpcio."""
+        try:
+            from grpc import aio
+        except ImportError as error:
+            raise StartupError("metadata on etcd needs grpcio: install magnetar[etcd]") from error
+        # A member that is back must be tried soon, not after gRPC's two minutes.
+        options = [("grpc.max_reconnect_backoff_ms", 1000), ("grpc.initial_reconnect_backoff_ms", 100)]
+        self._channels: list[Any] = [
+            aio.insecure_channel(f"{host}:{port}", options=options) for host, port in addresses
+        ]
+        self._rpc_error: type[Exception] = aio.AioRpcError
+        self._names = ", ".join(f"{host}:{port}" for host, port in addresses)
+        self._at = 0
+        self._call_timeout_s = call_timeout_s
+
+    async def once(self, method: str, request: _Message, response: type[_Response]) -> _Response:
+        """One attempt. Raises CallLostError when the outcome is not known, MetadataError for a refusal."""
+        channel = self._channels[self._at % len(self._channels)]
+        rpc = channel.unary_unary(
+            f"/etcdserverpb.{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString,  # type: ignore[attr-defined]  # every message has it
+        )
+        try:
+            answer: _Response = await rpc(request, timeout=ATTEMPT_S)
+        except self._rpc_error as error:
+            self._raise(error)
+        return answer
+
+    async def call(self, method: str, request: _Message, response: type[_Response]) -> _Response:
+        """Attempts until one is answered, for calls that may be repeated. Raises StoreUnreachableError."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._call_timeout_s
+        while True:
+            try:
+                return await self.once(method, request, response)
+            except CallLostError as error:
+                if loop.time() > deadline:
+                    raise StoreUnreachableError(
+                        f"etcd at {self._names} cannot be reached since {self._call_timeout_s:g} s"
+                    ) from error
+            await asyncio.sleep(RETRY_S)
+
+    async def stream(
+        self, method: str, requests: AsyncIterator[_Message], request: type[Any], response: type[_Response]
+    ) -> AsyncGenerator[_Response, None]:
+        """The answers of a stream until it ends. Raises CallLostError, MetadataError."""
+        channel = self._channels[self._at % len(self._channels)]
+        rpc = channel.stream_stream(
+            f"/etcdserverpb.{method}",
+            request_serializer=request.SerializeToString,
+            response_deserializer=response.FromString,  # type: ignore[attr-defined]  # every message has it
+        )
+        try:
+            async for answer in rpc(requests):
+                yield answer
+        except self._rpc_error as error:
+            self._raise(error)
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        for channel in self._channels:
+            await channel.close(None)
+
+    def _raise(self, error: Any) -> None:
+        code = error.code().name
+        if code in _AGAIN:
+            self._at += 1
+            raise CallLostError(f"etcd does not answer: {code} {error.details()}") from error
+        if code == "NOT_FOUND":
+            raise LeaseGoneError(f"etcd refuses: {error.details()}") from error
+        raise MetadataError(f"etcd refuses: {code} {error.details()}") from error

@@ -1,0 +1,338 @@
+"""The metadata store on etcd.
+
+How a write is put together and found out about after a lost connection: `transactions.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from magnetar.base.errors import MetadataError
+from magnetar.metadata import paths
+from magnetar.metadata.etcd.client import RETRY_S, CallLostError, EtcdClient, LeaseGoneError
+from magnetar.metadata.etcd.etcd_pb2 import (
+    DeleteRangeRequest,
+    Event,
+    RangeRequest,
+    RangeResponse,
+    RequestOp,
+    TxnRequest,
+    TxnResponse,
+)
+from magnetar.metadata.etcd.lease import Lease
+from magnetar.metadata.etcd.transactions import (
+    Move,
+    Plan,
+    Seen,
+    ancestors,
+    below,
+    count,
+    counted,
+    fence,
+    plan,
+    reads,
+    seen_of,
+    sequential_path,
+    stat_of,
+)
+from magnetar.metadata.etcd.watching import Follower
+from magnetar.metadata.memory import report_watcher_error
+from magnetar.metadata.store import (
+    ANY_VERSION,
+    MUST_NOT_EXIST,
+    BadVersionError,
+    Change,
+    Delete,
+    Notification,
+    OutcomeUnknownError,
+    Put,
+    SessionEvent,
+    Stat,
+    StoreClosedError,
+    StoreUnreachableError,
+    Value,
+)
+from magnetar.metadata.watches import SessionWatches, Watches
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.turns import Turns
+
+SESSION_TIMEOUT_MS: Final = 30_000
+CALL_TIMEOUT_S: Final = 30.0
+MARKERS: Final = "/magnetar-writers"
+"""Keys that tell writes that took effect from those that did not: one for each write under way, on the
+store's lease, so they vanish with it."""
+MARKERS_MAX: Final = 64
+ATTEMPTS_MAX: Final = 32
+"""Of one write: each fails only when others change the same keys at the same time."""
+PAGE: Final = 1000
+"""Keys in one answer to a question for children."""
+ANNOUNCE_S: Final = 1.0
+"""How long a write waits at most for its change to come back to this store's watchers."""
+
+
+class EtcdMetadataStore:
+    """A `MetadataStore` on etcd 3.4 or newer. Made by `open`.
+
+    Differences that etcd brings: times in a Stat are 0; the parent of sequential values is a value itself,
+    and deleting it ends their counter; watchers hear of every ancestor's children when a value comes or
+    goes; a value that a transaction deletes and puts again goes on counting its versions.
+    """
+
+    def __init__(self, client: EtcdClient, root: str, session_timeout_ms: int, call_timeout_s: float) -> None:
+        """Use `open`."""
+        self._client = client
+        self._root = "" if root == paths.ROOT else root
+        self._call_timeout_s = call_timeout_s
+        self._watches = Watches(report_watcher_error)
+        self._sessions = SessionWatches()
+        self._lease = Lease(client, max(1, session_timeout_ms // 1000), self._sessions.announce)
+        first, end = below(self._root.encode() or b"/")
+        self._follower = Follower(client, first, end, self._events, self._gap)
+        self._name = uuid.uuid4().hex
+        self._free_markers: list[tuple[bytes, bytes]] = []
+        self._markers_made = 0
+        self._writes_made = 0
+        self._room = asyncio.Semaphore(MARKERS_MAX)
+        self._turns = Turns()
+        self._tasks = TaskGroup("etcd store")
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        addresses: Sequence[tuple[str, int]],
+        *,
+        root: str = paths.ROOT,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+    ) -> EtcdMetadataStore:
+        """Opens a session with one of the members.
+
+        Args as for `ZooKeeperMetadataStore.open`; the session's time is a whole number of seconds. Raises
+        StoreUnreachableError, StartupError when grpcio is not installed.
+        """
+        paths.check(root)
+        store = cls(EtcdClient(addresses, call_timeout_s), root, session_timeout_ms, call_timeout_s)
+        try:
+            await store._lease.begin()
+            await store._follower.begin()
+        except BaseException:
+            await store.close()
+            raise
+        store._tasks.spawn(store._lease.keep())
+        store._tasks.spawn(store._follower.follow())
+        return store
+
+    async def get(self, path: str) -> Value | None:
+        self._check_open()
+        paths.split(path)
+        answer = await self._client.call("KV/Range", RangeRequest(key=self._at(path).encode()), RangeResponse)
+        if not answer.kvs:
+            return None
+        return Value(answer.kvs[0].value, stat_of(path, answer.kvs[0], self._lease.id))
+
+    async def children(self, path: str) -> list[str]:
+        self._check_open()
+        paths.check(path)
+        first, end = below((self._at(path) or paths.ROOT).encode())
+        start = first
+        names: set[str] = set()
+        while start < end:
+            request = RangeRequest(key=start, range_end=end, limit=PAGE, keys_only=True)
+            answer = await self._client.call("KV/Range", request, RangeResponse)
+            names.update(pair.key[len(first) :].partition(b"/")[0].decode() for pair in answer.kvs)
+            if not answer.more:
+                break
+            last = answer.kvs[-1].key
+            child, deep, _ = last[len(first) :].partition(b"/")
+            # The rest below a child that has a deep tree is of no interest.
+            start = first + child + b"0" if deep else last + b"\0"
+        if not self._root and path == paths.ROOT:
+            names.discard(MARKERS[1:])
+        return sorted(names)
+
+    async def exists(self, path: str) -> bool:
+        return await self.get(path) is not None
+
+    async def put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expected_version: int | None = ANY_VERSION,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> Stat:
+        """See `MetadataStore.put`. A cancelled call may or may not have taken effect; so for every write.
+
+        All writes raise OutcomeUnknownError when no member could be asked what became of one under way.
+        """
+        self._check_open()
+        parent, _ = paths.split(path)
+        while True:
+            at = path
+            if sequential:
+                # Repeated after a lost answer it leaves a number out, which harms nobody.
+                answer = await self._client.call("KV/Txn", count(self._at(parent).encode()), TxnResponse)
+                at, expected_version = sequential_path(path, counted(answer)), MUST_NOT_EXIST
+            try:
+                (stat,) = await self._write([Put(at, data, expected_version)], ephemeral=ephemeral)
+            except BadVersionError:
+                # A plain put may have taken the name before the counter came by.
+                if not sequential:
+                    raise
+                continue
+            assert stat is not None
+            return stat
+
+    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+        self._check_open()
+        paths.split(path)
+        await self._write([Delete(path, expected_version)])
+
+    async def delete_recursive(self, path: str) -> None:
+        self._check_open()
+        paths.check(path)
+        first, end = below((self._at(path) or paths.ROOT).encode())
+        changes = [RequestOp(request_delete_range=DeleteRangeRequest(key=first, range_end=end))]
+        if path != paths.ROOT:
+            changes.append(RequestOp(request_delete_range=DeleteRangeRequest(key=first[:-1])))
+        # Done twice it is done once: no marker is needed.
+        answer = await self._client.call("KV/Txn", TxnRequest(success=changes), TxnResponse)
+        if any(part.response_delete_range.deleted for part in answer.responses):
+            await self._follower.seen(answer.header.revision, ANNOUNCE_S)
+
+    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        self._check_open()
+        for operation in operations:
+            paths.split(operation.path)
+        return await self._write(operations) if operations else []
+
+    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        self._check_open()
+        return self._watches.add(prefix, callback)
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        self._check_open()
+        return self._sessions.add(callback)
+
+    async def sync(self) -> None:
+        """Nothing to wait for: etcd's reads see every write that returned before."""
+        self._check_open()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._watches.clear()
+        self._sessions.clear()
+        await self._tasks.close()
+        await self._lease.end()
+        await self._client.close()
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def _write(self, writes: Sequence[Put | Delete], *, ephemeral: bool = False) -> list[Stat | None]:
+        """Takes all writes or none. Writes to one path take effect in the order of the calls."""
+        async with self._turns.hold(write.path for write in writes), self._room:
+            for _ in range(ATTEMPTS_MAX):
+                seen = await self._read([write.path for write in writes])
+                lease = self._lease.id
+                made = plan(writes, seen, own_lease=lease, lease=lease if ephemeral else 0)
+                try:
+                    revision = await self._apply(made, seen, lease)
+                except LeaseGoneError:
+                    # Another one is on its way.
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                if revision is not None:
+                    await self._follower.seen(revision, ANNOUNCE_S)
+                    return made.stats
+        raise MetadataError(f"{writes[0].path}: others changed it at each of {ATTEMPTS_MAX} attempts")
+
+    async def _read(self, wanted: Sequence[str]) -> dict[str, Seen]:
+        concerned = list(dict.fromkeys(wanted))
+        answer = await self._client.call("KV/Txn", reads(concerned, self._root), TxnResponse)
+        found = [part.response_range for part in answer.responses]
+        return {
+            path: seen_of(own.kvs[0] if own.kvs else None, has_children=bool(children.kvs))
+            for path, own, children in zip(concerned, found[::2], found[1::2], strict=True)
+        }
+
+    async def _apply(self, made: Plan, seen: dict[str, Seen], lease: int) -> int | None:
+        """The revision of the changes; None when the keys were not as `seen` any more."""
+        marker, before = self._take_marker()
+        move = Move(marker, before, self._next_value(), lease)
+        request = made.request(seen, self._root, move)
+        try:
+            answer = await self._client.once("KV/Txn", request, TxnResponse)
+        except CallLostError:
+            return await self._find_out(move)
+        if answer.succeeded:
+            self._free_markers.append((marker, move.after))
+            return answer.header.revision
+        # Why it does not hold may be the marker itself, gone with the last lease: it is not used again.
+        return None
+
+    async def _find_out(self, move: Move) -> int | None:
+        """The revision of a transaction whose answer was lost; None when it never takes effect."""
+        fenced = self._next_value()
+        try:
+            answer = await self._client.call("KV/Txn", fence(move, fenced), TxnResponse)
+        except StoreUnreachableError as error:
+            raise OutcomeUnknownError(f"whether a write took effect is not known: {error}") from error
+        if answer.succeeded:
+            self._free_markers.append((move.marker, fenced))
+            return None
+        found = answer.responses[0].response_range.kvs
+        if found and found[0].value == move.after:
+            self._free_markers.append((move.marker, move.after))
+            return found[0].mod_revision
+        if found and found[0].value == fenced:
+            # The fence itself was sent twice.
+            self._free_markers.append((move.marker, fenced))
+            return None
+        raise OutcomeUnknownError("whether a write took effect is not known: its marker is gone")
+
+    def _take_marker(self) -> tuple[bytes, bytes]:
+        """A marker that no write uses, and the value that it has; empty for a new one."""
+        if self._free_markers:
+            return self._free_markers.pop()
+        self._markers_made += 1
+        return f"{MARKERS}/{self._name}/{self._markers_made}".encode(), b""
+
+    def _next_value(self) -> bytes:
+        self._writes_made += 1
+        return str(self._writes_made).encode()
+
+    # -- what members tell ---------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the metadata store is closed")
+
+    def _at(self, path: str) -> str:
+        return self._root if path == paths.ROOT else f"{self._root}{path}"
+
+    def _events(self, events: list[Event]) -> None:
+        told: list[Notification] = []
+        for event in events:
+            path = event.kv.key.decode("utf-8", "replace")[len(self._root) :]
+            if not self._root and path.startswith(f"{MARKERS}/"):
+                continue
+            if event.type == Event.DELETE:
+                told.append(Notification(Change.DELETED, path))
+            elif event.kv.version == 1:
+                told.append(Notification(Change.CREATED, path))
+            else:
+                told.append(Notification(Change.MODIFIED, path))
+                continue
+            told += [Notification(Change.CHILDREN_CHANGED, above) for above in ancestors(path)]
+        self._watches.announce(told)
+
+    def _gap(self) -> None:
+        self._sessions.announce(SessionEvent.CONNECTION_LOST)
+        self._sessions.announce(SessionEvent.RECONNECTED)

@@ -1,0 +1,98 @@
+"""Metadata services by URL: which store, which servers, where BookKeeper's tree begins.
+
+    zk://HOST:PORT,HOST:PORT/ledgers                 the layout of ledgers is the one that is there
+    zk+hierarchical://HOST:PORT;HOST:PORT/ledgers    it must be this one (BookKeeper's metadataServiceUri)
+    etcd://HOST:PORT,HOST:PORT/ledgers
+    sqlite:/PATH/FILE                                for one process
+    memory:                                          for one process, gone with it
+
+The path is the root of BookKeeper's tree, `/ledgers` when there is none; it is no chroot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import StartupError
+from magnetar.metadata.bookkeeper.ledger_layouts import LedgerLayout
+from magnetar.metadata.bookkeeper.tree import DEFAULT_ROOT
+from magnetar.metadata.store import MetadataStore
+
+ZOOKEEPER_PORT: Final = 2181
+ETCD_PORT: Final = 2379
+
+_LAYOUTS: Final = {layout.value: layout for layout in LedgerLayout} | {"null": None}
+
+
+class MetadataUrlError(StartupError):
+    """The URL names no metadata service."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUrl:
+    """A metadata service."""
+
+    kind: str
+    """`zk`, `etcd`, `sqlite` or `memory`."""
+    addresses: tuple[tuple[str, int], ...] = ()
+    file: str = ""
+    """Of `sqlite`."""
+    root: str = DEFAULT_ROOT
+    """Of BookKeeper's tree."""
+    layout: LedgerLayout | None = None
+    """The layout that the tree must have; None: whichever it has."""
+
+
+def parse_metadata_url(url: str) -> MetadataUrl:
+    """The service that a URL names. Raises MetadataUrlError."""
+    scheme, colon, rest = url.partition(":")
+    kind, _, layout_name = scheme.partition("+")
+    if not colon:
+        raise MetadataUrlError(f"{url!r} is no URL of a metadata service, as zk://HOST:PORT/ledgers is")
+    if kind == "memory" and not rest:
+        return MetadataUrl("memory")
+    if kind == "sqlite" and rest:
+        return MetadataUrl("sqlite", file="/" + rest.lstrip("/") if rest.startswith("/") else rest)
+    if kind not in ("zk", "etcd") or not rest.startswith("//"):
+        raise MetadataUrlError(f"{url!r}: metadata services are zk:, etcd:, sqlite: and memory:")
+    if layout_name and (kind != "zk" or layout_name not in _LAYOUTS):
+        raise MetadataUrlError(f"{url!r}: a layout of ledgers that is not known: {layout_name}")
+    hosts, slash, path = rest[2:].partition("/")
+    port = ZOOKEEPER_PORT if kind == "zk" else ETCD_PORT
+    addresses = tuple(_address(url, host, port) for host in hosts.replace(";", ",").split(","))
+    root = f"/{path.strip('/')}" if slash and path.strip("/") else DEFAULT_ROOT
+    return MetadataUrl(kind, addresses, root=root, layout=_LAYOUTS.get(layout_name))
+
+
+async def open_metadata(url: MetadataUrl, clock: Clock, *, session_timeout_ms: int = 30_000) -> MetadataStore:
+    """Opens the store; what a kind of store needs is imported only for it.
+
+    `session_timeout_ms`: so long do ephemeral values stay without contact, on stores that others share.
+    Raises StoreUnreachableError, StartupError.
+    """
+    if url.kind == "zk":
+        from magnetar.metadata.zookeeper.store import ZooKeeperMetadataStore
+
+        return await ZooKeeperMetadataStore.open(url.addresses, session_timeout_ms=session_timeout_ms)
+    if url.kind == "etcd":
+        from magnetar.metadata.etcd.store import EtcdMetadataStore
+
+        return await EtcdMetadataStore.open(url.addresses, session_timeout_ms=session_timeout_ms)
+    if url.kind == "sqlite":
+        from magnetar.metadata.embedded import EmbeddedMetadataStore
+
+        return EmbeddedMetadataStore.open(url.file, clock=clock)
+    from magnetar.metadata.memory import MemoryMetadataStore
+
+    return MemoryMetadataStore(clock)
+
+
+def _address(url: str, text: str, default_port: int) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not colon:
+        host, port = text, str(default_port)
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise MetadataUrlError(f"{url!r}: {text!r} is no host with a port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,95 @@
+"""Jute, the serialization of ZooKeeper: big-endian numbers, counted bytes.
+
+    int      4 bytes            long     8 bytes         bool     1 byte
+    buffer   int length, bytes; length -1 is null        string   the same in UTF-8
+    vector   int count, items; count -1 is null
+
+Source: Apache ZooKeeper's jute.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.base.errors import ProtocolError
+
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+
+
+class JuteError(ProtocolError):
+    """The server sent bytes that are no record of the kind that was due."""
+
+
+def pack_int(number: int) -> bytes:
+    return _INT.pack(number)
+
+
+def pack_long(number: int) -> bytes:
+    return _LONG.pack(number)
+
+
+def pack_bool(flag: object) -> bytes:
+    return b"\x01" if flag else b"\x00"
+
+
+def pack_buffer(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
+
+
+def pack_string(text: str) -> bytes:
+    return pack_buffer(text.encode())
+
+
+def pack_strings(texts: Sequence[str]) -> bytes:
+    return b"".join((_INT.pack(len(texts)), *map(pack_string, texts)))
+
+
+class JuteReader:
+    """Reads one record after the other from a frame. Every method raises JuteError when it is cut short."""
+
+    __slots__ = ("_at", "_frame")
+
+    def __init__(self, frame: bytes) -> None:
+        self._frame = frame
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self._frame) - self._at
+
+    def int32(self) -> int:
+        number: int = _INT.unpack(self._take(4))[0]
+        return number
+
+    def int64(self) -> int:
+        number: int = _LONG.unpack(self._take(8))[0]
+        return number
+
+    def flag(self) -> bool:
+        return self._take(1) != b"\x00"
+
+    def buffer(self) -> bytes:
+        """Null reads as empty."""
+        length = self.int32()
+        return b"" if length == -1 else self._take(length)
+
+    def string(self) -> str:
+        try:
+            return self.buffer().decode()
+        except UnicodeDecodeError as error:
+            raise JuteError(f"a string that is not UTF-8: {error}") from error
+
+    def strings(self) -> list[str]:
+        return [self.string() for _ in range(max(0, self.int32()))]
+
+    def _take(self, count: int) -> bytes:
+        end = self._at + count
+        if count < 0 or end > len(self._frame):
+            raise JuteError(f"a record ends after {len(self._frame)} bytes, {end} are needed")
+        taken = self._frame[self._at : end]
+        self._at = end
+        return taken

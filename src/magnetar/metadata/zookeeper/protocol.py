@@ -1,0 +1,241 @@
+"""Requests, replies and events of ZooKeeper, as far as the store needs them.
+
+    frame     int length | body
+    request   int xid | int opcode | record
+    reply     int xid | long zxid | int error | record, when there is no error
+    event     the same with xid -1; record: int type | int state | string path
+    multi     for each operation: int opcode | bool false | int -1 | record; then int -1 | bool true | int -1
+
+Source: Apache ZooKeeper's zookeeper.jute, releases 3.6 to 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from magnetar.metadata.zookeeper.jute import (
+    JuteError,
+    JuteReader,
+    pack_bool,
+    pack_buffer,
+    pack_int,
+    pack_long,
+    pack_string,
+)
+
+EVENT_XID: Final = -1
+PING_XID: Final = -2
+
+ANY: Final = -1
+"""Version that matches every version."""
+
+
+class Opcode(IntEnum):
+    """Kinds of requests."""
+
+    DELETE = 2
+    EXISTS = 3
+    GET_DATA = 4
+    SET_DATA = 5
+    SYNC = 9
+    PING = 11
+    GET_CHILDREN = 12
+    """The one whose reply has the parent's stat: getChildren2."""
+    MULTI = 14
+    CREATE = 15
+    """The one whose reply has a stat: create2."""
+    REMOVE_WATCHES = 18
+    ADD_WATCH = 106
+    CLOSE = -11
+
+
+class Code(IntEnum):
+    """Errors that mean something to the store."""
+
+    OK = 0
+    ROLLED_BACK = -2
+    """An operation of a multi behind the one that failed."""
+    NO_NODE = -101
+    BAD_VERSION = -103
+    NO_CHILDREN_FOR_EPHEMERALS = -108
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    SESSION_EXPIRED = -112
+    SESSION_MOVED = -118
+
+
+class EventType(IntEnum):
+    """What an event tells of its path."""
+
+    CREATED = 1
+    DELETED = 2
+    DATA_CHANGED = 3
+
+
+class CreateMode(IntEnum):
+    """Flags of a creation."""
+
+    PERSISTENT = 0
+    EPHEMERAL = 1
+    SEQUENTIAL = 2
+    EPHEMERAL_SEQUENTIAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStat:
+    """A node's stat."""
+
+    czxid: int
+    """Number of the transaction that created the node."""
+    mzxid: int
+    """Of the one that last changed its data."""
+    created_ms: int
+    modified_ms: int
+    version: int
+    ephemeral_owner: int
+    """Session id; 0 for persistent nodes."""
+    children_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Reply: the real path and the stat."""
+
+    path: str
+    data: bytes
+    mode: CreateMode = CreateMode.PERSISTENT
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Reply: the stat."""
+
+    path: str
+    data: bytes
+    version: int = ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Reply: nothing."""
+
+    path: str
+    version: int = ANY
+
+
+Operation = Create | SetData | Remove
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one operation of a multi."""
+
+    error: int
+    path: str = ""
+    """Real path of a creation."""
+    stat: NodeStat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A watched node changed. `type` may be one that EventType does not have."""
+
+    type: int
+    path: str
+
+
+_OPEN_ACL: Final = pack_int(1) + pack_int(31) + pack_string("world") + pack_string("anyone")
+"""Everybody may do everything, as BookKeeper's own clients set it."""
+
+_MULTI_END: Final = pack_int(-1) + pack_bool(True) + pack_int(-1)
+_OPCODES: Final = {Create: Opcode.CREATE, SetData: Opcode.SET_DATA, Remove: Opcode.DELETE}
+
+
+def pack_operation(operation: Operation) -> bytes:
+    """The record of a change."""
+    match operation:
+        case Create(path, data, mode):
+            return pack_string(path) + pack_buffer(data) + _OPEN_ACL + pack_int(mode)
+        case SetData(path, data, version):
+            return pack_string(path) + pack_buffer(data) + pack_int(version)
+        case Remove(path, version):
+            return pack_string(path) + pack_int(version)
+
+
+def pack_multi(operations: Sequence[Operation]) -> bytes:
+    """The record of changes that happen all or not at all."""
+    parts = []
+    for operation in operations:
+        parts += [pack_int(_OPCODES[type(operation)]), b"\x00", pack_int(-1), pack_operation(operation)]
+    return b"".join((*parts, _MULTI_END))
+
+
+def read_multi(reader: JuteReader) -> list[Outcome]:
+    """The record of the reply to a multi. Raises JuteError."""
+    outcomes: list[Outcome] = []
+    while True:
+        opcode, done, _ = reader.int32(), reader.flag(), reader.int32()
+        if done:
+            return outcomes
+        match opcode:
+            case -1:
+                outcomes.append(Outcome(reader.int32()))
+            case Opcode.CREATE:
+                outcomes.append(Outcome(Code.OK, reader.string(), read_stat(reader)))
+            case Opcode.SET_DATA:
+                outcomes.append(Outcome(Code.OK, stat=read_stat(reader)))
+            case Opcode.DELETE:
+                outcomes.append(Outcome(Code.OK))
+            case _:
+                raise JuteError(f"a result of opcode {opcode} in a multi")
+
+
+def pack_path(path: str) -> bytes:
+    """The record of a sync."""
+    return pack_string(path)
+
+
+def pack_read(path: str) -> bytes:
+    """The record of a read that leaves no watch."""
+    return pack_string(path) + pack_bool(False)
+
+
+def pack_add_watch(path: str) -> bytes:
+    """The record that asks for events of a node and all below it, for as long as the connection lasts."""
+    return pack_string(path) + pack_int(1)
+
+
+def pack_remove_watches(path: str) -> bytes:
+    """The record that ends them."""
+    return pack_string(path) + pack_int(3)
+
+
+def read_stat(reader: JuteReader) -> NodeStat:
+    """A stat: czxid, mzxid, ctime, mtime i64; version, cversion, aversion i32; ephemeralOwner i64;
+    dataLength, numChildren i32; pzxid i64."""
+    czxid, mzxid, created, modified = reader.int64(), reader.int64(), reader.int64(), reader.int64()
+    version, _, _ = reader.int32(), reader.int32(), reader.int32()
+    owner = reader.int64()
+    _, children, _ = reader.int32(), reader.int32(), reader.int64()
+    return NodeStat(czxid, mzxid, created, modified, version, owner, children)
+
+
+def pack_connect(last_zxid: int, timeout_ms: int, session_id: int, password: bytes) -> bytes:
+    """The frame that opens or resumes a session; session 0 is a new one."""
+    body = (
+        pack_int(0)
+        + pack_long(last_zxid)
+        + pack_int(timeout_ms)
+        + pack_long(session_id)
+        + pack_buffer(password)
+        + pack_bool(False)
+    )
+    return pack_buffer(body)
+
+
+def pack_request(xid: int, opcode: int, record: bytes) -> bytes:
+    """The frame of a request."""
+    return pack_int(len(record) + 8) + pack_int(xid) + pack_int(opcode) + record

@@ -1,0 +1,273 @@
+"""The metadata store on ZooKeeper.
+
+How a write is put together and found out about after a lost connection: `writes.py`, `writer.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from magnetar.metadata import paths
+from magnetar.metadata.memory import report_watcher_error
+from magnetar.metadata.store import (
+    ANY_VERSION,
+    BadVersionError,
+    Change,
+    Delete,
+    HasChildrenError,
+    NotFoundError,
+    Notification,
+    Put,
+    SessionEvent,
+    Stat,
+    StoreClosedError,
+    Value,
+)
+from magnetar.metadata.watches import SessionWatches, Watches
+from magnetar.metadata.zookeeper.link import Address, ZooKeeperLink
+from magnetar.metadata.zookeeper.markers import WRITERS
+from magnetar.metadata.zookeeper.protocol import CreateMode, Event, EventType, NodeStat
+from magnetar.metadata.zookeeper.writer import NodeWriter
+from magnetar.metadata.zookeeper.writes import Step
+from magnetar.runtime.tasks import TaskGroup
+
+SESSION_TIMEOUT_MS: Final = 30_000
+CALL_TIMEOUT_S: Final = 30.0
+
+_HIDDEN: Final = frozenset({"/zookeeper", WRITERS})
+"""Top nodes that are not of the tree: the server's own, and those of markers."""
+
+_CHANGES: Final = {
+    EventType.CREATED: Change.CREATED,
+    EventType.DELETED: Change.DELETED,
+    EventType.DATA_CHANGED: Change.MODIFIED,
+}
+
+
+class ZooKeeperMetadataStore:
+    """A `MetadataStore` on an ensemble of ZooKeeper 3.6 or newer. Made by `open`.
+
+    Differences that ZooKeeper brings: an ephemeral value has no children; deleting the parent of sequential
+    values ends their counter; a parent that another program made is an empty value, also when nobody asked
+    for it; `delete_recursive` is not atomic; the first version of a value put where children were is not 0.
+    """
+
+    def __init__(
+        self, addresses: Sequence[Address], root: str, session_timeout_ms: int, call_timeout_s: float
+    ) -> None:
+        """Use `open`."""
+        self._root = "" if root == paths.ROOT else root
+        self._watches = Watches(report_watcher_error)
+        self._sessions = SessionWatches()
+        self._link = ZooKeeperLink(
+            addresses,
+            session_timeout_ms=session_timeout_ms,
+            call_timeout_s=call_timeout_s,
+            on_event=self._event,
+            on_session=self._session_changed,
+        )
+        self._writer = NodeWriter(self._link)
+        self._tasks = TaskGroup("zookeeper store")
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        addresses: Sequence[Address],
+        *,
+        root: str = paths.ROOT,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+    ) -> ZooKeeperMetadataStore:
+        """Opens a session with one of the servers.
+
+        Args: `root`: the node that is this store's "/". `session_timeout_ms`: so long do ephemeral values
+        stay without contact; servers limit it (2 to 20 of their ticks). `call_timeout_s`: how long a call
+        waits for a connection. Raises StoreUnreachableError.
+        """
+        paths.check(root)
+        store = cls(addresses, root, session_timeout_ms, call_timeout_s)
+        try:
+            await store._writer.begin(store._root)
+        except BaseException:
+            await store.close()
+            raise
+        store._tasks.spawn(store._writer.sweep())
+        return store
+
+    async def get(self, path: str) -> Value | None:
+        self._check_open()
+        paths.split(path)
+        found = await self._writer.read(self._at(path))
+        if found is None or found.implied:
+            return None
+        return Value(found.data, self._stat(path, found.stat))
+
+    async def children(self, path: str) -> list[str]:
+        self._check_open()
+        paths.check(path)
+        names = await self._writer.children(self._at(path) or paths.ROOT)
+        if not self._root and path == paths.ROOT:
+            names = [name for name in names if f"/{name}" not in _HIDDEN]
+        return sorted(names)
+
+    async def exists(self, path: str) -> bool:
+        return await self.get(path) is not None
+
+    async def put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expected_version: int | None = ANY_VERSION,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> Stat:
+        """See `MetadataStore.put`. A cancelled call may or may not have taken effect; so for every write.
+
+        All writes raise OutcomeUnknownError when no server could be asked what became of one under way.
+        """
+        self._check_open()
+        paths.split(path)
+        mode = CreateMode(CreateMode.EPHEMERAL * ephemeral | CreateMode.SEQUENTIAL * sequential)
+        step = Step(Put(self._at(path), data, expected_version), mode)
+        with self._own_paths():
+            (outcome,) = await self._writer.write([step])
+        assert outcome.stat is not None
+        return self._stat(self._from(outcome.path) if sequential else path, outcome.stat, ephemeral=ephemeral)
+
+    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+        self._check_open()
+        paths.split(path)
+        with self._own_paths():
+            await self._writer.write([Step(Delete(self._at(path), expected_version))])
+        await self._writer.prune(self._at(path), self._root)
+
+    async def delete_recursive(self, path: str) -> None:
+        self._check_open()
+        paths.check(path)
+        top = self._at(path)
+        if path != paths.ROOT:
+            await self._delete_tree(top)
+            await self._writer.prune(top, self._root)
+            return
+        for name in await self.children(path):
+            await self._delete_tree(f"{top}/{name}")
+
+    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        self._check_open()
+        if not operations:
+            return []
+        steps = []
+        for operation in operations:
+            paths.split(operation.path)
+            at = self._at(operation.path)
+            match operation:
+                case Put(_, data, expected):
+                    steps.append(Step(Put(at, data, expected)))
+                case Delete(_, expected):
+                    steps.append(Step(Delete(at, expected)))
+        with self._own_paths():
+            outcomes = await self._writer.write(steps)
+        for operation in operations:
+            if isinstance(operation, Delete):
+                await self._writer.prune(self._at(operation.path), self._root)
+        return [
+            None if outcome.stat is None else self._stat(operation.path, outcome.stat)
+            for operation, outcome in zip(operations, outcomes, strict=True)
+        ]
+
+    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        self._check_open()
+        remove = self._watches.add(prefix, callback)
+        node = self._at(prefix) or paths.ROOT
+        self._link.watch(node)
+        active = True
+
+        def cancel() -> None:
+            nonlocal active
+            if active:
+                active = False
+                remove()
+                self._link.unwatch(node)
+
+        return cancel
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        self._check_open()
+        return self._sessions.add(callback)
+
+    async def sync(self) -> None:
+        self._check_open()
+        await self._writer.sync(self._root or paths.ROOT)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._watches.clear()
+        self._sessions.clear()
+        await self._tasks.close()
+        await self._writer.end()
+        await self._link.close()
+
+    # -- paths ---------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the metadata store is closed")
+
+    def _at(self, path: str) -> str:
+        """The node of a path; "" for the root of an unrooted store."""
+        return self._root if path == paths.ROOT else f"{self._root}{path}"
+
+    def _from(self, node: str) -> str:
+        return node[len(self._root) :] or paths.ROOT
+
+    @contextlib.contextmanager
+    def _own_paths(self) -> Iterator[None]:
+        """Errors name paths of this store, not of the server."""
+        try:
+            yield
+        except BadVersionError as error:
+            raise BadVersionError(self._from(error.path), error.expected, error.actual) from error.__cause__
+        except NotFoundError as error:
+            raise NotFoundError(self._from(error.path)) from error.__cause__
+        except HasChildrenError as error:
+            raise HasChildrenError(self._from(error.path)) from error.__cause__
+
+    def _stat(self, path: str, stat: NodeStat, *, ephemeral: bool = False) -> Stat:
+        return Stat(
+            path=path,
+            version=stat.version,
+            created_ms=stat.created_ms,
+            modified_ms=stat.modified_ms,
+            ephemeral=ephemeral or stat.ephemeral_owner != 0,
+            created_by_self=ephemeral or 0 != stat.ephemeral_owner == self._link.session_id,
+        )
+
+    # -- what servers tell ---------------------------------------------------------------------
+
+    def _event(self, event: Event) -> None:
+        if event.type not in _CHANGES or not event.path.startswith(f"{self._root}/"):
+            return
+        path = self._from(event.path)
+        change = _CHANGES[EventType(event.type)]
+        told = [Notification(change, path)]
+        if change is not Change.MODIFIED:
+            told.append(Notification(Change.CHILDREN_CHANGED, paths.split(path)[0]))
+        self._watches.announce(told)
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.SESSION_RENEWED:
+            self._tasks.spawn(self._writer.show_alive())
+        self._sessions.announce(event)
+
+    async def _delete_tree(self, node: str) -> None:
+        while True:
+            for name in await self._writer.children(node):
+                await self._delete_tree(f"{node}/{name}")
+            if await self._writer.remove(node):
+                return

@@ -1,0 +1,223 @@
+"""What a write of the store is in ZooKeeper's operations, and what its errors mean. Pure.
+
+Theory of operation. Every write is one multi whose last operation sets a *marker*: a node of this store
+alone that gets a value never used before. When the connection breaks before the answer, a sync and a read
+of the marker tell whether the multi took effect: ZooKeeper refuses what an older connection of the session
+has not brought through yet, and a multi happens as a whole. So nothing is guessed, also where somebody else
+wrote the same bytes to the same place. The marker's stat has the transaction's number and time, by which the
+nodes that it made are known again.
+
+Whether a path holds a value is not known beforehand. A write assumes the likelier case and is planned anew
+when the server says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from magnetar.base.errors import MetadataError
+from magnetar.metadata import paths
+from magnetar.metadata.store import (
+    ANY_VERSION,
+    MUST_NOT_EXIST,
+    BadVersionError,
+    Delete,
+    HasChildrenError,
+    NotFoundError,
+    Put,
+)
+from magnetar.metadata.zookeeper.protocol import (
+    ANY,
+    Code,
+    Create,
+    CreateMode,
+    NodeStat,
+    Operation,
+    Outcome,
+    Remove,
+    SetData,
+)
+
+IMPLIED: Final = b"\x00implied"
+"""Value of nodes that exist for their children alone: for the store they hold no value. Parents that other
+programs made are values, if only empty ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNode:
+    """A node as it was read."""
+
+    data: bytes
+    stat: NodeStat
+
+    @property
+    def implied(self) -> bool:
+        return self.data == IMPLIED
+
+
+class Belief(Enum):
+    """What a plan assumes of the path of a Put."""
+
+    VALUE = "value"
+    NOTHING = "nothing"
+    IMPLIED = "implied"
+    """A node without a value, of the version that the step notes."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One write of a transaction, and what is believed of its path."""
+
+    write: Put | Delete
+    mode: CreateMode = CreateMode.PERSISTENT
+    belief: Belief = Belief.NOTHING
+    implied_version: int = 0
+    parents: list[Create] = field(default_factory=list)
+    """Nodes that are missing above the path: made in the same multi, so that a write that is refused leaves
+    nothing behind."""
+
+    def __post_init__(self) -> None:
+        plain = self.mode is CreateMode.PERSISTENT
+        if isinstance(self.write, Put) and self.write.expected_version != MUST_NOT_EXIST and plain:
+            self.belief = Belief.VALUE
+
+    def operation(self) -> Operation:
+        """What the server is asked for."""
+        match self.write:
+            case Delete(path, expected):
+                return Remove(path, ANY if expected is ANY_VERSION else expected)
+            case Put(path, data, expected):
+                if self.belief is Belief.NOTHING:
+                    return Create(path, data, self.mode)
+                if self.belief is Belief.IMPLIED:
+                    return SetData(path, data, self.implied_version)
+                return SetData(path, data, ANY if expected is ANY_VERSION else expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One operation of a multi, and the step that it is for."""
+
+    step: Step
+    operation: Operation
+    makes_parent: bool = False
+
+
+def parts_of(steps: Sequence[Step]) -> list[Part]:
+    """The operations of all steps, in order."""
+    parts = []
+    for step in steps:
+        parts += [Part(step, parent, makes_parent=True) for parent in step.parents]
+        parts.append(Part(step, step.operation()))
+    return parts
+
+
+class Remedy(Enum):
+    """What to do before a refused plan is tried again."""
+
+    TRY_AGAIN = "try again"
+    MAKE_PARENTS = "make parents"
+
+
+def failed_index(outcomes: Sequence[Outcome]) -> int | None:
+    """Which operation of a multi was refused; None when all took effect."""
+    for index, outcome in enumerate(outcomes):
+        if outcome.error not in (Code.OK, Code.ROLLED_BACK):
+            return index
+    return None
+
+
+def wants_look(error: int) -> bool:
+    """Whether the node must be read before it is clear what a refusal means."""
+    return error in (Code.NODE_EXISTS, Code.BAD_VERSION, Code.NOT_EMPTY)
+
+
+def learn(step: Step, error: int, found: FoundNode | None) -> Remedy:
+    """Corrects what the step believes, or raises what its caller is told.
+
+    `found` is the node as read after the refusal, where `wants_look` asks for it. Raises BadVersionError,
+    NotFoundError, HasChildrenError, MetadataError.
+    """
+    path, expected = step.write.path, step.write.expected_version
+    valued = None if found is None or found.implied else found
+    actual = None if valued is None else valued.stat.version
+    match error:
+        case Code.NO_NODE if isinstance(step.write, Delete):
+            raise NotFoundError(path)
+        case Code.NO_NODE if step.belief is Belief.NOTHING:
+            return Remedy.MAKE_PARENTS
+        case Code.NO_NODE if expected is ANY_VERSION or step.belief is Belief.IMPLIED:
+            step.belief = Belief.NOTHING
+        case Code.NO_NODE:
+            raise BadVersionError(path, expected, None)
+        case Code.NODE_EXISTS:
+            _found_instead(step, found, valued)
+        case Code.BAD_VERSION if step.belief is Belief.IMPLIED:
+            step.belief = Belief.NOTHING
+        case Code.BAD_VERSION if isinstance(step.write, Delete) and valued is None:
+            raise NotFoundError(path)
+        case Code.BAD_VERSION:
+            raise BadVersionError(path, expected, actual)
+        case Code.NOT_EMPTY if found is not None and found.implied:
+            raise NotFoundError(path)
+        case Code.NOT_EMPTY:
+            raise HasChildrenError(path)
+        case Code.NO_CHILDREN_FOR_EPHEMERALS:
+            raise MetadataError(f"{path}: an ephemeral value cannot have children in ZooKeeper")
+        case _:
+            raise MetadataError(f"{path}: ZooKeeper refuses with error {error}")
+    return Remedy.TRY_AGAIN
+
+
+def _found_instead(step: Step, found: FoundNode | None, valued: FoundNode | None) -> None:
+    """A creation met a node."""
+    if found is None:
+        return
+    if valued is None:
+        step.belief = Belief.IMPLIED
+        step.implied_version = found.stat.version
+    elif step.write.expected_version is ANY_VERSION:
+        step.belief = Belief.VALUE
+    else:
+        raise BadVersionError(step.write.path, step.write.expected_version, valued.stat.version)
+
+
+def outcome_by_marker(operation: Operation, marker: NodeStat, found: FoundNode | None) -> Outcome:
+    """The outcome of an operation that took effect with the marker, though its answer was lost.
+
+    `found` is the node as it is now, somebody may have changed it since. Sequential creations are not for
+    this function: their paths are not known.
+    """
+    match operation:
+        case Remove():
+            return Outcome(Code.OK)
+        case Create(path):
+            stat = NodeStat(marker.mzxid, marker.mzxid, marker.modified_ms, marker.modified_ms, 0, 0, 0)
+            return Outcome(Code.OK, path, stat)
+        case SetData(path, _, expected):
+            created_ms = marker.modified_ms if found is None else found.stat.created_ms
+            if expected != ANY:
+                version = expected + 1
+            elif found is None:
+                version = 0
+            else:
+                # Ours, or when somebody wrote since one that is certainly not the newest any more: whoever
+                # compares with it is told.
+                version = found.stat.version - (found.stat.mzxid != marker.mzxid)
+            return Outcome(
+                Code.OK, path, NodeStat(0, marker.mzxid, created_ms, marker.modified_ms, version, 0, 0)
+            )
+
+
+def ancestors(path: str) -> list[str]:
+    """Every path above `path` but the root, the topmost first."""
+    above = []
+    parent, _ = paths.split(path)
+    while parent != paths.ROOT:
+        above.append(parent)
+        parent, _ = paths.split(parent)
+    above.reverse()
+    return above
