@@ -115,6 +115,10 @@ DRIVERS = {
     "tiered/offloader.py",
     "tiered/parquet/worker.py",
     "tiered/room.py",
+    "websocket/app.py",
+    "websocket/endpoint.py",
+    "websocket/line.py",
+    "websocket/producing.py",
 }
 """Modules of the other rooms that own tasks, sockets, files or time. All others are plain logic that
 tests run without any of these."""

@@ -9,8 +9,6 @@ everything else of a tenant by the tenant's administrators.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +17,8 @@ from typing import Final
 from starlette.requests import Request
 
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
-from magnetar.auth.identity import METHOD_BASIC, METHOD_TLS, METHOD_TOKEN, Credentials, Identity
+from magnetar.auth.http_credentials import credentials_of
+from magnetar.auth.identity import METHOD_TLS, Credentials, Identity
 from magnetar.auth.permissions import Action
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.guard import Guard, changed
@@ -195,17 +194,9 @@ def peer_of(request: Request) -> str:
 
 def _credentials(guard: Guard, request: Request) -> Credentials:
     role = request.scope.get("state", {}).get(STATE_CERTIFICATE_ROLE)
-    scheme, _, rest = request.headers.get("authorization", "").partition(" ")
-    named = request.headers.get(_METHOD_HEADER, "")
-    if scheme.lower() == "bearer":
-        return Credentials(named or METHOD_TOKEN, rest.strip().encode(), role)
-    if scheme.lower() == "basic":
-        try:
-            return Credentials(named or METHOD_BASIC, base64.b64decode(rest, validate=True), role)
-        except (ValueError, binascii.Error) as error:
-            raise AuthenticationError("the Authorization header is not base64") from error
-    if scheme:
-        raise AuthenticationError("the scheme of the Authorization header is not offered")
-    if role is not None and METHOD_TLS in guard.authentication.providers:
-        return Credentials(METHOD_TLS, b"", role)
-    return Credentials(named)
+    return credentials_of(
+        request.headers.get("authorization", ""),
+        request.headers.get(_METHOD_HEADER, ""),
+        certificate_role=role,
+        takes_certificates=METHOD_TLS in guard.authentication.providers,
+    )

@@ -12,11 +12,10 @@ port, a `Host` that is no name of this machine (a page whose own name was made t
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -26,8 +25,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
 from magnetar.admin.compression import BYTES_MIN, compressing, wants_gzip
-from magnetar.admin.errors import ForbiddenError, MisdirectedError, TooLargeError, TooSlowError, status_of
+from magnetar.admin.errors import TooLargeError, TooSlowError, status_of
 from magnetar.admin.paths import PathTree
+from magnetar.admin.sources import check_request, host_of
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 
@@ -40,8 +40,9 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
 """What a 401 must carry. Source: RFC 9110, 11.6.1."""
 
 
-def build(broker: Broker, service: Service, routes: list[Route]) -> ASGIApp:
-    """The application. `routes` may come in any order: literal parts of paths win over variables."""
+def build(broker: Broker, service: Service, routes: list[Route], sockets: ASGIApp | None = None) -> ASGIApp:
+    """The application. `routes` may come in any order: literal parts of paths win over variables; `sockets`
+    serves WebSockets."""
     methods: dict[str, dict[str, Handler]] = {}
     for method, path, handler in routes:
         known = methods.setdefault(path, {})
@@ -50,16 +51,20 @@ def build(broker: Broker, service: Service, routes: list[Route]) -> ASGIApp:
     resources: PathTree[_Resource] = PathTree()
     for path, known in methods.items():
         resources.add(path, _Resource(broker, service, path, known))
-    return _Application(resources)
+    return _Application(resources, sockets)
 
 
 class _Application:
     """Everything around routing."""
 
-    def __init__(self, resources: PathTree[_Resource]) -> None:
+    def __init__(self, resources: PathTree[_Resource], sockets: ASGIApp | None) -> None:
         self._resources = resources
+        self._sockets = sockets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and self._sockets is not None:
+            await self._sockets(scope, receive, send)
+            return
         assert scope["type"] == "http"
         raw = scope.get("raw_path")
         path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
@@ -102,7 +107,7 @@ class _Resource:
 
     async def _respond(self, handler: Handler, request: Request) -> Response:
         try:
-            _check_source(request, self._service)
+            check_request(request, self._service, changes=request.method not in access.READING)
             params = decoded(request.path_params)
             guard, identity = self._broker.guard, None
             if guard is not None:
@@ -114,7 +119,7 @@ class _Resource:
                 params=params,
                 query=request.query_params,
                 body=await _body(request),
-                host=_host_of(request),
+                host=host_of(request),
                 identity=identity,
             )
             answer = _answer(await handler(call))
@@ -180,35 +185,3 @@ async def _body(request: Request) -> bytes:
     except TimeoutError as error:
         raise TooSlowError(f"the body did not arrive within {BODY_S:g} s") from error
     return b"".join(parts)
-
-
-def _host_of(request: Request) -> str:
-    """Host of the `Host` header without its port, as it stands in a URL."""
-    header = request.headers.get("host", "")
-    try:
-        host = urlsplit(f"//{header}").hostname or "localhost"
-    except ValueError:
-        return "localhost"
-    return f"[{host}]" if ":" in host else host
-
-
-def _check_source(request: Request, service: Service) -> None:
-    header = request.headers.get("host", "")
-    if service.loopback_only and header and not _is_loopback(_host_of(request)):
-        raise MisdirectedError(
-            f"host {header!r} is no name of this machine; the admin port serves this machine only"
-        )
-    origin = request.headers.get("origin")
-    if origin is None or request.method in access.READING:
-        return
-    if urlsplit(origin).netloc.lower() != header.lower():
-        raise ForbiddenError(f"origin {origin!r} may not change anything here")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

@@ -17,6 +17,7 @@ from magnetar.admin.app import build
 from magnetar.admin.call import Service
 from magnetar.admin.metrics import registry_for
 from magnetar.admin.routes import all_routes
+from magnetar.admin.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
 from magnetar.auth.identity import certificate_role
 from magnetar.broker.service import Broker
 
@@ -53,11 +54,16 @@ class HttpServer(Server):
     ) -> None:
         """`ssl_context`: serves HTTPS with it."""
         service = Service(http_port=http_port, loopback_only=loopback_only)
-        app = build(broker, service, all_routes(registry_for(broker)))
+        gate = Gate(broker, service)
+        app = build(broker, service, all_routes(registry_for(broker)), gate)
+        self._upgrades = Upgrades()
         config = Config(
             app,
             http=_Protocol,
-            ws="none",
+            ws=self._upgrades,  # type: ignore[arg-type]  # it is called, as a class would be
+            ws_max_size=broker.config.message_bytes_max * 4 // 3 + TEXT_BESIDE_BYTES,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PONG_S,
             lifespan="off",
             interface="asgi3",
             log_config=None,
@@ -99,6 +105,11 @@ class HttpServer(Server):
             for connection, _ in silent & waiting:
                 connection.transport.close()
             silent = waiting
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, after the WebSockets, of which it does not know."""
+        await self._upgrades.shutdown()
+        await super().shutdown(sockets)
 
     def stop(self) -> None:
         """Lets `run_on` end."""

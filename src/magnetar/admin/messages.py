@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import zlib
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,6 +24,8 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.topic import Topic
+from magnetar.client.compression import UnknownCompressionError, decompress_within
+from magnetar.client.errors import PayloadError
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -173,33 +174,15 @@ def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes:
         return body
     if size > PLAIN_BYTES_MAX:
         raise NotImplementedHereError(f"the message has {size} bytes; at most {PLAIN_BYTES_MAX} are shown")
-    if metadata.compression == pb.ZLIB:
-        try:
-            return zlib.decompressobj().decompress(body, max(size, 1))
-        except zlib.error as error:
-            raise UnreadablePayloadError(f"the payload cannot be decompressed: {error}") from error
-    return _decompressed(body, metadata.compression, size)
-
-
-def _decompressed(body: bytes, compression: int, size: int) -> bytes:
     try:
-        import cramjam
-    except ImportError as error:
+        return decompress_within(metadata.compression, body, size)
+    except UnknownCompressionError as error:
         raise NotImplementedHereError(
             "the message is compressed, and reading it here needs the package cramjam:"
             " install magnetar[spark] where the broker runs"
         ) from error
-    plain = bytearray(size)
-    try:
-        if compression == pb.LZ4:
-            cramjam.lz4.decompress_block_into(body, plain)
-        elif compression == pb.ZSTD:
-            cramjam.zstd.decompress_into(body, plain)
-        else:
-            cramjam.snappy.decompress_raw_into(body, plain)
-    except cramjam.DecompressionError as error:
-        raise UnreadablePayloadError(f"the payload cannot be decompressed: {error}") from error
-    return bytes(plain)
+    except PayloadError as error:
+        raise UnreadablePayloadError(str(error)) from error
 
 
 def _time(ms: int) -> str:

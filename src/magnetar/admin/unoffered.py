@@ -25,7 +25,6 @@ GROUPS: Final = {
     "/admin/v3/sinks": "connectors",
     "/admin/v3/packages": "packages",
     "/admin/v3/transactions": "transactions",
-    "/ws": "the WebSocket API",
 }
 """Groups of Pulsar's API, and what they are about."""
 

@@ -66,6 +66,30 @@ def decompress(kind: int, payload: bytes | memoryview, size: int, topic: TopicNa
     return plain
 
 
+def decompress_within(kind: int, payload: bytes, size: int) -> bytes:
+    """The plain payload, for processes that others share: it never takes more than `size` bytes, which the
+    caller has compared with what it can spare. Raises PayloadError."""
+    if kind == pb.CompressionType.NONE:
+        return payload
+    if kind == pb.CompressionType.ZLIB:
+        try:
+            return zlib.decompressobj().decompress(payload, max(size, 1))
+        except zlib.error as error:
+            raise PayloadError(f"the payload cannot be decompressed: {error}") from error
+    cramjam = _cramjam()
+    plain = bytearray(size)
+    try:
+        if kind == pb.CompressionType.LZ4:
+            cramjam.lz4.decompress_block_into(payload, plain)
+        elif kind == pb.CompressionType.ZSTD:
+            cramjam.zstd.decompress_into(payload, plain)
+        else:
+            cramjam.snappy.decompress_raw_into(payload, plain)
+    except cramjam.DecompressionError as error:
+        raise PayloadError(f"the payload cannot be decompressed: {error}") from error
+    return bytes(plain)
+
+
 def _decompress_by_cramjam(kind: int, payload: bytes, size: int) -> bytes:
     cramjam = _cramjam()
     try:

@@ -1,0 +1,1 @@
+"""Pulsar's WebSocket API: producers, consumers and readers that speak JSON."""

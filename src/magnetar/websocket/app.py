@@ -1,0 +1,199 @@
+"""The ASGI application behind `/ws`: from a handshake to an open socket, and to its end.
+
+Everything that can fail is tried before the handshake is answered, so that clients get an HTTP status. The
+socket is authenticated by what its handshake brings: the Authorization header, `?token=` for browsers, which
+cannot send headers, or the client's certificate.
+
+Source: ASGI 2.4, WebSocket; Pulsar's WebSocket API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.http_credentials import credentials_of
+from magnetar.auth.identity import METHOD_TLS, Credentials
+from magnetar.base.errors import MagnetarError
+from magnetar.broker.service import Broker
+from magnetar.websocket import options
+from magnetar.websocket.consuming import ConsumerSocket
+from magnetar.websocket.endpoint import Closing, Endpoint
+from magnetar.websocket.errors import MessageError, RefusedByBrokerError, status_of
+from magnetar.websocket.line import Line
+from magnetar.websocket.paths import Role, Target, target_of
+from magnetar.websocket.producing import ProducerSocket
+from magnetar.websocket.sockets import sockets_of
+
+_log = logging.getLogger("magnetar.websocket")
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_REASON_BYTES_MAX: Final = 123
+"""Of a close frame. Source: RFC 6455, 5.5."""
+
+
+class WebSockets:
+    """The application."""
+
+    def __init__(self, broker: Broker, certificate_key: str) -> None:
+        """`certificate_key`: where a scope's state has the role in the client's certificate."""
+        self.open = sockets_of(broker)
+        self._broker = broker
+        self._certificate_key = certificate_key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one socket, from its handshake to its end."""
+        connection = _Connection(scope, receive, send)
+        try:
+            endpoint = await self._opened(connection)
+        except MagnetarError as error:
+            self.open.refused += 1
+            await refuse(
+                send, 401 if isinstance(error, AuthenticationError) else status_of(error), str(error)
+            )
+            return
+        self.open.add(endpoint)
+        try:
+            await send({"type": "websocket.accept"})
+            await _serve(endpoint, connection)
+        except OSError:
+            # The client is gone in the middle of an answer.
+            return
+        finally:
+            self.open.remove(endpoint)
+            await endpoint.close()
+
+    async def _opened(self, connection: _Connection) -> Endpoint:
+        await connection.receive()  # websocket.connect
+        query = connection.query
+        self.open.admit()
+        target = target_of(connection.path, query, self._broker.config.cluster)
+        endpoint = self._endpoint(target, query, connection.peer)
+        certificate_role = connection.state.get(self._certificate_key)
+        host, port = connection.server
+        endpoint.line = Line(
+            self._broker,
+            peer=connection.peer,
+            local_host=host,
+            port=port,
+            certificate_role=certificate_role,
+            hear=endpoint.hear,
+            ended=endpoint.ended,
+        )
+        try:
+            credentials = self._credentials(connection)
+            original = connection.headers.get("x-original-principal", "")
+            await endpoint.line.connect(credentials, original)
+            await endpoint.open()
+        except BaseException:
+            await endpoint.close()
+            raise
+        return endpoint
+
+    def _credentials(self, connection: _Connection) -> Credentials:
+        guard, headers = self._broker.guard, connection.headers
+        if guard is None:
+            return Credentials("")
+        try:
+            return credentials_of(
+                headers.get("authorization", ""),
+                headers.get("x-pulsar-auth-method-name", ""),
+                token=connection.query.get("token", ""),
+                certificate_role=connection.state.get(self._certificate_key),
+                takes_certificates=METHOD_TLS in guard.authentication.providers,
+            )
+        except AuthenticationError as error:
+            guard.refused_credentials(Credentials(""), connection.peer, error)
+            raise
+
+    def _endpoint(self, target: Target, query: Mapping[str, str], peer: str) -> Endpoint:
+        if target.role is Role.PRODUCER:
+            return ProducerSocket(self._broker, target, peer, options.producer_options(query))
+        if target.role is Role.READER:
+            return ConsumerSocket(self._broker, target, peer, options.reader_options(query))
+        return ConsumerSocket(self._broker, target, peer, options.consumer_options(query))
+
+
+class _Connection:
+    """The client's side of one socket."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw = scope.get("raw_path")
+        self.path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
+        self.query: dict[str, str] = {}
+        for key, value in parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True):
+            self.query.setdefault(key, value)
+        self.headers = {
+            key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]
+        }
+        client, server = scope.get("client"), scope.get("server")
+        self.peer = f"{client[0]}:{client[1]}" if client else "?"
+        self.server: tuple[str, int] = (server[0], server[1] or 0) if server else ("localhost", 0)
+        self.state: Mapping[str, Any] = scope.get("state", {})
+        self.receive = receive
+        self._send = send
+
+    async def text(self, text: str) -> None:
+        """Sends a text; returns when there is room for more."""
+        await self._send({"type": "websocket.send", "text": text})
+
+    async def close(self, code: int, reason: str) -> None:
+        """Ends the socket."""
+        cut = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
+        await self._send({"type": "websocket.close", "code": code, "reason": cut})
+
+
+async def _serve(endpoint: Endpoint, connection: _Connection) -> None:
+    reading = asyncio.ensure_future(_read(endpoint, connection))
+    writing = asyncio.ensure_future(endpoint.write(connection))
+    try:
+        await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (reading, writing):
+            task.cancel()
+        await asyncio.wait((reading, writing))
+    for task in (writing, reading):
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Closing):
+            _log.info("%s: closing a %s: %s", endpoint.peer, endpoint.target.role.value, error.reason)
+            await connection.close(error.code, error.reason)
+            return
+        if error is not None:
+            raise error
+
+
+async def _read(endpoint: Endpoint, connection: _Connection) -> None:
+    while True:
+        await endpoint.line.readable.wait()
+        message = await connection.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        text = message.get("text")
+        if text is None:
+            text = (message.get("bytes") or b"").decode("utf-8", "replace")
+        try:
+            await endpoint.take(text)
+        except MessageError as error:
+            fault = error.fault
+            raise Closing(fault.close_code, f"{fault.text}: {error}") from error
+        except RefusedByBrokerError as error:
+            fault = error.fault
+            raise Closing(fault.close_code, f"{fault.text}: {error}") from error
+
+
+async def refuse(send: Send, status: int, reason: str) -> None:
+    """Answers a handshake with a status instead of a socket. Source: ASGI, websocket.http.response."""
+    body = json.dumps({"reason": reason}).encode()
+    headers = [(b"content-type", b"application/json")]
+    if status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="magnetar"'))
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})

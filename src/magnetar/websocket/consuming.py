@@ -1,0 +1,358 @@
+"""The socket of a consumer or reader: one consumer of the binary protocol for each partition."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.service import Broker
+from magnetar.runtime.threads import in_thread
+from magnetar.websocket import documents
+from magnetar.websocket.dead_letters import DeadLetters
+from magnetar.websocket.deliveries import Incoming, Opened, Opener
+from magnetar.websocket.documents import Order
+from magnetar.websocket.endpoint import Closing, Endpoint, Output
+from magnetar.websocket.errors import Fault, UndeliverableError
+from magnetar.websocket.options import ConsumerOptions
+from magnetar.websocket.paths import Role, Target
+from magnetar.websocket.unacked import Held, Rejected, Unacked
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.client import ClientEvent, MessageEvent
+from magnetar.wire.commands import message_id_data
+from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent
+from magnetar.wire.frames import position_of
+
+_Type = pb.BaseCommand.Type
+
+_HELD_MAX: Final = 50_000
+"""Messages that a client that pulls may hold; nothing more is delivered before it settles some."""
+_BESIDE_BYTES: Final = 256 << 10
+"""Entries from this size on are opened beside the event loop."""
+
+
+class Part:
+    """The consumer of one topic or partition."""
+
+    def __init__(self, number: int, topic: TopicName, opener: Opener) -> None:
+        self.number = number
+        self.topic = topic
+        self.opener = opener
+        self.consumer_id = -1
+        """Of its present consumer; each time it is opened it gets another."""
+        self.permits = 0
+        """Messages that the broker may still send."""
+        self.ended = False
+        """Whether the broker said that no message will follow."""
+        self.seen: tuple[Position, int] | None = None
+        """Of a reader: the last message that the client got, where it goes on."""
+
+
+class ConsumerSocket(Endpoint):
+    """One socket."""
+
+    def __init__(self, broker: Broker, target: Target, peer: str, options: ConsumerOptions) -> None:
+        super().__init__(broker, target, peer)
+        self.options = options
+        self.subscription = target.subscription
+        self._parts: dict[int, Part] = {}
+        self._by_consumer: dict[int, Part] = {}
+        self._events: deque[tuple[Part, MessageEvent]] = deque()
+        """Entries that wait to be opened."""
+        self._ready: deque[tuple[Part, Incoming]] = deque()
+        """Messages of the entry that was opened last."""
+        self._pulled = 0
+        """Messages that a client that pulls has asked for and not got."""
+        self._unacked = Unacked(options.ack_timeout_ms)
+        self._rejected = Rejected(options.nack_delay_ms)
+        self._dead_letters: DeadLetters | None = None
+        self._last_id = 0
+        self._reads = target.role is Role.READER
+
+    async def open(self) -> None:
+        if self._reads and not self.subscription:
+            self.subscription = f"reader-{self.broker.new_producer_name()}"
+        for topic in self.target.topics:
+            await self.add_topic(topic)
+        if self.options.redeliveries_max is not None:
+            self._dead_letters = DeadLetters(self)
+
+    async def add_topic(self, topic: TopicName) -> None:
+        """Subscribes to a topic, to all its partitions if it has some. Raises OpeningError."""
+        count = await self.line.partitions(topic)
+        for name in [topic.with_partition(i) for i in range(count)] if count else [topic]:
+            opener = Opener(self.options.crypto_failure, self.broker.config.message_bytes_max)
+            part = Part(len(self._parts), name, opener)
+            self._parts[part.number] = part
+            await self._subscribe(part)
+
+    async def _subscribe(self, part: Part) -> None:
+        options = self.options
+        self._last_id += 1
+        consumer_id = self._last_id
+        body = pb.CommandSubscribe(
+            topic=str(part.topic),
+            subscription=self.subscription,
+            subType=options.kind,
+            consumer_id=consumer_id,
+            consumer_name=options.name or None,
+            priority_level=options.priority,
+            durable=options.durable,
+            initialPosition=pb.CommandSubscribe.Earliest if options.earliest else pb.CommandSubscribe.Latest,
+        )
+        start = part.seen[0] if part.seen else options.start
+        if start is not None:
+            body.start_message_id.CopyFrom(message_id_data(start))
+        # Before the answer: messages may come with it.
+        self._by_consumer[consumer_id] = part
+        try:
+            await self.line.ask(_Type.SUBSCRIBE, body)
+        except BaseException:
+            del self._by_consumer[consumer_id]
+            raise
+        if consumer_id not in self._by_consumer:
+            return  # Taken off again before its answer was read.
+        part.consumer_id, part.permits = consumer_id, 0
+        self._grant()
+
+    # -- from the client ---------------------------------------------------------------------------
+
+    async def take(self, text: str) -> None:
+        order = documents.order_of(text)
+        if order.kind == "isEndOfTopic":
+            reached = bool(self._parts) and all(part.ended for part in self._parts.values())
+            self.answer(documents.end_of_topic(reached=reached))
+        elif order.kind == "unsubscribe":
+            await self._unsubscribe()
+        elif order.kind == "permit":
+            if self.options.pull:
+                self._pulled = min(self._pulled + order.permits, documents.PERMITS_MAX)
+        elif self._reads:
+            # What a reader's client settles makes room for more, and no more than that.
+            self._unacked.settle(order.message_id)
+        else:
+            self._settle(order)
+        self._grant()
+        self._wake.set()
+
+    def _settle(self, order: Order) -> None:
+        held = self._unacked.settle(order.message_id)
+        data = documents.message_id_of(order.message_id)
+        part = self._part_of(held, data)
+        if part is None:
+            return
+        if order.kind == "ack":
+            self._acknowledge(part, data, () if held is None else held.pieces)
+            return
+        known = held or Held(part.number, position_of(data), (), None)
+        if not self._bury(part, known):
+            self.reject(known)
+
+    def _part_of(self, held: Held | None, data: pb.MessageIdData) -> Part | None:
+        if held is not None:
+            return self._parts[held.part]
+        index = data.partition if data.HasField("partition") else -1
+        return next((part for part in self._parts.values() if part.topic.partition == index), None)
+
+    def _acknowledge(self, part: Part, data: pb.MessageIdData, pieces: Iterable[Position]) -> None:
+        position = position_of(data)
+        if data.batch_size > 1 and 0 <= data.batch_index < data.batch_size:
+            left = (1 << data.batch_size) - 1 & ~(1 << data.batch_index)
+            words = tuple(left >> at & 0xFFFF_FFFF_FFFF_FFFF for at in range(0, data.batch_size, 64))
+            batch_acks = [(position, words, data.batch_size)]
+            self.line.hand(AckEvent(part.consumer_id, [], batch_acks=batch_acks))
+        else:
+            self.line.hand(AckEvent(part.consumer_id, [*pieces, position]))
+
+    def acknowledge_held(self, held: Held) -> None:
+        """Acknowledges the entries of a message that went elsewhere."""
+        part = self._parts[held.part]
+        message = held.message
+        if message is None or message.batch_size <= 1:
+            self.line.hand(AckEvent(part.consumer_id, [*held.pieces, held.position]))
+            return
+        data = message_id_data(held.position, batch_index=message.batch_index)
+        data.batch_size = message.batch_size
+        self._acknowledge(part, data, held.pieces)
+
+    def _bury(self, part: Part, held: Held) -> bool:
+        """Whether the message was redelivered often enough and goes to the dead letters."""
+        if self._dead_letters is None or held.message is None:
+            return False
+        self._dead_letters.take(part, held)
+        return True
+
+    def reject(self, held: Held) -> None:
+        """The message comes again, after the delay that the client chose."""
+        now_ms = self.broker.clock.now_ms()
+        for position in (*held.pieces, held.position):
+            self._rejected.add(held.part, position, now_ms)
+        self._watch_time()
+
+    def redeliver(self, part: Part, positions: list[Position]) -> None:
+        """Asks the broker for entries once more."""
+        body = pb.CommandRedeliverUnacknowledgedMessages(
+            consumer_id=part.consumer_id, message_ids=[message_id_data(each) for each in positions]
+        )
+        kind = _Type.REDELIVER_UNACKNOWLEDGED_MESSAGES
+        command = pb.BaseCommand(type=kind, redeliverUnacknowledgedMessages=body)
+        self.line.hand(CommandEvent(kind, command))
+
+    async def _unsubscribe(self) -> None:
+        for part in self._parts.values():
+            await self.line.ask(_Type.UNSUBSCRIBE, pb.CommandUnsubscribe(consumer_id=part.consumer_id))
+            self._by_consumer.pop(part.consumer_id, None)
+
+    # -- permits -----------------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        """Messages that the client may get now."""
+        if self.options.pull:
+            return min(self._pulled, _HELD_MAX - len(self._unacked))
+        return self.options.queue_size - len(self._unacked)
+
+    def _grant(self) -> None:
+        """Lets the broker send what the client may get: nothing lies here that another consumer of the
+        subscription could have."""
+        room = self._room() - len(self._ready)
+        enough = 1 if self.options.pull else max(1, self.options.queue_size // 2)
+        for part in self._parts.values():
+            more = room - part.permits
+            if more > 0 and part.consumer_id >= 0 and (more >= enough or part.permits <= 0):
+                part.permits += more
+                self.line.hand(FlowEvent(part.consumer_id, more))
+
+    # -- from the broker ---------------------------------------------------------------------------
+
+    def hear(self, event: ClientEvent) -> None:
+        if isinstance(event, MessageEvent):
+            part = self._by_consumer.get(event.consumer_id)
+            if part is not None:
+                self._events.append((part, event))
+                self.line.held(len(event.entry))
+                self._wake.set()
+        elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_CONSUMER:
+            part = self._by_consumer.pop(event.command.close_consumer.consumer_id, None)
+            if part is not None:
+                self._taken_off(part)
+        elif isinstance(event, CommandEvent) and event.type == _Type.REACHED_END_OF_TOPIC:
+            part = self._by_consumer.get(event.command.reachedEndOfTopic.consumer_id)
+            if part is not None:
+                part.ended = True
+        elif self._dead_letters is not None:
+            self._dead_letters.hear(event)
+
+    def _taken_off(self, part: Part) -> None:
+        """The broker sends again what is not acknowledged, once the part is back."""
+        part.consumer_id = -1
+        dropped = [event for owner, event in self._events if owner is part]
+        self._events = deque((owner, event) for owner, event in self._events if owner is not part)
+        self._ready = deque((owner, each) for owner, each in self._ready if owner is not part)
+        self.line.taken(sum(len(event.entry) for event in dropped))
+        if not self._reads:
+            self._unacked.forget(part.number)
+        self.come_back(partial(self._subscribe, part))
+
+    # -- to the client -----------------------------------------------------------------------------
+
+    async def write(self, output: Output) -> None:
+        while True:
+            while self._answers:
+                await output.text(self._answers.popleft())
+            if self._end is None and self._room() > 0 and (self._ready or await self._open_next()):
+                await self._deliver(output)
+                continue
+            await self._until_woken()
+
+    async def _open_next(self) -> bool:
+        """Opens the next entry; whether there was one with messages for the client."""
+        while self._events and not self._ready:
+            part, event = self._events.popleft()
+            size = len(event.entry)
+            try:
+                opened = await self._opened(part, event)
+            except UndeliverableError as error:
+                reason = f"{part.topic}: {error}"
+                raise Closing(Fault.UNKNOWN.close_code, reason) from error
+            finally:
+                self.line.taken(size)
+            if event.consumer_id != part.consumer_id:
+                continue  # The part was taken off meanwhile: this entry comes again.
+            part.permits -= opened.permits
+            if opened.discarded or (self._reads and not opened.messages):
+                self.line.hand(AckEvent(part.consumer_id, [event.position]))
+            self._ready.extend((part, each) for each in opened.messages if self._wants(part, each))
+            self._grant()
+        return bool(self._ready)
+
+    @staticmethod
+    async def _opened(part: Part, event: MessageEvent) -> Opened:
+        if len(event.entry) >= _BESIDE_BYTES:
+            return await in_thread(lambda: part.opener.open(event))
+        return part.opener.open(event)
+
+    def _wants(self, part: Part, message: Incoming) -> bool:
+        """Whether it is not to be kept from the client: what a reader was to begin behind, and what was
+        redelivered more often than it should be."""
+        if self._reads:
+            start = part.seen or (self.options.start, self.options.start_batch_index)
+            if message.position == start[0]:
+                return 0 <= start[1] < message.batch_index
+            return True
+        most = self.options.redeliveries_max
+        if self._dead_letters is None or most is None or message.redelivery_count <= most:
+            return True
+        self._dead_letters.take(part, Held(part.number, message.position, message.pieces, message))
+        return False
+
+    async def _deliver(self, output: Output) -> None:
+        part, message = self._ready.popleft()
+        message_id = documents.message_id(
+            message.position,
+            partition=part.topic.partition,
+            batch_index=message.batch_index,
+            batch_size=message.batch_size,
+        )
+        if len(message.payload) >= _BESIDE_BYTES:
+            text = await in_thread(lambda: documents.delivered(message, message_id))
+        else:
+            text = documents.delivered(message, message_id)
+        most = self.options.redeliveries_max
+        last = most is not None and message.redelivery_count >= most
+        held = Held(part.number, message.position, message.pieces, message if last else None)
+        self._unacked.sent(message_id, held, self.broker.clock.now_ms())
+        if self.options.pull:
+            self._pulled -= 1
+        self._watch_time()
+        await output.text(text)
+        self.messages += 1
+        if self._reads:
+            part.seen = (message.position, message.batch_index)
+            if message.batch_index in (-1, message.batch_size - 1):
+                self.line.hand(AckEvent(part.consumer_id, [message.position], cumulative=True))
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def _watch_time(self) -> None:
+        times = [
+            time_ms for time_ms in (self._unacked.next_ms, self._rejected.next_ms) if time_ms is not None
+        ]
+        if times:
+            self.broker.alarms.set(self, min(times), self._ring)
+
+    def _ring(self) -> None:
+        now_ms = self.broker.clock.now_ms()
+        again = self._rejected.due(now_ms)
+        for held in self._unacked.late(now_ms):
+            if not self._bury(self._parts[held.part], held):
+                again.setdefault(held.part, []).extend((*held.pieces, held.position))
+        for number, positions in again.items():
+            part = self._parts[number]
+            if part.consumer_id >= 0:
+                self.redeliver(part, list(dict.fromkeys(positions)))
+        self._grant()
+        self._wake.set()
+        self._watch_time()

@@ -1,0 +1,126 @@
+"""Messages that were redelivered too often go to another topic, under the client's own rights.
+
+Source: dead letter policies of Pulsar's clients: the topic's name, the properties that tell where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.names import TopicName
+from magnetar.websocket.deliveries import Incoming
+from magnetar.websocket.errors import WebSocketError
+from magnetar.websocket.unacked import Held
+from magnetar.wire import payload
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.client import ReceiptRun
+from magnetar.wire.events import CommandEvent, SendRun
+
+if TYPE_CHECKING:
+    from magnetar.websocket.consuming import ConsumerSocket, Part
+
+_log = logging.getLogger("magnetar.websocket")
+
+_Type = pb.BaseCommand.Type
+
+_REAL_TOPIC: Final = "REAL_TOPIC"
+_ORIGIN: Final = "ORIGIN_MESSAGE_ID"
+
+
+class _Grave:
+    """The producer on one dead letter topic."""
+
+    def __init__(self, topic: TopicName, producer_id: int, name: str, next_id: int) -> None:
+        self.topic = topic
+        self.producer_id = producer_id
+        self.name = name
+        self.next_id = next_id
+        self.waiting: dict[int, tuple[Part, Held]] = {}
+        """Without their receipts, by sequence id."""
+
+
+class DeadLetters:
+    """Of one socket. A message is acknowledged where it was once it is stored where it goes."""
+
+    def __init__(self, socket: ConsumerSocket) -> None:
+        self._socket = socket
+        self._graves: dict[TopicName, _Grave] = {}
+        self._by_id: dict[int, _Grave] = {}
+        self._last_id = 0
+
+    def take(self, part: Part, held: Held) -> None:
+        """A message goes to the dead letters; when that fails, it is redelivered."""
+        self._socket.spawn(self._bury(part, held))
+
+    def hear(self, event: object) -> None:
+        """What the broker says to producers."""
+        if isinstance(event, ReceiptRun):
+            grave = self._by_id.get(event.producer_id)
+            for sequence_id in event.sequence_ids if grave is not None else ():
+                assert grave is not None
+                _, held = grave.waiting.pop(sequence_id)
+                self._socket.acknowledge_held(held)
+        elif isinstance(event, CommandEvent) and event.type == _Type.SEND_ERROR:
+            refusal = event.command.send_error
+            grave = self._by_id.get(refusal.producer_id)
+            if grave is not None:
+                self._socket.reject(grave.waiting.pop(refusal.sequence_id)[1])
+        elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_PRODUCER:
+            grave = self._by_id.pop(event.command.close_producer.producer_id, None)
+            if grave is not None:
+                del self._graves[grave.topic]
+                for _, held in grave.waiting.values():
+                    self._socket.reject(held)
+
+    async def _bury(self, part: Part, held: Held) -> None:
+        try:
+            grave = await self._grave_of(part)
+        except WebSocketError as error:
+            _log.warning("%s: a message cannot go to its dead letters: %s", part.topic, error)
+            self._socket.reject(held)
+            return
+        number = grave.next_id
+        grave.next_id += 1
+        grave.waiting[number] = (part, held)
+        assert held.message is not None
+        entry = self._entry(part, held.message, grave.name, number)
+        run = SendRun(grave.producer_id)
+        run.add(number, 1, None, entry, good=True)
+        run.size_bytes = len(entry)
+        self._socket.line.hand(run)
+
+    async def _grave_of(self, part: Part) -> _Grave:
+        line = self._socket.line
+        named = self._socket.options.dead_letter_topic
+        topic = TopicName.parse(named or f"{part.topic.base}-{self._socket.subscription}-DLQ")
+        if await line.partitions(topic):
+            topic = topic.with_partition(0)
+        grave = self._graves.get(topic)
+        if grave is None:
+            self._last_id += 1
+            producer_id = self._last_id
+            body = pb.CommandProducer(topic=str(topic), producer_id=producer_id)
+            answer = await line.ask(_Type.PRODUCER, body)
+            grave = _Grave(topic, producer_id, answer.producer_name, answer.last_sequence_id + 1)
+            # Another message may have opened one meanwhile; both may stay.
+            self._graves[topic] = self._by_id[producer_id] = grave
+        return grave
+
+    def _entry(self, part: Part, message: Incoming, name: str, number: int) -> bytes:
+        metadata = pb.MessageMetadata(
+            producer_name=name, sequence_id=number, publish_time=self._socket.broker.clock.now_ms()
+        )
+        if message.key is not None:
+            metadata.partition_key = message.key
+            metadata.partition_key_b64_encoded = message.key_is_base64
+        if message.event_ms:
+            metadata.event_time = message.event_ms
+        ledger_id, entry_id = message.position
+        origin = f"{ledger_id}:{entry_id}:{part.topic.partition}"
+        if message.batch_index >= 0:
+            origin += f":{message.batch_index}"
+        told = {_REAL_TOPIC: str(part.topic), _ORIGIN: origin}
+        for key, value in {**told, **message.properties}.items():
+            metadata.properties.add(key=key, value=value)
+        return payload.build_entry(metadata, message.payload)

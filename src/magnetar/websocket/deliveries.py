@@ -1,0 +1,200 @@
+"""From an entry to the messages in it (pure).
+
+Source: Pulsar binary protocol: batches, compression, encryption, PIP-37 (pieces of large messages).
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
+from magnetar.client.compression import decompress_within
+from magnetar.websocket.errors import UndeliverableError
+from magnetar.wire import payload
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.messages import MessageEvent
+
+_LARGE_MESSAGES_MAX: Final = 10
+"""Large messages of one topic whose pieces are being collected; the oldest gives way, as in Pulsar's
+clients: its pieces come again."""
+LARGE_BYTES_MAX: Final = 64 << 20
+"""Bytes of a large message; more is not put together in the broker's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message on its way to a client."""
+
+    position: Position
+    batch_index: int
+    """-1: it is no part of a batch."""
+    batch_size: int
+    payload: bytes
+    key: str | None
+    key_is_base64: bool
+    properties: Mapping[str, str]
+    publish_ms: int
+    event_ms: int
+    redelivery_count: int
+    encryption: Mapping[str, Any] | None = None
+    """What the client needs to decrypt it."""
+    pieces: tuple[Position, ...] = ()
+    """Entries of the other pieces of a large message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An entry, opened."""
+
+    permits: int
+    """What the broker counted it for."""
+    messages: list[Incoming]
+    discarded: bool = False
+    """Whether nobody will acknowledge it, so that the consumer does at once."""
+
+
+class Opener:
+    """Opens the entries of one topic or partition."""
+
+    def __init__(self, crypto_failure: str, message_bytes_max: int) -> None:
+        """`crypto_failure`: FAIL, DISCARD or CONSUME encrypted messages."""
+        self._crypto_failure = crypto_failure
+        self._plain_bytes_max = max(message_bytes_max, LARGE_BYTES_MAX)
+        self._pieces: dict[str, list[tuple[Position, bytes]]] = {}
+
+    def open(self, event: MessageEvent) -> Opened:
+        """The messages to deliver. Raises UndeliverableError."""
+        try:
+            return self._open(event)
+        except UndeliverableError:
+            raise
+        except MagnetarError as error:
+            raise UndeliverableError(f"message {event.position}: {error}") from error
+
+    def _open(self, event: MessageEvent) -> Opened:
+        if not event.intact:
+            raise UndeliverableError(f"message {event.position} does not match its checksum")
+        metadata = payload.parse_metadata(event.entry[event.metadata_at : event.payload_at])
+        body = event.entry[event.payload_at :]
+        if metadata.encryption_keys:
+            return self._encrypted(event, metadata, body)
+        if metadata.num_chunks_from_msg > 1:
+            return self._piece(event, metadata, body)
+        plain = self._plain(metadata, body)
+        if not payload.is_batch(metadata):
+            return Opened(1, [_single(event, metadata, plain)])
+        return _batch(event, metadata, plain)
+
+    def _plain(self, metadata: pb.MessageMetadata, body: bytes) -> bytes:
+        size = metadata.uncompressed_size
+        if metadata.compression != pb.NONE and size > self._plain_bytes_max:
+            # The producer's word, not to be believed with the memory of all.
+            raise UndeliverableError(f"the message claims to have {size} bytes")
+        return decompress_within(metadata.compression, body, size)
+
+    def _encrypted(self, event: MessageEvent, metadata: pb.MessageMetadata, body: bytes) -> Opened:
+        count = metadata.num_messages_in_batch if payload.is_batch(metadata) else 1
+        if self._crypto_failure == "DISCARD":
+            return Opened(count, [], discarded=True)
+        if self._crypto_failure != "CONSUME":
+            raise UndeliverableError(
+                f"message {event.position} is encrypted: cryptoFailureAction=CONSUME gives it as it is,"
+                " DISCARD leaves it out"
+            )
+        return Opened(count, [_single(event, metadata, body, _encryption_context(metadata))])
+
+    def _piece(self, event: MessageEvent, metadata: pb.MessageMetadata, body: bytes) -> Opened:
+        """A large message comes with its last piece."""
+        if metadata.total_chunk_msg_size > LARGE_BYTES_MAX:
+            raise UndeliverableError(f"message {event.position} has more than {LARGE_BYTES_MAX} bytes")
+        pieces = self._pieces.setdefault(metadata.uuid, [])
+        if metadata.chunk_id == 0:
+            pieces.clear()
+        if len(pieces) != metadata.chunk_id:
+            # Its beginning went to somebody else, or is gone: what is left of it is of no use to anybody.
+            del self._pieces[metadata.uuid]
+            return Opened(1, [], discarded=True)
+        pieces.append((event.position, body))
+        if len(pieces) < metadata.num_chunks_from_msg:
+            if len(self._pieces) > _LARGE_MESSAGES_MAX:
+                del self._pieces[next(iter(self._pieces))]
+            return Opened(1, [])
+        del self._pieces[metadata.uuid]
+        plain = self._plain(metadata, b"".join(data for _, data in pieces))
+        whole = _single(event, metadata, plain, pieces=tuple(position for position, _ in pieces[:-1]))
+        return Opened(1, [whole])
+
+
+def _single(
+    event: MessageEvent,
+    metadata: pb.MessageMetadata,
+    body: bytes,
+    encryption: Mapping[str, Any] | None = None,
+    pieces: tuple[Position, ...] = (),
+) -> Incoming:
+    return Incoming(
+        event.position,
+        -1,
+        0,
+        body,
+        metadata.partition_key if metadata.HasField("partition_key") else None,
+        metadata.partition_key_b64_encoded,
+        {pair.key: pair.value for pair in metadata.properties},
+        metadata.publish_time,
+        metadata.event_time,
+        event.redelivery_count,
+        encryption,
+        pieces,
+    )
+
+
+def _batch(event: MessageEvent, metadata: pb.MessageMetadata, plain: bytes) -> Opened:
+    size = metadata.num_messages_in_batch
+    words = event.ack_set
+    wanted = [index for index in range(size) if words is None or _is_set(words, index)]
+    chosen = set(wanted)
+    messages = []
+    for index, (single, body) in enumerate(payload.split_batch(plain, size)):
+        if index in chosen and not single.compacted_out:
+            messages.append(
+                Incoming(
+                    event.position,
+                    index,
+                    size,
+                    bytes(body),
+                    single.partition_key if single.HasField("partition_key") else None,
+                    single.partition_key_b64_encoded,
+                    {pair.key: pair.value for pair in single.properties},
+                    metadata.publish_time,
+                    single.event_time,
+                    event.redelivery_count,
+                )
+            )
+    return Opened(len(wanted), messages)
+
+
+def _is_set(words: tuple[int, ...], index: int) -> bool:
+    word = index >> 6
+    return word < len(words) and bool(words[word] >> (index & 63) & 1)
+
+
+def _encryption_context(metadata: pb.MessageMetadata) -> Mapping[str, Any]:
+    """Source: Pulsar's EncryptionContext as its WebSocket API writes it."""
+    return {
+        "keys": {
+            each.key: {
+                "keyValue": b64encode(each.value).decode(),
+                "metadata": {pair.key: pair.value for pair in each.metadata},
+            }
+            for each in metadata.encryption_keys
+        },
+        "param": b64encode(metadata.encryption_param).decode(),
+        "algorithm": metadata.encryption_algo,
+        "compressionType": pb.CompressionType.Name(metadata.compression),
+        "uncompressedMessageSize": metadata.uncompressed_size,
+        "batchSize": metadata.num_messages_in_batch if payload.is_batch(metadata) else None,
+    }

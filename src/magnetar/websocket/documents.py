@@ -1,0 +1,259 @@
+"""What clients send and get, as JSON (pure).
+
+    to a producer     {"payload": base64, "properties": {}, "context": text, "key": text,
+                       "replicationClusters": [], "eventTime": ISO 8601, "deliverAt": ms,
+                       "deliverAfterMs": ms, "sequenceId": n}
+    its answer        {"result": "ok", "messageId": base64, "context": text}
+                      {"result": "send-error:7", "errorMsg": text, "context": text}
+    from a consumer   {"messageId": base64, "payload": base64, "properties": {}, "publishTime": ISO 8601,
+                       "redeliveryCount": n, "eventTime": ISO 8601, "key": text, "encryptionContext": {}}
+    to a consumer     {"messageId": base64}, also with "type": "negativeAcknowledge"
+                      {"type": "permit", "permitMessages": n}
+                      {"type": "unsubscribe"}, {"type": "isEndOfTopic"}
+    its answer        {"endOfTopic": true}
+
+A message id is the protocol's MessageIdData in base64.
+
+Source: Pulsar's WebSocket API. `sequenceId` is an addition: with it a client that comes back can rely on
+deduplication.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from magnetar.base.ids import Position
+from magnetar.websocket.deliveries import Incoming
+from magnetar.websocket.errors import Fault, MessageError
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.commands import message_id_data
+
+PERMITS_MAX: Final = (1 << 31) - 1
+"""Of one `permit`; the protocol counts in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to be published."""
+
+    payload: bytes
+    context: str | None
+    key: str | None
+    properties: Mapping[str, str]
+    event_ms: int
+    """0: not set."""
+    deliver_at_ms: int | None
+    replicate_to: tuple[str, ...] | None
+    """Clusters; None: those of the namespace."""
+    sequence_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a client of a consumer or reader wants."""
+
+    kind: str
+    """"ack", "negativeAcknowledge", "permit", "unsubscribe" or "isEndOfTopic"."""
+    message_id: str = ""
+    """As the client wrote it."""
+    permits: int = 0
+
+
+def outgoing_of(text: str, now_ms: int) -> Outgoing:
+    """A producer's message. Raises MessageError."""
+    document = _object(text)
+    context = _text(document, "context")
+    try:
+        payload = document.get("payload")
+        if not isinstance(payload, str):
+            raise MessageError(Fault.NOT_BASE64, "the message has no payload", context)
+        data = b64decode(payload, validate=True)
+    except (ValueError, binascii.Error) as error:
+        reason = f"Invalid Base64 message-payload error={error}"
+        raise MessageError(Fault.NOT_BASE64, reason, context) from error
+    deliver_at_ms = _number(document, "deliverAt", context)
+    after_ms = _number(document, "deliverAfterMs", context)
+    if after_ms:
+        deliver_at_ms = now_ms + after_ms
+    return Outgoing(
+        payload=data,
+        context=context,
+        key=_text(document, "key"),
+        properties=_properties(document, context),
+        event_ms=_event_ms(document.get("eventTime"), context),
+        deliver_at_ms=deliver_at_ms or None,
+        replicate_to=_clusters(document, context),
+        sequence_id=_number(document, "sequenceId", context),
+    )
+
+
+def published(message_id: str, context: str | None) -> str:
+    """The answer for a message that is stored."""
+    answer = {"result": "ok", "messageId": message_id}
+    return _encoded(answer if context is None else {**answer, "context": context})
+
+
+def not_published(error: MessageError) -> str:
+    """The answer for one that is not."""
+    answer = {"result": f"send-error:{error.fault.number}", "errorMsg": str(error)}
+    return _encoded(answer if error.context is None else {**answer, "context": error.context})
+
+
+def delivered(message: Incoming, message_id: str) -> str:
+    """A message for a consumer or reader."""
+    document: dict[str, Any] = {
+        "messageId": message_id,
+        "payload": b64encode(message.payload).decode(),
+        "properties": message.properties,
+        "publishTime": _time(message.publish_ms),
+        "redeliveryCount": message.redelivery_count,
+    }
+    if message.event_ms:
+        document["eventTime"] = _time(message.event_ms)
+    if message.key is not None:
+        document["key"] = message.key
+    if message.encryption is not None:
+        document["encryptionContext"] = message.encryption
+    return _encoded(document)
+
+
+def order_of(text: str) -> Order:
+    """What a consumer's client says. Raises MessageError."""
+    document = _object(text)
+    kind = document.get("type") or "ack"
+    if kind in ("unsubscribe", "isEndOfTopic"):
+        return Order(kind)
+    if kind == "permit":
+        permits = document.get("permitMessages")
+        if isinstance(permits, bool) or not isinstance(permits, int) or not 0 <= permits <= PERMITS_MAX:
+            raise MessageError(Fault.NOT_JSON, "permitMessages must be a number")
+        return Order("permit", permits=permits)
+    message_id = document.get("messageId")
+    if not isinstance(message_id, str):
+        raise MessageError(Fault.NOT_JSON, "messageId is missing")
+    # Of all other types Pulsar's broker takes the message for acknowledged.
+    return Order("negativeAcknowledge" if kind == "negativeAcknowledge" else "ack", message_id)
+
+
+def end_of_topic(*, reached: bool) -> str:
+    """The answer to `isEndOfTopic`."""
+    return _encoded({"endOfTopic": reached})
+
+
+# -- message ids -----------------------------------------------------------------------------------------
+
+
+def message_id(position: Position, *, partition: int = -1, batch_index: int = -1, batch_size: int = 0) -> str:
+    """A message id as clients see it."""
+    data = message_id_data(position, partition=partition, batch_index=batch_index)
+    if batch_size:
+        data.batch_size = batch_size
+    return b64encode(data.SerializeToString()).decode()
+
+
+def message_id_of(text: str) -> pb.MessageIdData:
+    """The inverse. Raises MessageError."""
+    try:
+        data = pb.MessageIdData.FromString(b64decode(text, validate=True))
+    except (ValueError, binascii.Error, DecodeError) as error:
+        raise MessageError(Fault.NOT_JSON, "messageId is no message id") from error
+    if not data.IsInitialized():
+        raise MessageError(Fault.NOT_JSON, "messageId is no message id")
+    return data
+
+
+# -- fields ----------------------------------------------------------------------------------------------
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(Fault.NOT_JSON, f"not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise MessageError(Fault.NOT_JSON, "not a JSON object")
+    return document
+
+
+def _text(document: dict[str, Any], name: str) -> str | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    text = _as_text(value)
+    if text is None:
+        raise MessageError(Fault.NOT_JSON, f"{name} must be a text")
+    return text
+
+
+def _as_text(value: object) -> str | None:
+    """A text, or a number as it is written: Pulsar takes both, and its own examples send numbers."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return value if isinstance(value, str) and _has_utf8(value) else None
+
+
+def _has_utf8(text: str) -> bool:
+    # JSON can write half a character, which has no bytes.
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _number(document: dict[str, Any], name: str, context: str | None) -> int | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise MessageError(Fault.NOT_JSON, f"{name} must be a number", context)
+    return value
+
+
+def _properties(document: dict[str, Any], context: str | None) -> Mapping[str, str]:
+    value = document.get("properties") or {}
+    found: dict[str, str] = {}
+    for key, each in value.items() if isinstance(value, dict) else (("", None),):
+        text, name = _as_text(each), _as_text(key)
+        if text is None or name is None:
+            raise MessageError(Fault.NOT_JSON, "properties must be an object of texts", context)
+        found[name] = text
+    return found
+
+
+def _clusters(document: dict[str, Any], context: str | None) -> tuple[str, ...] | None:
+    value = document.get("replicationClusters")
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str) and _has_utf8(each) for each in value):
+        raise MessageError(Fault.NOT_JSON, "replicationClusters must be a list of texts", context)
+    return tuple(value)
+
+
+def _event_ms(value: object, context: str | None) -> int:
+    if value is None:
+        return 0
+    try:
+        moment = datetime.fromisoformat(str(value))
+        if moment.tzinfo is None:
+            raise ValueError(f"eventTime {value!r} has no time zone")
+    except ValueError as error:
+        raise MessageError(Fault.NOT_BASE64, str(error), context) from error
+    return max(0, round(moment.timestamp() * 1000))
+
+
+def _time(ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(ms / 1000, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        # A producer's word that no calendar reaches.
+        return str(ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _encoded(document: object) -> str:
+    return json.dumps(document, separators=(",", ":"))

@@ -1,0 +1,150 @@
+"""What goes wrong on a WebSocket, as clients are told.
+
+Before the handshake an HTTP status says it; afterwards, of a producer's message, an answer
+`{"result": "send-error:<n>", ...}`, and of everything else the close of the socket.
+
+Source: Pulsar's WebSocket API: its error numbers, its statuses. A close code below 1000 is illegal
+(RFC 6455, 7.4), so Pulsar's number stands above 4000, where applications may have their own.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar, Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.wire import pulsar_pb2 as pb
+
+
+class Fault(enum.Enum):
+    """Pulsar's error numbers, as far as a socket that is open can meet them."""
+
+    NOT_JSON = (3, "Failed to de-serialize from JSON")
+    NOT_AUTHENTICATED = (5, "Failed to authenticate client")
+    NOT_AUTHORIZED = (6, "Client is not authorized")
+    NOT_BASE64 = (7, "Invalid payload encoding")
+    UNKNOWN = (8, "Unknown error")
+
+    @property
+    def number(self) -> int:
+        """As in `send-error:<n>`."""
+        return self.value[0]
+
+    @property
+    def text(self) -> str:
+        """What a close says first."""
+        return self.value[1]
+
+    @property
+    def close_code(self) -> int:
+        """The code of the close frame."""
+        return _CLOSE_CODES + self.number
+
+
+_CLOSE_CODES: Final = 4000
+
+GOING_AWAY: Final = 1001
+"""Close code of a broker that stops. Source: RFC 6455, 7.4.1."""
+
+
+class WebSocketError(MagnetarError):
+    """Base of everything below."""
+
+
+class OpeningError(WebSocketError):
+    """The socket is not opened."""
+
+    http_status: ClassVar[int] = 400
+
+
+class BadQueryError(OpeningError):
+    """A parameter of the query that cannot be read, or is not offered."""
+
+
+class NoSuchPathError(OpeningError):
+    """The path names no producer, consumer or reader."""
+
+    http_status = 404
+
+
+class TooManySocketsError(OpeningError):
+    """As many sockets as may be are open."""
+
+    http_status = 503
+
+
+class RefusedByBrokerError(OpeningError):
+    """The broker's answer to a command was an error."""
+
+    def __init__(self, code: pb.ServerError, message: str) -> None:
+        super().__init__(message or pb.ServerError.Name(code))
+        self.code = code
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that says the same."""
+        return _STATUSES.get(self.code, 500)
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same may succeed a little later."""
+        return self.code in _PASSING
+
+    @property
+    def fault(self) -> Fault:
+        """What a socket that was open before is closed with."""
+        if self.code == pb.AuthenticationError:
+            return Fault.NOT_AUTHENTICATED
+        return Fault.NOT_AUTHORIZED if self.code == pb.AuthorizationError else Fault.UNKNOWN
+
+
+class LineClosedError(OpeningError):
+    """The broker ended the connection before it answered."""
+
+    http_status = 503
+
+
+class MessageError(WebSocketError):
+    """A text of the client that is not what it should be."""
+
+    def __init__(self, fault: Fault, message: str, context: str | None = None) -> None:
+        super().__init__(message)
+        self.fault = fault
+        self.context = context
+        """What the client wrote into the message to know its answer by."""
+
+
+class UndeliverableError(WebSocketError):
+    """A message that this consumer cannot be given; the socket is closed with this reason."""
+
+
+_STATUSES: Final[dict[pb.ServerError, int]] = {
+    pb.AuthenticationError: 401,
+    pb.AuthorizationError: 403,
+    pb.TopicNotFound: 404,
+    pb.SubscriptionNotFound: 404,
+    pb.ConsumerNotFound: 404,
+    pb.InvalidTopicName: 400,
+    pb.ConsumerBusy: 409,
+    pb.ProducerBusy: 409,
+    pb.ProducerFenced: 409,
+    pb.IncompatibleSchema: 409,
+    pb.NotAllowedError: 405,
+    pb.ConsumerAssignError: 400,
+    pb.TooManyRequests: 429,
+    pb.ProducerBlockedQuotaExceededError: 503,
+    pb.ProducerBlockedQuotaExceededException: 503,
+    pb.TopicTerminatedError: 503,
+    pb.ServiceNotReady: 503,
+}
+
+_PASSING: Final = frozenset(
+    (pb.ServiceNotReady, pb.PersistenceError, pb.MetadataError, pb.ConsumerBusy, pb.ProducerBusy)
+)
+
+
+def status_of(error: MagnetarError) -> int:
+    """The status of the answer to a handshake that failed with `error`."""
+    if isinstance(error, RefusedByBrokerError):
+        return error.status
+    return error.http_status if isinstance(error, OpeningError) else 400

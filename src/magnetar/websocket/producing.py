@@ -1,0 +1,198 @@
+"""The socket of a producer: one producer of the binary protocol for each partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.broker.service import Broker
+from magnetar.client.errors import ClientError
+from magnetar.websocket import documents
+from magnetar.websocket.endpoint import Endpoint, Output
+from magnetar.websocket.errors import Fault, MessageError
+from magnetar.websocket.options import ProducerOptions
+from magnetar.websocket.paths import Target
+from magnetar.websocket.publishing import Publishing, Receipt
+from magnetar.websocket.routing import Routing
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.client import ClientEvent, ReceiptRun
+from magnetar.wire.events import CommandEvent, SendRun
+
+_Type = pb.BaseCommand.Type
+_METADATA_BYTES_MAX: Final = 10 << 10
+"""What an entry may have beside its payload."""
+
+
+class _Part:
+    """The producer of one topic or partition."""
+
+    def __init__(self, topic: TopicName, publishing: Publishing) -> None:
+        self.topic = topic
+        self.publishing = publishing
+        self.open = False
+
+
+class ProducerSocket(Endpoint):
+    """One socket."""
+
+    def __init__(self, broker: Broker, target: Target, peer: str, options: ProducerOptions) -> None:
+        super().__init__(broker, target, peer)
+        self._options = options
+        self._topic = target.topics[0]
+        self._parts: list[_Part] = []
+        self._routing: Routing
+        self._unanswered = 0
+        """Messages of the client whose answers it has not got."""
+        self._room = asyncio.Event()
+        self._room.set()
+        self._flush: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        options = self._options
+        count = await self.line.partitions(self._topic)
+        names = [self._topic.with_partition(i) for i in range(count)] if count else [self._topic]
+        for number, name in enumerate(names, 1):
+            publishing = Publishing(
+                number,
+                compression=options.compression,
+                batch_messages_max=options.batch_messages_max,
+                timeout_ms=options.send_timeout_ms,
+            )
+            self._parts.append(_Part(name, publishing))
+        for part in self._parts:
+            await self._open(part, again=False)
+        # Each socket another one, so that many sockets without keys fill all partitions.
+        first = self.line.session.broker.ended + len(self.line.session.broker.sessions)
+        self._routing = Routing(
+            len(names), murmur=options.murmur, round_robin=options.round_robin, first=first
+        )
+
+    async def _open(self, part: _Part, *, again: bool) -> None:
+        publishing = part.publishing
+        # A name that the broker chose is shown again: its deduplication and its statistics go on.
+        named = publishing.name if again else self._options.name
+        body = pb.CommandProducer(
+            topic=str(part.topic),
+            producer_id=publishing.producer_id,
+            producer_name=named or None,
+            user_provided_producer_name=bool(self._options.name),
+        )
+        answer = await self.line.ask(_Type.PRODUCER, body)
+        initial = self._options.initial_sequence_id
+        last = answer.last_sequence_id if initial is None else initial
+        publishing.opened(answer.producer_name, last, again=again)
+        part.open = True
+        if again:
+            self._hand(part, publishing.unanswered())
+
+    # -- from the client ---------------------------------------------------------------------------
+
+    async def take(self, text: str) -> None:
+        await self._room.wait()
+        self._unanswered += 1
+        if self._unanswered >= self._options.pending_max:
+            self._room.clear()
+        now_ms = self.broker.clock.now_ms()
+        try:
+            message = documents.outgoing_of(text, now_ms)
+            self._check_size(message)
+            part = self._parts[self._routing.partition_of(message.key)]
+            self._hand(part, part.publishing.add(message, now_ms))
+        except MessageError as error:
+            self.answer(documents.not_published(error))
+            return
+        except ClientError as error:
+            # No library for the compression that the client chose.
+            self.answer(documents.not_published(MessageError(Fault.UNKNOWN, str(error), message.context)))
+            return
+        if part.publishing.batch_waits and self._flush is None:
+            delay_s = self._options.batch_delay_ms / 1000
+            self._flush = asyncio.get_running_loop().call_later(delay_s, self._flush_all)
+        self._watch_time()
+
+    def _check_size(self, message: documents.Outgoing) -> None:
+        size = len(message.payload)
+        most = self.broker.config.message_bytes_max
+        beside = sum(len(key) + len(value) for key, value in message.properties.items())
+        if size > most or beside + len(message.key or "") > _METADATA_BYTES_MAX + most - size:
+            raise MessageError(
+                Fault.UNKNOWN, f"the message has {size + beside} bytes; {most} are allowed", message.context
+            )
+
+    def _hand(self, part: _Part, runs: Iterable[SendRun]) -> None:
+        if part.open:
+            self.line.hand(*runs)
+
+    def _flush_all(self) -> None:
+        self._flush = None
+        for part in self._parts:
+            self._hand(part, part.publishing.flush(self.broker.clock.now_ms()))
+        self._watch_time()
+
+    # -- from the broker ---------------------------------------------------------------------------
+
+    def hear(self, event: ClientEvent) -> None:
+        if isinstance(event, ReceiptRun):
+            part = self._parts[event.producer_id - 1]
+            for sequence_id, ledger_id, entry_id in zip(
+                event.sequence_ids, event.ledger_ids, event.entry_ids, strict=True
+            ):
+                self._answer(part, part.publishing.stored(sequence_id, Position(ledger_id, entry_id)))
+        elif isinstance(event, CommandEvent) and event.type == _Type.SEND_ERROR:
+            refusal = event.command.send_error
+            part = self._parts[refusal.producer_id - 1]
+            self._answer(part, part.publishing.refused(refusal.sequence_id, refusal.message))
+        elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_PRODUCER:
+            part = self._parts[event.command.close_producer.producer_id - 1]
+            part.open = False
+            self.come_back(partial(self._open, part, again=True))
+
+    def _answer(self, part: _Part, receipts: list[Receipt]) -> None:
+        for receipt in receipts:
+            if receipt.position is None:
+                error = MessageError(Fault.UNKNOWN, receipt.reason, receipt.context)
+                self.answer(documents.not_published(error))
+                continue
+            self.messages += 1
+            message_id = documents.message_id(
+                receipt.position,
+                partition=part.topic.partition,
+                batch_index=receipt.batch_index,
+                batch_size=receipt.batch_size,
+            )
+            self.answer(documents.published(message_id, receipt.context))
+
+    # -- to the client -----------------------------------------------------------------------------
+
+    async def write(self, output: Output) -> None:
+        while True:
+            while self._answers:
+                await output.text(self._answers.popleft())
+                self._unanswered -= 1
+                if self._unanswered < self._options.pending_max:
+                    self._room.set()
+            await self._until_woken()
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def _watch_time(self) -> None:
+        times = [part.publishing.next_ms for part in self._parts]
+        known = [time_ms for time_ms in times if time_ms is not None]
+        if known:
+            self.broker.alarms.set(self, min(known), self._ring)
+
+    def _ring(self) -> None:
+        for part in self._parts:
+            self._answer(part, part.publishing.late(self.broker.clock.now_ms()))
+        self._watch_time()
+
+    async def close(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+        # What was taken from the client is sent, though nobody hears of it any more.
+        self._flush_all()
+        await super().close()

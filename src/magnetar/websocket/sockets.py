@@ -1,0 +1,103 @@
+"""All open WebSockets of a broker: their number, and what operators see of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from magnetar.base.names import TopicName
+from magnetar.broker.service import Broker
+from magnetar.observability.metrics import Exposition, labels
+from magnetar.websocket.consuming import ConsumerSocket
+from magnetar.websocket.endpoint import Endpoint
+from magnetar.websocket.errors import TooManySocketsError
+from magnetar.websocket.paths import Role
+from magnetar.wire import pulsar_pb2 as pb
+
+SOCKETS_MAX: Final = 10_000
+"""Open at a time."""
+
+
+class OpenSockets:
+    """Those of one broker."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._open: set[Endpoint] = set()
+        self._before = dict.fromkeys(Role, 0)
+        """Messages of sockets that are closed."""
+        self.refused = 0
+        """Handshakes that were answered with an error."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self) -> None:
+        """Raises TooManySocketsError."""
+        if len(self._open) >= SOCKETS_MAX:
+            raise TooManySocketsError(f"{SOCKETS_MAX} WebSockets are open")
+
+    def add(self, endpoint: Endpoint) -> None:
+        """A socket was opened."""
+        self._open.add(endpoint)
+
+    def remove(self, endpoint: Endpoint) -> None:
+        """A socket is gone."""
+        self._open.discard(endpoint)
+        self._before[endpoint.target.role] += endpoint.messages
+
+    def __call__(self, out: Exposition) -> Iterable[None]:
+        """For `/metrics`: it is one of the broker's collectors."""
+        for role in Role:
+            own = labels(("cluster", self._cluster), ("kind", role.value))
+            mine = [endpoint for endpoint in self._open if endpoint.target.role is role]
+            out.gauge("magnetar_websocket_connections", "Open WebSockets.", len(mine), own)
+            out.counter(
+                "magnetar_websocket_messages_total",
+                "Messages published or delivered over WebSockets.",
+                self._before[role] + sum(endpoint.messages for endpoint in mine),
+                own,
+            )
+        out.counter(
+            "magnetar_websocket_refused_total",
+            "WebSockets that were not opened.",
+            self.refused,
+            labels(("cluster", self._cluster)),
+        )
+        return ()
+
+    def describe(self, topic: TopicName | None = None) -> dict[str, dict[str, Any]]:
+        """Statistics by topic, as Pulsar's proxy gives them; of one topic only with `topic`."""
+        found: dict[str, dict[str, Any]] = {}
+        for endpoint in self._open:
+            for name in endpoint.target.topics:
+                if topic is not None and name != topic:
+                    continue
+                known = found.setdefault(str(name), {"producerStats": [], "consumerStats": []})
+                if isinstance(endpoint, ConsumerSocket):
+                    known["consumerStats"].append(_of_consumer(endpoint))
+                else:
+                    known["producerStats"].append(
+                        {"remoteConnection": endpoint.peer, "numberOfMsgPublished": endpoint.messages}
+                    )
+        return found
+
+
+def sockets_of(broker: Broker) -> OpenSockets:
+    """Those of this broker, on whatever port they came."""
+    for collector in broker.collectors:
+        if isinstance(collector, OpenSockets):
+            return collector
+    sockets = OpenSockets(broker.config.cluster)
+    broker.collectors.append(sockets)
+    return sockets
+
+
+def _of_consumer(socket: ConsumerSocket) -> dict[str, Any]:
+    return {
+        "remoteConnection": socket.peer,
+        "subscriptionName": socket.subscription,
+        "subscriptionType": pb.CommandSubscribe.SubType.Name(socket.options.kind),
+        "subscriptionMode": "Durable" if socket.options.durable else "NonDurable",
+        "numberOfMsgDelivered": socket.messages,
+    }
