@@ -164,4 +164,29 @@ def fake_gcs(folder: Path) -> Iterator[RunningStore]:
         yield RunningStore(f"gs://{BUCKET}/topics?endpoint=http://127.0.0.1:{proxy}", {}, "")
 
 
-SERVERS = {"minio": minio, "moto": moto, "azurite": azurite, "fake-gcs-server": fake_gcs}
+@contextmanager
+def hadoop(folder: Path) -> Iterator[RunningStore]:
+    """HDFS by Hadoop's own mini-cluster, which trusts what clients say of themselves."""
+    port = free_port()
+    command = program("mini-hadoop")
+    found = Path(command).parent
+    java = Path(shutil.which("java") or pytest.skip("there is no Java")).resolve().parents[1]
+    environment = {
+        "JAVA_HOME": os.environ.get("JAVA_HOME", str(java)),
+        "ARROW_LIBHDFS_DIR": str(found),
+        "CLASSPATH": os.pathsep.join(map(str, sorted(found.glob("jars/*.jar")))),
+    }
+    with _running([command, str(folder / "data"), str(port)], port, folder):
+        # The NameNode answers before it knows the DataNode.
+        log = folder / "server.log"
+        wait_until(lambda: "ready" in log.read_text(errors="replace").split(), START_S, "Hadoop is ready")
+        yield RunningStore(f"hdfs://localhost:{port}/topics?user=history&replication=1", environment, "")
+
+
+SERVERS = {
+    "minio": minio,
+    "moto": moto,
+    "azurite": azurite,
+    "fake-gcs-server": fake_gcs,
+    "hadoop": hadoop,
+}

@@ -88,6 +88,13 @@ class HdfsStore:
             await self._do(name, lambda: self._files.delete_file(f"{self._root}/{name}"))
         except MissingObjectError:
             return
+        except StoreError:
+            # libhdfs calls what is not there an input/output error.
+            try:
+                await self.size(name)
+            except MissingObjectError:
+                return
+            raise
 
     def file_of(self, name: str) -> Path | None:
         return None
