@@ -18,6 +18,8 @@ EXTRAS = (
     "--extra",
     "lake",
     "--extra",
+    "otel",
+    "--extra",
     "demo",
     "--extra",
     "compat",

@@ -49,14 +49,19 @@ def handler_for(registry: Registry) -> Handler:
     """The handler of `/metrics`."""
 
     async def scrape(call: Call) -> object:
-        pieces: list[str] = []
-        for turn, piece in enumerate(registry.scrape(), 1):
-            pieces.append(piece)
-            if turn % _STEPS_PER_TURN == 0 or len(piece) > _BYTES_PER_TURN:
-                await asyncio.sleep(0)
-        return Raw("".join(pieces).encode(), CONTENT_TYPE)
+        return Raw((await scraped(registry)).encode(), CONTENT_TYPE)
 
     return scrape
+
+
+async def scraped(registry: Registry) -> str:
+    """The text of a scrape; others have the event loop in between."""
+    pieces: list[str] = []
+    for turn, piece in enumerate(registry.scrape(), 1):
+        pieces.append(piece)
+        if turn % _STEPS_PER_TURN == 0 or len(piece) > _BYTES_PER_TURN:
+            await asyncio.sleep(0)
+    return "".join(pieces)
 
 
 def _collect_broker(broker: Broker, out: Exposition) -> Iterator[None]:

@@ -12,6 +12,7 @@ from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import QuotaPolicy
 from magnetar.broker.listeners import parse_listeners
 from magnetar.lake.setup import check_catalog
+from magnetar.observability.otlp import check_endpoint
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import MIB, StandaloneConfig, names
 from magnetar.server.limit_settings import LimitSettings
@@ -32,6 +33,7 @@ _SECONDS: Final = {
     "openid_cache_expiration_seconds": 1,
     "openid_key_id_cache_miss_refresh_seconds": 1,
     "offload_interval_seconds": 1,
+    "otlp_interval_seconds": 1,
     "canary_interval_seconds": 1,
     "log_event_records_per_minute": 0,
     "canary_timeout_seconds": 1,
@@ -84,6 +86,7 @@ def check(config: StandaloneConfig) -> None:
     _require(config.log_level in LOG_LEVELS, config, "log_level", "one of " + ", ".join(LOG_LEVELS))
     _require(is_entity_name(config.cluster), config, "cluster", "letters, digits and -_=:.")
     _require(bool(config.host), config, "host", "an address or a host name")
+    _check_otlp(config)
     _check_ports(config)
     _check_listeners(config)
     if (config.tls_certificate is None) != (config.tls_key is None):
@@ -121,6 +124,14 @@ def _check_listeners(config: StandaloneConfig) -> None:
         raise StartupError(
             f"internal_listener {config.internal_listener} is none of advertised_listeners; name one of those"
         )
+
+
+def _check_otlp(config: StandaloneConfig) -> None:
+    try:
+        if config.otlp_endpoint:
+            check_endpoint(config.otlp_endpoint)
+    except ValueError as error:
+        raise StartupError(f"otlp_endpoint is {config.otlp_endpoint!r}: {error}") from error
 
 
 def _check_ports(config: StandaloneConfig) -> None:

@@ -20,6 +20,11 @@ class MonitoringSettings(OffloadSettings):
     """Between two messages of a canary. At least 1."""
     canary_timeout_seconds: int = 10
     """After which a canary's message counts as lost. At least 1."""
+    otlp_endpoint: str = ""
+    """OpenTelemetry collector that gets the metrics: http://host:4318 (OTLP over HTTP; also with a path) or
+    grpc://host:4317, https:// and grpcs:// over TLS; empty: none does."""
+    otlp_interval_seconds: int = 60
+    """Between two exports. At least 1."""
     log_event_records_per_minute: int = PER_MINUTE_MAX
     """Records of one event that the log takes; the next one says how many were left out. 0: all."""
 

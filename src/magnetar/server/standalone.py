@@ -150,6 +150,7 @@ class Standalone:
         )
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
         broker.tasks.spawn(self._canaries.begin())
+        self._export_metrics(broker)
         await self._listen(broker, listener, None)
         if tls_listener is not None:
             await self._listen(broker, tls_listener, tls)
@@ -256,6 +257,16 @@ class Standalone:
             lambda: Connection(broker, shared), sock=bound, backlog=_BACKLOG, ssl=tls
         )
         self._cleanup.callback(server.close)
+
+    def _export_metrics(self, broker: Broker) -> None:
+        config = self.config
+        if config.otlp_endpoint:
+            # Nobody else pays for the import.
+            from magnetar.server.otlp_push import OtlpPush
+
+            push = OtlpPush(broker, config.otlp_endpoint, instance=self.endpoints.http_url)
+            self._tasks.every(config.otlp_interval_seconds, push.push)
+            self._cleanup.push_async_callback(push.close)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
