@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
 from pathlib import Path
 from typing import Any
 
+import pulsar
 import pytest
+from pulsar.schema import AvroSchema, Integer, Record, String
 
-from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic, Seen
+from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic, Seen, objects_of
 from support.standalone import StandaloneProcess, wait_until
 
 pytest.importorskip("pyiceberg")
@@ -68,7 +76,8 @@ def wait_for_files(history: HistoryTopic, count: int, name: str = "history") -> 
 
 @pytest.fixture
 def history(tmp_path: Path) -> HistoryTopic:
-    return HistoryTopic(StandaloneProcess(tmp_path / "standalone", environment=KEEP_EVERYTHING))
+    environment = KEEP_EVERYTHING | {"MAGNETAR_LAKE_CATALOG": ""}
+    return HistoryTopic(StandaloneProcess(tmp_path / "standalone", environment=environment))
 
 
 def test_table_has_what_consumers_read(history: HistoryTopic) -> None:
@@ -79,3 +88,147 @@ def test_table_has_what_consumers_read(history: HistoryTopic) -> None:
         history.offload()
         table = wait_for_files(history, 2)
         assert rows_of(table) == read
+
+
+def lake(process: StandaloneProcess, *words: str) -> tuple[int, Any]:
+    """`magnetar lake …`: how it ended and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "magnetar", "lake", *words, "-o", "json", "--admin-url", process.http_url],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert not done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_retention_deletes_in_both_worlds(history: HistoryTopic) -> None:
+    store = history.process.data_dir / "offloaded"
+    with history.process as process:
+        for _ in range(3):
+            history.fill_ledger(40)
+        read = history.read()
+        first, last = read[0].ledger_id, read[-1].ledger_id
+        client = history.client()
+        consumer = client.subscribe(history.topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+        history.offload()
+        history.delete_local()
+        wait_for_files(history, 3)
+        assert lake(process, "verify", "history")[1]["problems"] == []
+
+        limits = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+        process.admin("POST", "namespaces/public/default/retention", limits)
+        number = sum(seen.ledger_id == first for seen in read)
+        for _ in range(number):
+            message = consumer.receive(int(DEADLINE_S * 1000))
+        consumer.acknowledge_cumulative(message)
+        wait_until(lambda: len(objects_of(store)) == 2, DEADLINE_S, "the first ledger's object deleted")
+        table = table_of(history)
+        assert table is not None
+        # Gone from the table before it was gone from the store; no snapshot names it.
+        for snapshot in table.metadata.snapshots:
+            assert set(table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()["ledger_id"].to_pylist()) == {
+                seen.ledger_id for seen in read if seen.ledger_id != first
+            }
+        assert rows_of(table) == read[number:]
+        code, found = lake(process, "verify", "--all")
+        assert (code, found[0]["files"], found[0]["problems"]) == (0, 2, [])
+
+        # An object that somebody else deleted is found, and ends the command with 7.
+        path = next(store.rglob(f"*{last:019d}-*.parquet"))
+        path.rename(path.with_suffix(".away"))
+        code, found = lake(process, "verify", "history")
+        assert (code, [each["kind"] for each in found["problems"]]) == (7, ["missing"])
+        path.with_suffix(".away").rename(path)
+
+        client.close()
+        process.admin("DELETE", f"{history.path}?force=true")
+        assert objects_of(store) == set()
+        wait_until(lambda: table_of(history) is None, DEADLINE_S, "the table dropped")
+        assert [file for file in store.rglob("magnetar-lake/**/*") if file.is_file()] == []
+
+
+def test_tables_follow_after_a_start(history: HistoryTopic) -> None:
+    """As after a crash between the end of a copy and the commit: the lists say what tables are to have."""
+    history.process.environment["MAGNETAR_LAKE_CATALOG"] = "none"
+    with history.process as process:
+        history.fill_ledger(40)
+        history.offload()
+        with pytest.raises(urllib.error.HTTPError, match="501"):
+            process.admin("GET", f"{history.path}/lake")
+        process.kill()
+        process.environment["MAGNETAR_LAKE_CATALOG"] = ""
+        process.start()
+        table = wait_for_files(history, 1)
+        assert rows_of(table) == history.read()
+        # The worker is no part of the broker: it may go at any time.
+        worker = next(
+            int(pid.name)
+            for pid in Path("/proc").iterdir()
+            if pid.name.isdigit() and _is_worker_of(pid, process.pid)
+        )
+        os.kill(worker, signal.SIGKILL)
+        history.fill_ledger(40)
+        history.offload()
+        wait_for_files(history, 2)
+        status = lake(process, "status", "history")[1]
+        assert (status["upToDate"], status["files"], status["rows"]) == (True, 2, 80)
+        assert lake(process, "status")[1]["tables"][0]["table"] == "public__default.history"
+        done = lake(process, "maintain", "history", "--keep-days", "0", "--keep-snapshots", "1", "--yes")[1]
+        assert (done["expired_snapshots"], done["snapshots"], done["small_files"]) == (1, 1, 2)
+
+
+def _is_worker_of(folder: Path, parent: int) -> bool:
+    try:
+        line = (folder / "cmdline").read_bytes()
+        status = (folder / "status").read_text()
+    except OSError:
+        return False
+    return b"magnetar.lake.worker" in line and f"\nPPid:\t{parent}\n" in status
+
+
+class First(Record):
+    name = String()
+    level = Integer()
+
+
+class Second(Record):
+    name = String()
+    level = Integer()
+    unit = String(required_default=True)
+
+
+def test_partitions_and_schema_versions_are_one_table(history: HistoryTopic) -> None:
+    topic, name = "persistent://public/default/sensors.v1=x", "sensors_x002e_v1_x003d_x"
+    with history.process as process:
+        process.admin("PUT", f"{topic.replace('://', '/')}/partitions", 2)
+        partitions = [HistoryTopic(process, f"{topic}-partition-{number}") for number in range(2)]
+        client = history.client()
+        for kind, made in (
+            (First, lambda number: First(name=f"s{number}", level=number)),
+            (Second, lambda number: Second(name=f"s{number}", level=number, unit="m")),
+        ):
+            for partition in partitions:
+                producer = client.create_producer(partition.topic, schema=AvroSchema(kind))
+                for number in range(5):
+                    producer.send(made(number), partition_key="k")
+                producer.close()
+                process.admin("PUT", f"{partition.path}/unload")
+        client.close()
+        for partition in partitions:
+            partition.offload()
+        table = wait_for_files(history, 4, name)
+        rows = table.scan().to_arrow().sort_by([("partition", "ascending"), ("ledger_id", "ascending")])
+        expected = [{"name": f"s{n}", "level": n, "unit": unit} for unit in (None, "m") for n in range(5)]
+        found: dict[int, list[dict[str, Any]]] = {number: [] for number in range(2)}
+        for row in rows.to_pylist():
+            found[row["partition"]].append(
+                {field: row["value"][field] for field in ("name", "level", "unit")}
+            )
+        for number in range(2):
+            assert sorted(found[number], key=str) == sorted(expected, key=str)
+        status = lake(process, "status", "sensors.v1=x")[1]
+        assert (status["table"], status["upToDate"], status["rows"]) == (f"public__default.{name}", True, 20)
+        process.admin("DELETE", f"{topic.replace('://', '/')}/partitions?force=true")
+        wait_until(lambda: table_of(history, name) is None, DEADLINE_S, "the table dropped")

@@ -25,8 +25,8 @@ from magnetar.lake.values import (
     LogFiles,
 )
 
-NICE: Final = 10
-"""By how much others go first: nobody waits for a table."""
+NICE: Final = 5
+"""By how much others go first. Who deletes a topic with history waits for its table."""
 _PROGRESS_S: Final = 0.2
 KINDS: Final[dict[str, type[LakeError]]] = {"setup": LakeSetupError, "conflict": LakeConflictError}
 """What an error is, by its word on the wire."""
