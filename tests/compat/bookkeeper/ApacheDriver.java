@@ -16,6 +16,8 @@ import org.apache.bookkeeper.common.component.LifecycleComponent;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.server.Main;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
+import org.apache.bookkeeper.util.EntryFormatter;
+import org.apache.bookkeeper.util.LedgerIdFormatter;
 import org.apache.commons.configuration2.CompositeConfiguration;
 import org.apache.zookeeper.server.ServerCnxnFactory;
 import org.apache.zookeeper.server.ZooKeeperServer;
@@ -83,7 +85,8 @@ public final class ApacheDriver {
                 bookies.remove(words[1]).close();
                 return 0;
             case "shell":
-                BookieShell shell = new BookieShell();
+                BookieShell shell = new BookieShell(
+                        LedgerIdFormatter.LONG_LEDGERID_FORMATTER, EntryFormatter.STRING_FORMATTER);
                 CompositeConfiguration composite = new CompositeConfiguration();
                 composite.addConfiguration(configuration(words[1]));
                 shell.setConf(composite);
