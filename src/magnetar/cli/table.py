@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "standalone": Command(
         "magnetar.cli.standalone:standalone", "Run everything in one process, until Ctrl-C."
     ),
+    "bookie": Command("magnetar.cli.bookie:bookie", "Run one bookie of a BookKeeper cluster, until Ctrl-C."),
     "context": Command(
         "magnetar.cli.context_command:context",
         "Clusters by name: where they are, and as whom to call them.",

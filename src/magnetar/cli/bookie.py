@@ -1,0 +1,79 @@
+"""`magnetar bookie`: one bookie of a cluster, for ledger clients of ours and of Apache's (docs/bookkeeper.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(epilog="Example: magnetar bookie --metadata zk://127.0.0.1:2181/ledgers --data /srv/bookie")
+@click.option(
+    "--metadata",
+    required=True,
+    help="Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers.",
+)
+@click.option("--data", required=True, type=_FILE, help="Folder of everything kept.")
+@click.option("--port", type=click.IntRange(0, 65535), default=3181, help="Port, 0: a free one.  [3181]")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
+@click.option("--advertised-address", help="Host that clients are told to connect to.  [as --host]")
+@click.option("--bookie-id", help="Name in the cluster, for ever.  [ADVERTISED:PORT]")
+@click.option("--initialize", is_flag=True, help="Make a new cluster where there is none.")
+@click.option(
+    "--collect-interval",
+    type=click.FloatRange(1),
+    default=600.0,
+    help="Seconds between two looks for deleted ledgers.  [600]",
+)
+@click.option(
+    "--session-timeout",
+    type=click.FloatRange(1),
+    default=30.0,
+    help="Seconds until the cluster takes a silent bookie for dead.  [30]",
+)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", help="[info]"
+)
+@click.option("--log-json", is_flag=True, help="Log JSON objects, one a line.")
+@click.option("--ready-file", type=_FILE, help="Write id, port and process id there, as JSON, once ready.")
+def bookie(
+    metadata: str,
+    data: Path,
+    port: int,
+    host: str,
+    advertised_address: str | None,
+    bookie_id: str | None,
+    initialize: bool,
+    collect_interval: float,
+    session_timeout: float,
+    log_level: str,
+    log_json: bool,
+    ready_file: Path | None,
+) -> int:
+    """Run one bookie of a BookKeeper cluster, until Ctrl-C."""
+    # Imported here, so that `magnetar --help` need not wait for the server's rooms.
+    from magnetar.bookie.network.node import NodeOptions
+    from magnetar.metadata.opening import parse_metadata_url
+    from magnetar.observability import logs
+    from magnetar.server.bookie import BookieConfig, run
+
+    logs.configure(level=log_level, as_json=log_json)
+    return run(
+        BookieConfig(
+            metadata=parse_metadata_url(metadata),
+            node=NodeOptions(
+                data=data,
+                host=host,
+                port=port,
+                advertised=advertised_address,
+                bookie_id=bookie_id,
+                claim_timeout_s=session_timeout + 5,
+                collect_interval_s=collect_interval,
+            ),
+            session_timeout_ms=int(session_timeout * 1_000),
+            initialize=initialize,
+            ready_file=ready_file,
+        )
+    )

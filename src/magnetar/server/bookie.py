@@ -1,0 +1,110 @@
+"""The process of `magnetar bookie`: one bookie of a cluster whose metadata others share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import magnetar
+from magnetar.base.errors import StartupError
+from magnetar.bookie.network.node import BookieNode, NodeOptions
+from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
+from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
+from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
+from magnetar.metadata.opening import MetadataUrl, open_metadata
+from magnetar.metadata.store import MetadataStore
+from magnetar.runtime import loop as event_loop
+from magnetar.runtime.clock import SystemClock
+from magnetar.server import open_files
+
+_log = logging.getLogger("magnetar.server")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookieConfig:
+    """One bookie."""
+
+    metadata: MetadataUrl
+    node: NodeOptions
+    session_timeout_ms: int = 30_000
+    """How long the cluster takes this bookie for alive without hearing of it."""
+    initialize: bool = False
+    """Make the tree of a new cluster where there is none."""
+    ready_file: Path | None = None
+
+
+def run(config: BookieConfig) -> int:
+    """Runs until SIGTERM or SIGINT, or until its disk fails; returns the exit code. Raises StartupError."""
+    open_files.raise_limit()
+    return event_loop.run(_serve(config))
+
+
+async def _serve(config: BookieConfig) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    store = await open_metadata(config.metadata, SystemClock(), session_timeout_ms=config.session_timeout_ms)
+    try:
+        node = await BookieNode.start(config.node, await _registry(config, store))
+        try:
+            _tell(config, node)
+            return await _until_over(node, stop)
+        finally:
+            await node.close()
+            if config.ready_file is not None:
+                config.ready_file.unlink(missing_ok=True)
+    finally:
+        await store.close()
+
+
+async def _registry(config: BookieConfig, store: MetadataStore) -> TreeBookieRegistry:
+    url = config.metadata
+    try:
+        if config.initialize:
+            layout = url.layout or LedgerLayout.HIERARCHICAL
+            await initialize_cluster(store, BookKeeperTree(url.root, layout), str(uuid.uuid4()))
+        tree = await open_tree(store, url.root, layout=url.layout)
+    except ClusterNotInitializedError as error:
+        raise StartupError(f"{error}; --initialize makes a new one") from error
+    except LayoutError as error:
+        raise StartupError(str(error)) from error
+    return TreeBookieRegistry(store, tree)
+
+
+def _tell(config: BookieConfig, node: BookieNode) -> None:
+    mode = "read-only: the disk is full" if node.read_only else "writable"
+    lines = [
+        f"Magnetar {magnetar.__version__} bookie {node.bookie_id} is ready ({mode})",
+        f"  Ledger clients   {config.node.host}:{node.port}",
+        f"  Data             {config.node.data}",
+        "",
+    ]
+    sys.stdout.write("\n".join(lines))
+    sys.stdout.flush()
+    if config.ready_file is not None:
+        told = {"bookie_id": node.bookie_id, "port": node.port, "pid": os.getpid()}
+        part = config.ready_file.with_name(f"{config.ready_file.name}.part")
+        part.write_text(json.dumps(told), encoding="utf-8")
+        part.replace(config.ready_file)
+
+
+async def _until_over(node: BookieNode, stop: asyncio.Event) -> int:
+    failing = asyncio.ensure_future(node.failed())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if failing.done():
+        _log.critical("the bookie ends: %s", failing.result())
+        return 1
+    failing.cancel()
+    return 0
