@@ -1,4 +1,4 @@
-"""`magnetar bookie`: one bookie of a cluster, for ledger clients of ours and of Apache's (docs/bookkeeper.md)."""
+"""`magnetar bookie`: one bookie of a cluster, for ledger clients of any kind (docs/bookkeeper.md)."""
 
 from __future__ import annotations
 
