@@ -154,8 +154,9 @@ class BookiePool:
         *,
         fence_key: bytes | None = None,
         recovery: bool = False,
+        silence: Status = Status.IO_ERROR,
     ) -> None:
-        """One entry, or the last one (-1), fenced where a key is given. No answer is IO_ERROR."""
+        """One entry, or the last one (-1), fenced where a key is given. No answer is `silence`."""
 
         def request(connection: BookieConnection) -> Read:
             return Read(
@@ -171,7 +172,7 @@ class BookiePool:
             if isinstance(response, ReadDone):
                 answered(response.status, response.entry)
             else:
-                answered(Status.IO_ERROR, None)
+                answered(silence, None)
 
         self._ask(bookie, ledger_id, request, done, recovery=recovery)
 
@@ -184,7 +185,7 @@ class BookiePool:
         bytes_max: int,
         answered: Callable[[Status, tuple[bytes, ...]], None],
     ) -> None:
-        """Consecutive entries (version 2). No answer is IO_ERROR."""
+        """Consecutive entries (version 2). No answer is TOO_MANY_REQUESTS."""
 
         def request(_: BookieConnection) -> BatchRead:
             return BatchRead(ledger_id, first_entry, next(self._request_ids), count_max, bytes_max)
@@ -193,7 +194,7 @@ class BookiePool:
             if isinstance(response, BatchReadDone):
                 answered(response.status, response.entries)
             else:
-                answered(Status.IO_ERROR, ())
+                answered(Status.TOO_MANY_REQUESTS, ())
 
         self._ask(bookie, ledger_id, request, done, recovery=False)
 

@@ -15,7 +15,7 @@ from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.effects import SendRead
 from magnetar.ledger.quorum.last_confirmed import LastConfirmed
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.quorum.reading import EntryRead, Found, ReadEffect, Unread
+from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, ReadEffect, Unread
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun
 from magnetar.wire.bookkeeper.status import Status
@@ -122,7 +122,7 @@ class LedgerReads:
             def answered(status: Status, entry: bytes | None) -> None:
                 do(core.read(effect.index, status, entry))
 
-            pool.read(effect.bookie, self.ledger_id, entry_id, answered)
+            pool.read(effect.bookie, self.ledger_id, entry_id, answered, silence=SILENCE)
 
         def wait_for_others() -> None:
             nonlocal timer
@@ -191,7 +191,7 @@ class LedgerReads:
         size = min(bytes_max + (count + 1) * _BATCH_OVERHEAD_BYTES, self._cluster.options.packet_bytes_max)
         status, entries = await self._ask_batch(bookie, first, count, size)
         if status is not Status.OK:
-            if status is Status.IO_ERROR:
+            if status is SILENCE:
                 self._batch_failures[bookie] = self._batch_failures.get(bookie, 0) + 1
             return []
         self._batch_failures.pop(bookie, None)
@@ -221,7 +221,7 @@ class LedgerReads:
         try:
             return await asyncio.wait_for(result, patience_s or None)
         except TimeoutError:
-            return Status.TOO_MANY_REQUESTS, ()
+            return SILENCE, ()
 
     # -- the end of an open ledger ----------------------------------------------------------------
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, unique
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from magnetar.ledger.quorum.effects import SendRead
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
 from magnetar.wire.bookkeeper.status import Status
+
+SILENCE: Final = Status.TOO_MANY_REQUESTS
+"""Stands for no answer. An error that a bookie answers says something of its copy, silence does not."""
 
 
 @unique
@@ -95,7 +98,7 @@ class EntryRead:
         return [] if self.is_over or self._results else self._ask_next()
 
     def read(self, index: int, status: Status, entry: bytes | None) -> list[ReadEffect]:
-        """Answers SendRead, or tells that no answer will come (IO_ERROR)."""
+        """Answers SendRead, or tells that no answer will come (SILENCE)."""
         if self.is_over:
             return []
         self._silent -= 1
@@ -125,5 +128,5 @@ class EntryRead:
 
 
 _ABSENT = frozenset((Status.NO_ENTRY, Status.NO_LEDGER))
-_BAD_COPIES = _ABSENT | {Status.BAD_REQUEST}
+_BAD_COPIES = _ABSENT | {Status.BAD_REQUEST, Status.IO_ERROR}
 """BAD_REQUEST stands for a digest that does not match: nobody answers a read of an entry with it."""

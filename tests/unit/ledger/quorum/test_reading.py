@@ -7,7 +7,7 @@ import pytest
 from magnetar.ledger.quorum.effects import SendRead
 from magnetar.ledger.quorum.last_confirmed import LastConfirmed
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.ledger.quorum.reading import EntryRead, Found, NotFound, Unread
+from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, NotFound, Unread
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.status import Status
 
@@ -35,7 +35,8 @@ def test_the_best_copy_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "data"), [(Status.OK, b"rubbish"), (Status.OK, entry(5)), (Status.NO_ENTRY, None)]
+    ("status", "data"),
+    [(Status.OK, b"rubbish"), (Status.OK, entry(5)), (Status.NO_ENTRY, None), (Status.IO_ERROR, None)],
 )
 def test_a_bad_copy_is_passed_over_and_named(status: Status, data: bytes | None) -> None:
     read = begun()
@@ -50,7 +51,7 @@ def test_silence_asks_the_next_one_and_an_error_is_no_silence() -> None:
     assert read.is_silent() == [SendRead("c", 2, 4)]
     assert read.is_silent() == [SendRead("a", 0, 4)]
     assert read.is_silent() == []
-    assert read.read(0, Status.IO_ERROR, None) == []
+    assert read.read(0, SILENCE, None) == []
     (found,) = read.read(1, Status.OK, entry())
     assert isinstance(found, Found)
     assert found.bad == ()
