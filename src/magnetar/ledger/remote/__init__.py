@@ -1,0 +1,1 @@
+"""The managed log's ledgers over several bookies; see README.md."""

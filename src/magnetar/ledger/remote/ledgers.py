@@ -1,0 +1,259 @@
+"""The managed log's contract over a ledger client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from weakref import WeakValueDictionary
+
+from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import LedgerError
+from magnetar.ledger.api import (
+    LedgerClosedError,
+    LedgerEnd,
+    LedgerFencedError,
+    LedgerWriteError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    WriterListener,
+)
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions, LedgerWriteHandle
+from magnetar.ledger.client.placement import NotEnoughBookiesError
+from magnetar.ledger.remote.stored_entries import runs, stored
+from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup
+
+_log = logging.getLogger("magnetar.ledger.remote")
+
+
+class TooFewBookiesError(LedgerError):
+    """A ledger needs more bookies than are alive. Later there may be enough."""
+
+    retriable = True
+
+    def __init__(self, needed: int, usable: int) -> None:
+        super().__init__(
+            f"a ledger needs {needed} bookies, {usable} take entries: start more, or set smaller ensembles"
+        )
+        self.needed = needed
+        self.usable = usable
+
+
+class _Fate:
+    """What readers of one ledger must know at once."""
+
+    __slots__ = ("__weakref__", "deleted")
+
+    def __init__(self) -> None:
+        self.deleted = False
+
+
+class RemoteReader:
+    """Reads a ledger over the network."""
+
+    def __init__(self, handle: LedgerHandle, fate: _Fate) -> None:
+        self._handle: LedgerHandle = handle
+        self._fate = fate
+
+    @property
+    def ledger_id(self) -> int:
+        return self._handle.ledger_id
+
+    @property
+    def last_entry(self) -> int:
+        return self._handle.last_entry
+
+    @property
+    def length_bytes(self) -> int:
+        return self._handle.length_bytes
+
+    def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
+        """Always waits for the network, unless there is nothing to wait for."""
+        self._check(first)
+        return None
+
+    async def read(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
+        """See `LedgerReader.read`; also raises LedgerUnreadableError when too few bookies answer."""
+        self._check(first)
+        entries = await self._handle.read(first, last, bytes_max)
+        if self._fate.deleted:
+            raise NoSuchLedgerError(self.ledger_id)
+        return runs(self.ledger_id, first, [entry.payload for entry in entries])
+
+    def _check(self, first: int) -> None:
+        if self._fate.deleted:
+            raise NoSuchLedgerError(self.ledger_id)
+        if not 0 <= first <= self.last_entry:
+            raise NoSuchEntryError(self.ledger_id, first)
+
+
+class _Relay:
+    """Between the client's writer and the log's listener; lets nothing through after the failure."""
+
+    def __init__(self, listener: WriterListener) -> None:
+        self._listener = listener
+        self.error: LedgerError | None = None
+
+    def durable(self, last_entry: int) -> None:
+        """From the client."""
+        if self.error is None:
+            self._listener.durable(last_entry)
+
+    def failed(self, error: LedgerError) -> None:
+        """From the client, or from the writer that is given up."""
+        if self.error is None:
+            self.error = _in_words(error)
+            self._listener.failed(self.error)
+
+
+def _in_words(error: LedgerError) -> LedgerError:
+    if not isinstance(error, LedgerWriteError):
+        return error
+    # The text is what a publisher gets to see.
+    told = LedgerWriteError(f"too few bookies keep entries: {error}; bring bookies back, or start others")
+    told.__cause__ = error
+    return told
+
+
+class RemoteWriter(RemoteReader):
+    """Writes an open ledger, and reads what is durable of it."""
+
+    def __init__(self, ledgers: RemoteLedgers, handle: LedgerWriteHandle, relay: _Relay, fate: _Fate) -> None:
+        super().__init__(handle, fate)
+        self._ledgers = ledgers
+        self._writing = handle
+        self._relay = relay
+        self._fenced: LedgerFencedError | None = None
+        self._closing = False
+
+    @property
+    def last_pushed(self) -> int:
+        return self._writing.last_pushed
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._writing.pending_bytes
+
+    def append(
+        self, entries: list[bytes], counts: list[int] | None, base_index: int, broker_time_ms: int
+    ) -> int:
+        if (error := self._fenced or self._relay.error) is not None:
+            raise error
+        if self._closing:
+            raise LedgerClosedError(f"ledger {self.ledger_id} is closed")
+        return self._writing.append(stored(entries, counts, base_index, broker_time_ms))
+
+    async def close(self) -> LedgerEnd:
+        if (known := self._fenced or self._relay.error) is not None:
+            raise known
+        self._closing = True
+        try:
+            end = await self._writing.close()
+        except LedgerError as error:
+            raise self._relay.error or _in_words(error) from error
+        self._ledgers.left(self)
+        return end
+
+    async def give_up(self) -> None:
+        """Takes no more from now on, and closes the ledger once what was appended is durable, if it can be.
+
+        The listener hears of it last, unless it closed the ledger itself.
+        """
+        if self._closing or self._relay.error is not None:
+            return
+        self._fenced = LedgerFencedError(f"ledger {self.ledger_id} was opened or deleted under its writer")
+        try:
+            await self._writing.close()
+        except LedgerError as error:
+            # Whoever opens it goes on with fences and recovery.
+            _log.info("ledger %d is not closed by its writer: %s", self.ledger_id, error)
+        self._relay.failed(self._fenced)
+
+
+class RemoteLedgers:
+    """Creates, opens and deletes ledgers on the bookies of one cluster. Close it before its client."""
+
+    def __init__(self, client: LedgerClient, options: LedgerOptions, clock: Clock) -> None:
+        """`options`: how new ledgers are kept; others are read as their metadata says."""
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._opening = SingleFlight[LedgerHandle]()
+        self._writers: dict[int, RemoteWriter] = {}
+        self._fates: WeakValueDictionary[int, _Fate] = WeakValueDictionary()
+        self._tasks = TaskGroup("remote ledgers")
+        self._counting = Rounds(self._count, self._tasks.spawn)
+        self._has_room = True
+
+    def has_room(self) -> bool:
+        """Whether enough bookies took entries at the last look; each call asks for another one."""
+        self._counting.ask()
+        return self._has_room
+
+    async def _count(self) -> None:
+        try:
+            await self._client.cluster.new_ensemble(self._options.layout)
+        except NotEnoughBookiesError:
+            self._has_room = False
+        else:
+            self._has_room = True
+
+    async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> RemoteWriter:
+        """A new open ledger; see `Ledgers.create`. Raises TooFewBookiesError, MetadataError."""
+        relay = _Relay(listener)
+        try:
+            handle = await self._client.create(
+                self._options, relay, custom=custom_metadata, created_ms=self._clock.now_ms()
+            )
+        except NotEnoughBookiesError as error:
+            self._has_room = False
+            raise TooFewBookiesError(error.needed, error.usable) from error
+        writer = RemoteWriter(self, handle, relay, self._fate(handle.ledger_id))
+        self._writers[handle.ledger_id] = writer
+        return writer
+
+    async def open(self, ledger_id: int) -> RemoteReader:
+        """A reader; see `Ledgers.open`. An open ledger is fenced and recovered on its bookies first.
+
+        Raises NoSuchLedgerError, MetadataError; LedgerUnreadableError, TooFewBookiesError when too few
+        bookies answer: later it may succeed; LedgerUnauthorizedError for another password.
+        """
+        handle = await self._opening.run(ledger_id, lambda: self._closed(ledger_id))
+        return RemoteReader(handle, self._fate(ledger_id))
+
+    async def _closed(self, ledger_id: int) -> LedgerHandle:
+        if (writer := self._writers.pop(ledger_id, None)) is not None:
+            await writer.give_up()
+        return await self._client.open(ledger_id, self._options.password)
+
+    async def delete(self, ledger_id: int) -> None:
+        """Deletes the ledger; see `Ledgers.delete`. Bookies find out by themselves. Raises MetadataError."""
+        if (fate := self._fates.get(ledger_id)) is not None:
+            fate.deleted = True
+        if (writer := self._writers.pop(ledger_id, None)) is not None:
+            await writer.give_up()
+        await self._client.delete(ledger_id)
+
+    async def tagged(self) -> AsyncIterator[tuple[int, Mapping[str, bytes]]]:
+        """Every ledger with its custom metadata. Raises MetadataError, LedgerMetadataError."""
+        registry = self._client.cluster.ledgers
+        async for ledger_id in registry.ledger_ids():
+            try:
+                yield ledger_id, (await registry.read(ledger_id)).metadata.custom
+            except NoSuchLedgerError:
+                continue
+
+    def left(self, writer: RemoteWriter) -> None:
+        """From a writer: it has closed its ledger."""
+        self._writers.pop(writer.ledger_id, None)
+
+    def _fate(self, ledger_id: int) -> _Fate:
+        fate = self._fates.get(ledger_id)
+        if fate is None:
+            fate = self._fates[ledger_id] = _Fate()
+        return fate
+
+    async def close(self) -> None:
+        """Ends what runs in the background and drops the connections. Writers that are open fail."""
+        await self._tasks.close()
+        await self._client.close()
