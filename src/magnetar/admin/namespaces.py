@@ -7,6 +7,7 @@ from typing import Final
 from magnetar.admin import bundles as bundle_ranges
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
+from magnetar.admin.topic_lists import chosen
 from magnetar.admin.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError
@@ -74,9 +75,8 @@ async def list_topics(call: Call) -> object:
         raise BadRequestError(f"mode must be PERSISTENT, NON_PERSISTENT or ALL, not {mode!r}")
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    everything = call.flag("includeSystemTopic")
     found = [topic for domain in _DOMAINS[mode] for topic in await call.broker.topics_of(name, domain)]
-    return [str(topic) for topic in found if everything or not is_system(topic)]
+    return await chosen(call, name, found)
 
 
 # -- all topics of a namespace -----------------------------------------------------------------------

@@ -12,6 +12,7 @@ from magnetar.admin.errors import (
     NotAcceptableError,
     NotImplementedHereError,
 )
+from magnetar.admin.topic_lists import chosen
 from magnetar.base.names import TopicName
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import (
@@ -22,7 +23,6 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
-from magnetar.broker.watchers.selection import is_system
 
 _N: Final = "/admin/v2/persistent/{tenant}/{namespace}"
 _T: Final = f"{_N}/{{topic}}"
@@ -68,16 +68,14 @@ async def refuse_partitioned(broker: Broker, name: TopicName, what: str) -> None
 async def list_topics(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    # Those that brokers keep for themselves are shown to who asks for them, as in Pulsar.
-    everything = call.flag("includeSystemTopic")
-    found = await call.broker.topics_of(name, call.domain)
-    return [str(topic) for topic in found if everything or not is_system(topic)]
+    return await chosen(call, name, await call.broker.topics_of(name, call.domain))
 
 
 async def list_partitioned(call: Call) -> object:
     name = call.namespace()
     await call.broker.policies.namespace(name)
-    return sorted(str(topic) for topic in await call.broker.policies.partitioned_topics(name, call.domain))
+    found = sorted(await call.broker.policies.partitioned_topics(name, call.domain), key=str)
+    return await chosen(call, name, found)
 
 
 # -- one topic ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from magnetar.broker.watchers.selection import (
     matching,
     topics_digest,
 )
+from magnetar.broker.wildcards.levels import levels_of
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int
     count = 0 if topic.partition >= 0 else await broker.policies.partitions(topic)
     if count or await broker.exists(topic):
         return count
+    if levels_of(topic) is not None:
+        return 0
     rules = await broker.creation(topic)
     if not may_come or not rules.topics:
         raise TopicNotFoundError(f"topic {topic} does not exist")

@@ -33,6 +33,7 @@ from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
+from magnetar.broker.wildcards.levels import levels_of
 from magnetar.lake.room import LakeRoom
 from magnetar.managedlog.errors import LogExistsError
 from magnetar.managedlog.log import ManagedLog
@@ -247,6 +248,8 @@ class Broker:
         await self.policies.namespace(name.namespace_name)
 
     async def _may_create(self, name: TopicName) -> bool:
+        if levels_of(name) is not None:
+            raise NotAllowedError(f"{name} is a wildcard: one can subscribe to it, and do nothing else")
         partitions = await self.policies.partitions(name)
         if name.partition < 0:
             if partitions:

@@ -25,9 +25,12 @@ VERBS: Final = (
         name="list",
         help="Show the topics of NAMESPACE, partitions by their own names.",
         path="{namespace}/topics",
-        options=(MODE,),
-        query={"mode": "mode"},
-        example="topics list public/default",
+        options=(
+            MODE,
+            click.Option(["--match"], metavar="WILDCARD", help="Only names like 'nyc.**' or '*.chat'."),
+        ),
+        query={"mode": "mode", "match": "match"},
+        example="topics list public/default --match 'nyc.**'",
     ),
     Verb(
         name="delete",

@@ -17,7 +17,7 @@ from magnetar.broker.errors import (
     RefusedError,
     SubscriptionNotFoundError,
 )
-from magnetar.broker.handlers import permission
+from magnetar.broker.handlers import permission, wildcards
 from magnetar.broker.handlers.consumer_stats import describe
 from magnetar.broker.schema_rules import admit_consumer
 from magnetar.broker.subscription import Subscription
@@ -47,9 +47,14 @@ def subscribe(session: Session, command: Command) -> None:
 
 async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
     try:
-        await permission.opening(session, _open_consumer(session, request))
+        await permission.opening(session, _open(session, request))
     finally:
         session.opening_consumers.ended(request.consumer_id, request.request_id)
+
+
+async def _open(session: Session, request: pb.CommandSubscribe) -> None:
+    if not await wildcards.opened(session, request):
+        await _open_consumer(session, request)
 
 
 def _check_compacted(request: pb.CommandSubscribe) -> None:
@@ -156,6 +161,9 @@ def unsubscribe(session: Session, command: Command) -> None:
     async def work() -> None:
         consumer = _consumer_of(session, request.consumer_id)
         subscription = consumer.subscription
+        if await wildcards.unsubscribed(session, consumer):
+            session.reply(commands.success(request.request_id))
+            return
         subscription.check_deletable(consumer, force=request.force)
         topic = await session.broker.any_topic(subscription.topic, create=False)
         if topic.subscriptions.get(subscription.name) is not subscription:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, compiled, matching
+from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, Matcher, compiled, matching
 from magnetar.broker.watchers.watched import Update, Watched
 from magnetar.metadata import keys
 from magnetar.metadata.store import Change, MetadataStore, Notification
@@ -96,7 +96,7 @@ class TopicWatchers:
         self,
         client: Client,
         namespace: NamespaceName,
-        pattern: str,
+        pattern: str | Matcher,
         *,
         watcher_id: int,
         request_id: int,
@@ -108,11 +108,13 @@ class TopicWatchers:
         if watcher_id in own:
             entry, watcher = own[watcher_id]
         else:
-            if len(pattern) > PATTERN_CHARS_MAX:
+            if isinstance(pattern, str) and len(pattern) > PATTERN_CHARS_MAX:
                 raise NotAllowedError(f"a pattern to watch has at most {PATTERN_CHARS_MAX} characters")
             if len(own) >= _WATCHERS_MAX:
                 raise NotAllowedError(f"a connection may have {_WATCHERS_MAX} watchers")
-            watcher = _Watcher(client, watcher_id, Watched(compiled(pattern)))
+            watcher = _Watcher(
+                client, watcher_id, Watched(compiled(pattern) if isinstance(pattern, str) else pattern)
+            )
             entry = self._entry(namespace)
             entry.watchers.append(watcher)
             self._clients.setdefault(client, {})[watcher_id] = (entry, watcher)

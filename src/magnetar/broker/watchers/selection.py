@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.watchers.pattern import Pattern
@@ -25,6 +25,16 @@ _SYSTEM: Final = re.compile(
 )
 
 
+class Matcher(Protocol):
+    """What chooses topics: a pattern, or a wildcard."""
+
+    work: int
+    """Grows with what it has done so far."""
+
+    def matches(self, text: str) -> bool:
+        """Whether it chooses `tenant/namespace/name`, the name without a partition's suffix."""
+
+
 def is_system(name: TopicName) -> bool:
     """Whether the topic is one of those that brokers keep for themselves; no client is told of them."""
     if "__" not in name.local and not name.local.startswith("transaction_"):
@@ -41,7 +51,7 @@ def compiled(text: str) -> Pattern:
     return Pattern(f"\\Q{rest}" if domain.rpartition("\\E")[2].find("\\Q") >= 0 else rest)
 
 
-async def matching(pattern: Pattern, names: Iterable[TopicName]) -> list[TopicName]:
+async def matching(pattern: Matcher, names: Iterable[TopicName]) -> list[TopicName]:
     """Those of the names that match; other tasks get their turns in between."""
     found = []
     pause_at = pattern.work + _WORK_MAX

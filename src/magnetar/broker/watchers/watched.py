@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from magnetar.broker.watchers.pattern import Pattern
-from magnetar.broker.watchers.selection import topics_digest
+from magnetar.broker.watchers.selection import Matcher, topics_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Update:
 class Watched:
     """The list that a client has built up."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Matcher) -> None:
         self.pattern = pattern
         self.topics: set[str] = set()
         """Names that match, as the client knows them."""

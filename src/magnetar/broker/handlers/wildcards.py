@@ -1,0 +1,64 @@
+"""Consumers of wildcards: where the room `wildcards` meets a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.auth.permissions import Action
+from magnetar.base.names import TopicName
+from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.errors import NotAllowedError, RefusedError
+from magnetar.broker.handlers import permission
+from magnetar.broker.wildcards.room import Wildcard, wildcard_of
+from magnetar.broker.wildcards.subscription import WildcardSubscription
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Session
+
+
+async def opened(session: Session, request: pb.CommandSubscribe) -> bool:
+    """Whether the topic's name is a wildcard; then its consumer is opened. Raises RefusedError,
+    AuthorizationError."""
+    if "*" not in request.topic:
+        return False
+    name = TopicName.parse(request.topic)
+    levels = await wildcard_of(session.broker, name)
+    if levels is None:
+        return False
+    if not request.subscription:
+        raise NotAllowedError("a subscription needs a name")
+    await permission.allow(session, Action.CONSUME, name, request.subscription)
+    consumer = await Wildcard(session, request, name, levels).open()
+    try:
+        session.opening_consumers.check(request.consumer_id, request.request_id)
+    except RefusedError:
+        consumer.subscription.detach(consumer)
+        raise
+    if session.closed:
+        consumer.subscription.detach(consumer)
+        return True
+    session.consumers[request.consumer_id] = consumer
+    session.reply(commands.success(request.request_id))
+    return True
+
+
+async def unsubscribed(session: Session, consumer: AttachedConsumer) -> bool:
+    """Whether the consumer is one of a wildcard; then its subscriptions are deleted.
+
+    Raises PreconditionFailedError while one of them has other consumers.
+    """
+    subscription = consumer.subscription
+    if not isinstance(subscription, WildcardSubscription):
+        return False
+    parts = dict(subscription.parts)
+    for part in parts.values():
+        part.subscription.check_deletable(part, force=False)
+    session.consumers.pop(consumer.consumer_id, None)
+    subscription.detach(consumer)
+    for name, part in parts.items():
+        topic = await session.broker.any_topic(name, create=False)
+        if topic.subscriptions.get(subscription.name) is part.subscription:
+            await topic.drop_subscription(part.subscription)
+    return True

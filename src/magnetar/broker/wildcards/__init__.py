@@ -1,0 +1,1 @@
+"""Names in levels, and subscriptions to all topics that a wildcard names."""

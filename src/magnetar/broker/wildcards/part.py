@@ -1,0 +1,97 @@
+"""A wildcard's consumer on one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from magnetar.base.entries import EntryRun
+from magnetar.broker.attached import AttachedConsumer
+from magnetar.wire.messages import MessageEncoder
+
+if TYPE_CHECKING:
+    from magnetar.broker.wildcards.subscription import WildcardSubscription
+
+
+class Pool:
+    """What the client has asked for and not been sent, for all topics together."""
+
+    __slots__ = ("permits",)
+
+    def __init__(self) -> None:
+        self.permits = 0
+
+
+class NotingEncoder(MessageEncoder):
+    """Tells from which ledgers the client was sent something: by them it is known whose an
+    acknowledgement is."""
+
+    __slots__ = ("_note",)
+
+    def __init__(self, consumer_id: int, note: Callable[[int], None]) -> None:
+        # No partition: the client takes the wildcard for one topic.
+        super().__init__(consumer_id)
+        self._note = note
+
+    def encode(self, run: EntryRun, start: int, stop: int, out: list[bytes], **more: Any) -> int:
+        self._note(run.ledger_id)
+        return super().encode(run, start, stop, out, **more)
+
+
+class PartConsumer(AttachedConsumer):
+    """Attached to one topic's subscription, with the permits of all."""
+
+    __slots__ = ("pool",)
+
+    def __init__(self, pool: Pool, **fields: Any) -> None:
+        self.pool = Pool()
+        super().__init__(**fields)
+        # Not before: the fields' own beginnings would empty it.
+        self.pool = pool
+
+    @property
+    def permits(self) -> int:
+        """Of all parts."""
+        return self.pool.permits
+
+    @permits.setter
+    def permits(self, value: int) -> None:
+        self.pool.permits = value
+
+
+class PartConnection:
+    """What one topic's subscription takes for the client's connection."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: WildcardSubscription) -> None:
+        self._owner = owner
+
+    @property
+    def out(self) -> list[bytes]:
+        """The client's."""
+        return self._owner.connection.out
+
+    @out.setter
+    def out(self, value: list[bytes]) -> None:
+        raise AssertionError("only the session replaces its output")
+
+    @property
+    def writable(self) -> bool:
+        """The client's."""
+        return self._owner.connection.writable
+
+    def queued(self, size_bytes: int) -> None:
+        self._owner.connection.queued(size_bytes)
+
+    def consumer_detached(self, consumer: AttachedConsumer) -> None:
+        self._owner.lost(consumer)
+
+    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
+        """Active on some topics and not on others: the client has no word for that."""
+
+    def end_of_topic(self, consumer: AttachedConsumer) -> None:
+        """Others may follow."""
+
+    def ack_response(self, consumer: AttachedConsumer, request_id: int, error: BaseException | None) -> None:
+        self._owner.answered(request_id, error)
