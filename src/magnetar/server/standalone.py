@@ -239,7 +239,7 @@ class Standalone:
             superuser_roles=frozenset(names(config.superuser_roles)),
             offloading=tiering.offloading,
         )
-        tiering.begin(broker)
+        tiering.begin(broker, bookie.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)

@@ -21,6 +21,7 @@ from magnetar.lake.room import LakeRoom
 from magnetar.lake.setup import NONE, catalog_settings
 from magnetar.lake.values import CatalogSettings
 from magnetar.managedlog.orphan_objects import OrphanObjects
+from magnetar.runtime.syncer import HelperSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.schemas import key_value
 from magnetar.server.config import StandaloneConfig
@@ -76,7 +77,7 @@ class Tiering:
             spawn=self._tasks.spawn,
             cache_bytes=config.offload_read_cache_bytes,
         )
-        offloader = Offloader(
+        self._offloader = Offloader(
             clock=clock,
             pace=Pace(
                 share_busy=config.offload_busy_percent / 100,
@@ -88,10 +89,10 @@ class Tiering:
             schemas_of=self._schemas_of,
             busy=self._busy,
         )
-        offloader.retire = self.storage.retire
+        self._offloader.retire = self.storage.retire
         self.offloading = Offloading(
             self.storage,
-            offloader,
+            self._offloader,
             default=default_policy(config),
             new_id=uuid.uuid4,
             spawn=self._tasks.spawn,
@@ -100,9 +101,11 @@ class Tiering:
     def _open_store(self, url: str) -> ObjectStore:
         return RetryingStore(open_store(url, self._clock), asyncio.sleep)
 
-    def begin(self, broker: Broker) -> None:
+    def begin(self, broker: Broker, syncer: Syncer) -> None:
         """Called once when there is a broker: looks at its topics from now on."""
         self._broker = broker
+        if isinstance(syncer, HelperSyncer):
+            self._offloader.commits = syncer.latency
         broker.collectors.append(self.storage.figures.collect)
         self._tasks.every(self._config.offload_interval_seconds, self.offloading.round)
         orphans = OrphanObjects(

@@ -13,6 +13,7 @@ from uuid import UUID
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
+from magnetar.observability.histogram import Histogram
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
 from magnetar.tiered.attempt import (
     Convert,
@@ -58,6 +59,9 @@ class Offloader:
         """`work_dir` holds files that are not uploaded yet; `busy` says whether clients are at work."""
         self.step: Callable[[Effect], None] = lambda effect: None
         """Told of every effect before it begins."""
+        self.commits: Histogram | None = None
+        """How long syncs of the message store take; None: not known."""
+        self._commits_seen = (0, 0.0)
         self.retire: Callable[[str, Sequence[OffloadedCopy]], Awaitable[None]] | None = None
         """Called before a copy that was complete is deleted; see `Tiers.retire`."""
         self._clock = clock
@@ -153,12 +157,24 @@ class Offloader:
 
     async def _rest(self, worked_s: float, size_bytes: int) -> None:
         pause_s = self._pace.pause_s(
-            worked_s=worked_s, size_bytes=size_bytes, late_s=self._late_s, busy=self._busy()
+            worked_s=worked_s,
+            size_bytes=size_bytes,
+            late_s=self._late_s,
+            busy=self._busy(),
+            commit_s=self._commit_s(),
         )
         self._figures.share = self._pace.share
         due_s = monotonic() + pause_s
         await asyncio.sleep(pause_s)
         self._late_s = monotonic() - due_s
+
+    def _commit_s(self) -> float | None:
+        """What syncs took since the last call, on the average."""
+        if self.commits is None:
+            return None
+        (count, sum_s), self._commits_seen = self._commits_seen, (self.commits.count, self.commits.sum_s)
+        new = self._commits_seen[0] - count
+        return (self._commits_seen[1] - sum_s) / new if new else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,3 +180,23 @@ def test_the_cache_keeps_its_budget_whatever_happens() -> None:
             cache.forget(copy.context.attempt)
         cache.check()
     assert len(cache) > 0
+
+
+def test_slow_commits_make_it_rest_longer() -> None:
+    """Commits of half a millisecond are usual here; what they take while files are written counts."""
+    pace = Pace(share_busy=0.25)
+
+    def share_after(*commits_s: float | None) -> float:
+        for commit_s in commits_s:
+            pace.pause_s(worked_s=0.1, size_bytes=1, late_s=0.0, busy=True, commit_s=commit_s)
+        return pace.share
+
+    assert share_after(0.0005, None, 0.0006) == 0.25
+    assert share_after(0.004) == 0.125
+    assert share_after(0.004, 0.004) == 0.03125, "as long as it lasts"
+    assert share_after(None) > 0.03125, "and not when nobody commits"
+    assert share_after(*[0.004] * 300) > 0.2, "a disk that is slow for good is what is usual"
+    fast = Pace(share_busy=0.25)
+    assert fast.pause_s(worked_s=0.1, size_bytes=1, late_s=0, busy=True, commit_s=0.0001) == 0.1 * 3
+    fast.pause_s(worked_s=0.1, size_bytes=1, late_s=0, busy=True, commit_s=0.0009)
+    assert fast.share == 0.25, "less than a millisecond more disturbs nobody"
