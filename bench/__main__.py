@@ -118,6 +118,7 @@ OTHERS: Final = {
     "guard": "bench.guard",
     "soak": "bench.soak",
     "cli": "bench.command_line",
+    "bookies": "bench.bookies",
     "tenants": "bench.tenants",
 }
 """Words that stand for a program of their own."""
