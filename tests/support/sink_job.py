@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
+from magnetar.client.errors import ClientError
 from magnetar.spark.commit_log import StagedTask
 from magnetar.spark.encode import EntryEncoder
 from magnetar.spark.options import WriteOptions
@@ -32,6 +34,8 @@ SINK_ID = "query"
 KEYS = 10
 ROWS_PER_BATCH_MAX = 60
 TASKS_MAX = 4
+TASK_RETRIES = 3
+RETRY_PAUSE_S = 0.5
 
 
 def value_of(number: int) -> str:
@@ -90,6 +94,15 @@ class Query:
         sink.commit(Batch(batch_id, made, len(rows), names, self._run_id))
 
     def _task(self, values: list[str], partitions: int) -> bytes | StagedTask:
+        """A task that fails, as its broker is away, is run again; Spark does so three times."""
+        for _ in range(TASK_RETRIES):
+            try:
+                return self._attempt(values, partitions)
+            except ClientError:
+                time.sleep(RETRY_PAUSE_S)
+        return self._attempt(values, partitions)
+
+    def _attempt(self, values: list[str], partitions: int) -> bytes | StagedTask:
         encoder = EntryEncoder(
             partitions,
             batching="partition",
