@@ -122,3 +122,13 @@ def test_pulsars_own_tool(standalone: StandaloneProcess, topic: str, tmp_path: P
         base64.b64decode(json.loads(line)["payload"]) for line in out.splitlines() if line.startswith("{")
     ]
     assert payloads == [b"one", b"two", b"three"]
+
+
+def test_many_open_sockets_leave_the_admin_port_free(
+    standalone: StandaloneProcess, open_socket: Open, topic: str
+) -> None:
+    path = topic.replace("://", "/")
+    opened = [open_socket(f"consumer/{path}/s?subscriptionType=Shared") for _ in range(300)]
+    assert standalone.admin("GET", "clusters") == ["standalone"]
+    stats = standalone.admin("GET", f"proxy-stats/{path}/stats")
+    assert len(stats["consumerStats"]) == len(opened)

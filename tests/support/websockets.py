@@ -29,7 +29,13 @@ class Client:
     """One client; `status` tells how its handshake went."""
 
     def __init__(
-        self, world: World, app: WebSockets, path: str, headers: dict[str, str], **query: Any
+        self,
+        world: World,
+        app: WebSockets,
+        path: str,
+        headers: dict[str, str],
+        certificate_role: str | None,
+        **query: Any,
     ) -> None:
         self.world = world
         self.status: int | None = None
@@ -51,6 +57,7 @@ class Client:
             "headers": [(key.lower().encode(), value.encode()) for key, value in headers.items()],
             "client": ("10.0.0.9", 4711),
             "server": ("127.0.0.1", 8080),
+            "state": {} if certificate_role is None else {"certificate_role": certificate_role},
         }
         self.task = asyncio.ensure_future(app(scope, self._events.get, self._send))
 
@@ -111,9 +118,16 @@ class Clients:
         self.app = WebSockets(world.broker, "certificate_role")
         self._all: list[Client] = []
 
-    def start(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Client:
+    def start(
+        self,
+        path: str,
+        headers: dict[str, str] | None = None,
+        *,
+        certificate_role: str | None = None,
+        **query: Any,
+    ) -> Client:
         """Begins a handshake; `path` stands behind `/ws/`."""
-        client = Client(self.world, self.app, f"/ws/{path}", headers or {}, **query)
+        client = Client(self.world, self.app, f"/ws/{path}", headers or {}, certificate_role, **query)
         self._all.append(client)
         return client
 

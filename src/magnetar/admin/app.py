@@ -26,6 +26,7 @@ from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
 from magnetar.admin.compression import BYTES_MIN, compressing, wants_gzip
 from magnetar.admin.errors import TooLargeError, TooSlowError, status_of
+from magnetar.admin.first_generation import present_path
 from magnetar.admin.paths import PathTree
 from magnetar.admin.sources import check_request, host_of
 from magnetar.base.errors import MagnetarError
@@ -51,14 +52,15 @@ def build(broker: Broker, service: Service, routes: list[Route], sockets: ASGIAp
     resources: PathTree[_Resource] = PathTree()
     for path, known in methods.items():
         resources.add(path, _Resource(broker, service, path, known))
-    return _Application(resources, sockets)
+    return _Application(resources, sockets, broker.config.cluster)
 
 
 class _Application:
     """Everything around routing."""
 
-    def __init__(self, resources: PathTree[_Resource], sockets: ASGIApp | None) -> None:
+    def __init__(self, resources: PathTree[_Resource], sockets: ASGIApp | None, cluster: str) -> None:
         self._resources = resources
+        self._cluster = cluster
         self._sockets = sockets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,6 +72,9 @@ class _Application:
         path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
         scope = {**scope, "app": self, "path": path.rstrip("/") or "/", "root_path": ""}
         found = self._resources.find(scope["path"])
+        if found is None:
+            scope["path"] = present_path(scope["path"], self._cluster)
+            found = self._resources.find(scope["path"])
         try:
             if found is None:
                 raise HTTPException(404)
@@ -118,6 +123,7 @@ class _Resource:
                 service=self._service,
                 params=params,
                 query=request.query_params,
+                headers=request.headers,
                 body=await _body(request),
                 host=host_of(request),
                 identity=identity,

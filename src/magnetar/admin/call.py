@@ -79,6 +79,8 @@ class Call:
     params: Mapping[str, str]
     """Variables of the path, decoded."""
     query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By name in any case."""
     body: bytes
     host: str
     """Host name of the address under which the client reached us, as it stands in a URL."""

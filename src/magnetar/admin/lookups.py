@@ -8,6 +8,8 @@ from magnetar.admin.call import Call, Route, Text, is_domain
 from magnetar.admin.errors import NotHereError
 from magnetar.base.names import TopicName
 
+_LISTENER = "X-Pulsar-ListenerName"
+"""Where Java's clients name the listener. Source: Pulsar's lookup over HTTP."""
 _T = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
 
@@ -23,7 +25,7 @@ async def lookup(call: Call) -> object:
     """The C++ client wants both broker URLs in the answer; an empty one says that it is not offered."""
     await _checked(call)
     host = call.broker.config.advertised_host or call.host
-    listener = call.query.get("listenerName", "")
+    listener = call.query.get("listenerName", "") or call.headers.get(_LISTENER, "")
     at = call.broker.listeners.addresses(host, await broker_port(call), listener=listener)
     return {
         "brokerUrl": at.plain,

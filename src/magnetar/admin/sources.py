@@ -13,7 +13,7 @@ from magnetar.admin.errors import ForbiddenError, MisdirectedError
 
 def host_of(connection: HTTPConnection) -> str:
     """Host of the `Host` header without its port, as it stands in a URL."""
-    return _host_in(f"//{connection.headers.get('host', '')}")
+    return _host_in(f"//{connection.headers.get('host', '')}", otherwise="localhost")
 
 
 def check_request(connection: HTTPConnection, service: Service, *, changes: bool) -> None:
@@ -31,7 +31,8 @@ def check_socket(connection: HTTPConnection, service: Service, *, guarded: bool)
     origin = connection.headers.get("origin")
     if origin is None or guarded or _is_own(origin, connection):
         return
-    if origin == "null" or not (service.loopback_only and _is_loopback(_host_in(origin))):
+    # "null" is the origin of sandboxes and files.
+    if not (service.loopback_only and _is_loopback(_host_in(origin, otherwise="nobody"))):
         raise ForbiddenError(f"origin {origin!r} may not open a WebSocket here")
 
 
@@ -44,14 +45,14 @@ def _check_host(connection: HTTPConnection, service: Service) -> None:
 
 
 def _is_own(origin: str, connection: HTTPConnection) -> bool:
-    return urlsplit(origin).netloc.lower() == connection.headers.get("host", "").lower()
+    return origin.partition("://")[2].lower() == connection.headers.get("host", "").lower()
 
 
-def _host_in(url: str) -> str:
+def _host_in(url: str, otherwise: str) -> str:
     try:
-        host = urlsplit(url).hostname or "localhost"
+        host = urlsplit(url).hostname or otherwise
     except ValueError:
-        return "localhost"
+        return otherwise
     return f"[{host}]" if ":" in host else host
 
 

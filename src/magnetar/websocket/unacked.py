@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Final
 
 from magnetar.base.ids import Position
 from magnetar.websocket.deliveries import Incoming
+
+_REJECTED_MAX: Final = 50_000
+"""Entries that wait to come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,10 @@ class Rejected:
         self._due: list[tuple[int, int, Position]] = []
 
     def add(self, part: int, position: Position, now_ms: int) -> None:
-        """An entry was given back."""
+        """An entry was given back. Beyond `_REJECTED_MAX` it is only unacknowledged, and comes again when the
+        client has left."""
+        if len(self._due) >= _REJECTED_MAX:
+            return
         heapq.heappush(self._due, (now_ms + self._delay_ms, part, position))
 
     def due(self, now_ms: int) -> dict[int, list[Position]]:

@@ -98,5 +98,8 @@ def test_an_unknown_listener_is_refused() -> None:
         status, reason = await api.refused("GET", path)
         assert status == 405
         assert "no advertised listener moon" in reason
+        headers = {"X-Pulsar-ListenerName": "moon"}
+        answer = await api.call("GET", path.partition("?")[0], headers=headers)
+        assert (answer.status, answer.reason) == (status, reason)
 
     with_api(story)

@@ -289,3 +289,21 @@ def test_several_topics_and_their_statistics() -> None:
         assert stats["consumerStats"][0]["subscriptionName"] == "s"
 
     with_clients(story)
+
+
+def test_a_wildcard() -> None:
+    async def story(clients: Clients) -> None:
+        for name in ("nyc.a", "nyc.b"):
+            producer = await clients.producer(f"persistent/public/default/{name}")
+            await producer.ask(message(name.encode()))
+        consumer = await clients.consumer("persistent/public/default/nyc.**", subscriptionType="Shared")
+        got = await consumer.got(2)
+        assert sorted(payload_of(each) for each in got) == [b"nyc.a", b"nyc.b"]
+        for each in got:
+            consumer.send({"messageId": each["messageId"]})
+        topic = await clients.world.topic("persistent://public/default/nyc.b")
+        await clients.world.until(lambda: topic.subscriptions["s"].backlog_entries == 0, "acknowledged")
+        refused = clients.start("v2/producer/persistent/public/default/nyc.**")
+        assert await refused.opened() == 405
+
+    with_clients(story)

@@ -1,0 +1,119 @@
+"""Numbers, batches and receipts of a producer; which partition; parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar.base.ids import Position
+from magnetar.websocket.documents import Outgoing
+from magnetar.websocket.errors import BadQueryError
+from magnetar.websocket.options import consumer_options, producer_options, reader_options
+from magnetar.websocket.publishing import BATCH_BYTES_MAX, Publishing
+from magnetar.websocket.routing import Routing, java_hash
+from magnetar.wire import payload
+from magnetar.wire import pulsar_pb2 as pb
+
+
+def outgoing(body: bytes = b"x", **more: Any) -> Outgoing:
+    fields: dict[str, Any] = {
+        "context": None,
+        "key": None,
+        "properties": {},
+        "event_ms": 0,
+        "deliver_at_ms": None,
+        "replicate_to": None,
+        "sequence_id": None,
+    }
+    return Outgoing(payload=body, **{**fields, **more})
+
+
+def publishing(batch_max: int = 1, timeout_ms: int = 0, last_id: int = -1) -> Publishing:
+    made = Publishing(1, compression=pb.NONE, batch_messages_max=batch_max, timeout_ms=timeout_ms)
+    made.opened("p", last_id, again=False)
+    return made
+
+
+def metadata_of(entry: bytes) -> pb.MessageMetadata:
+    return payload.parse_metadata(payload.split_entry(entry).metadata)
+
+
+def test_numbers_go_on_behind_those_of_before() -> None:
+    made = publishing(last_id=41)
+    assert made.add(outgoing(), 1)[0].sequence_ids == [42]
+    assert made.add(outgoing(sequence_id=100), 1)[0].sequence_ids == [100]
+    assert made.add(outgoing(), 1)[0].sequence_ids == [101]
+    assert [receipt.position for receipt in made.stored(42, Position(1, 0))] == [Position(1, 0)]
+    assert [run.sequence_ids for run in made.unanswered()] == [[100], [101]]
+    assert made.stored(42, Position(1, 0)) == []
+
+
+def test_a_batch_has_one_key_and_delayed_messages_go_alone() -> None:
+    made = publishing(batch_max=10)
+    assert made.add(outgoing(key="a", context="1"), 1) == []
+    assert made.add(outgoing(key="a", context="2"), 1) == []
+    (run,) = made.add(outgoing(key="b", context="3"), 1)
+    assert (run.sequence_ids, run.counts, run.highest_sequence_ids) == ([0], [2], [1])
+    batch, alone = made.add(outgoing(deliver_at_ms=5), 1)
+    assert metadata_of(batch.entries[0]).partition_key == "b"
+    assert metadata_of(alone.entries[0]).deliver_at_time == 5
+    receipts = made.stored(0, Position(1, 0))
+    assert [(each.context, each.batch_index, each.batch_size) for each in receipts] == [
+        ("1", 0, 2),
+        ("2", 1, 2),
+    ]
+
+
+def test_a_batch_is_bounded_in_bytes() -> None:
+    made = publishing(batch_max=1000)
+    assert made.add(outgoing(bytes(BATCH_BYTES_MAX - 1)), 1) == []
+    assert len(made.add(outgoing(b"xx"), 1)) == 1
+    assert made.batch_waits
+    assert len(made.flush(1)) == 1
+
+
+def test_what_gets_no_receipt_is_given_up() -> None:
+    made = publishing(timeout_ms=100)
+    made.add(outgoing(context="c"), 1_000)
+    assert made.next_ms == 1_100
+    assert made.late(1_099) == []
+    (receipt,) = made.late(1_100)
+    assert (receipt.context, receipt.position) == ("c", None)
+    assert made.stored(0, Position(1, 0)) == []
+
+
+def test_clusters_and_nobody_else() -> None:
+    made = publishing()
+    assert metadata_of(made.add(outgoing(replicate_to=("r1",)), 1)[0].entries[0]).replicate_to == ["r1"]
+    assert metadata_of(made.add(outgoing(replicate_to=()), 1)[0].entries[0]).replicate_to == ["__local__"]
+
+
+def test_routing() -> None:
+    assert java_hash("hello") == 99162322
+    assert java_hash("") == 0
+    alone = Routing(3, murmur=False, round_robin=False, first=7)
+    assert [alone.partition_of(None) for _ in range(3)] == [1, 1, 1]
+    turns = Routing(3, murmur=False, round_robin=True, first=1)
+    assert [turns.partition_of(None) for _ in range(4)] == [1, 2, 0, 1]
+    assert turns.partition_of("hello") == 99162322 % 3
+    assert 0 <= Routing(3, murmur=True, round_robin=True, first=0).partition_of("hello") < 3
+
+
+def test_parameters() -> None:
+    usual = consumer_options({})
+    assert (usual.kind, usual.durable, usual.queue_size, usual.pull) == (
+        pb.CommandSubscribe.Exclusive,
+        True,
+        1000,
+        False,
+    )
+    assert usual.redeliveries_max is None
+    assert consumer_options({"receiverQueueSize": "0"}).queue_size == 1
+    assert consumer_options({"receiverQueueSize": "100000"}).queue_size == 1000
+    assert producer_options({"batchingEnabled": "true"}).batch_messages_max == 1000
+    assert producer_options({"batchingMaxMessages": "7"}).batch_messages_max == 1
+    assert reader_options({"messageId": "CAEQAiADKAE="}).start == Position(1, 2)
+    for query in ({"priorityLevel": "x"}, {"receiverQueueSize": "-1"}, {"subscriptionMode": "X"}):
+        with pytest.raises(BadQueryError):
+            consumer_options(query)
