@@ -33,6 +33,7 @@ def main() -> int:
     uv = [".venv/.tools/bin/python", "-m", "uv", "pip", "compile", "--quiet", *OPTIONS]
     for command in (
         [*uv, "--upgrade", *EXTRAS, "pyproject.toml", "-o", str(REQUIREMENTS / "lock.txt")],
+        [*uv, "--upgrade", str(REQUIREMENTS / "iceberg.in"), "-o", str(REQUIREMENTS / "iceberg.txt")],
         [*uv, "--upgrade", str(REQUIREMENTS / "uv.in"), "-o", str(REQUIREMENTS / "uv.txt")],
     ):
         code = subprocess.run(command, check=False).returncode

@@ -114,6 +114,10 @@ class SchemaRegistry:
         """Every version in force, oldest first."""
         return (await self._history(topic)).in_force
 
+    async def ever(self, topic: TopicName) -> list[StoredSchema]:
+        """Every version that ever was in force, oldest first."""
+        return list((await self._history(topic)).schemas)
+
     async def latest(self, topic: TopicName) -> StoredSchema | None:
         """The newest version; None when the topic has no schema."""
         versions = await self.versions(topic)

@@ -177,6 +177,10 @@ class Tiering:
     async def _schemas_of(self, log_name: str) -> tuple[str, Sequence[TopicSchema]]:
         topic = TopicName.from_log_name(log_name)
         assert self._broker is not None, "nothing is offloaded before there is a broker"
+        registry = self._broker.schemas
+        # Those that were deleted keep their places: ids of columns follow the order of versions, and a table
+        # knows columns by their ids.
+        schemas = await registry.ever(topic) if await registry.versions(topic) else ()
         return str(topic), [
             TopicSchema(
                 stored.version_bytes,
@@ -184,7 +188,7 @@ class Tiering:
                 stored.schema.schema_data,
                 key_value.properties(stored.schema),
             )
-            for stored in await self._broker.schemas.versions(topic)
+            for stored in schemas
         ]
 
     async def close(self) -> None:
