@@ -97,6 +97,7 @@ DRIVERS = {
     "managedlog/lifecycle.py",
     "managedlog/logs.py",
     "managedlog/stored_log.py",
+    "metadata/bookkeeper/folder_registry.py",
     "metadata/bookkeeper/tree_registry.py",
     "metadata/embedded.py",
     "metadata/etcd/client.py",

@@ -17,6 +17,10 @@ _FILE = click.Path(path_type=Path)
 @click.command(epilog="Every setting, also those without an option: docs/configuration.md.")
 @click.option("--data", "data_dir", type=_FILE, help="Folder of everything kept.  [~/.local/share/magnetar]")
 @click.option("--ephemeral", is_flag=True, default=None, help="Keep nothing; no fsync.")
+@click.option("--bookies", type=click.IntRange(0), help="Keep messages on so many bookies beside it.  [0]")
+@click.option(
+    "--metadata", "metadata_url", help="Cluster of bookies to keep them on, zk://HOST:PORT/ledgers."
+)
 @click.option("--port", "broker_port", type=_PORT, help="Port of the Pulsar protocol, 0: a free one.  [6650]")
 @click.option("--http-port", type=_PORT, help="Port of admin and metrics, 0: a free one.  [8080]")
 @click.option("--host", help="Address to listen on.  [127.0.0.1]")

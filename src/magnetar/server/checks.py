@@ -12,9 +12,9 @@ from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import QuotaPolicy
 from magnetar.broker.listeners import parse_listeners
 from magnetar.lake.setup import check_catalog
-from magnetar.observability.otlp import check_endpoint
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import MIB, StandaloneConfig, names
+from magnetar.server.ledger_settings import check_ledgers
 from magnetar.server.limit_settings import LimitSettings
 
 PORT_MAX: Final = 65535
@@ -98,6 +98,13 @@ def check(config: StandaloneConfig) -> None:
         _require(method in METHODS, config, "authentication", f"some of {known}, separated by commas")
     if "tls" in names(config.authentication) and config.tls_ca is None:
         raise StartupError("authentication by tls needs tls_ca, who signs the clients' certificates; set it")
+    check_ledgers(config)
+    _check_ephemeral(config)
+
+
+def _check_ephemeral(config: StandaloneConfig) -> None:
+    if config.ephemeral and (config.bookies or config.metadata_url):
+        raise StartupError("ephemeral keeps nothing, so bookies make no sense; drop one of the two")
     if config.ephemeral and config.data_dir is not None:
         raise StartupError("ephemeral keeps nothing, so a data folder makes no sense; drop one of the two")
 
@@ -127,9 +134,12 @@ def _check_listeners(config: StandaloneConfig) -> None:
 
 
 def _check_otlp(config: StandaloneConfig) -> None:
+    if not config.otlp_endpoint:
+        return
+    from magnetar.observability.otlp import check_endpoint
+
     try:
-        if config.otlp_endpoint:
-            check_endpoint(config.otlp_endpoint)
+        check_endpoint(config.otlp_endpoint)
     except ValueError as error:
         raise StartupError(f"otlp_endpoint is {config.otlp_endpoint!r}: {error}") from error
 

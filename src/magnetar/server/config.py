@@ -13,13 +13,13 @@ from typing import Final
 
 from magnetar.auth.secrets import SecretSource
 from magnetar.broker.inactive.policy import DeleteMode
-from magnetar.server.monitoring_settings import MonitoringSettings
+from magnetar.server.ledger_settings import LedgerSettings
 
 MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandaloneConfig(MonitoringSettings):
+class StandaloneConfig(LedgerSettings):
     """Settings of one standalone process. Made by `load`, which checks them."""
 
     host: str = "127.0.0.1"

@@ -4,6 +4,7 @@ DATA/LOCK                   held by the process that uses the folder
 DATA/FORMAT                 version of this layout: decimal, LF
 DATA/metadata/metadata.db   the metadata store
 DATA/bookie/                the message store; has a format of its own
+DATA/bookies/               where bookies beside the broker meet, instead; each has a folder in it
 DATA/offload/               files that are not in the object store yet; emptied at each start
 DATA/offloaded/             the object store, where no other is named
 DATA/lake/catalog.db        the catalog of Iceberg tables, where no other is named; can be made anew
@@ -55,6 +56,11 @@ class DataFolder:
     def bookie_dir(self) -> Path:
         """Where the message store lies."""
         return self.root / "bookie"
+
+    @property
+    def bookies_dir(self) -> Path:
+        """Where the bookies beside the broker are; exists only where there are some."""
+        return self.root / "bookies"
 
     @property
     def offload_dir(self) -> Path:

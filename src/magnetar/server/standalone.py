@@ -18,25 +18,19 @@ import socket
 import ssl
 import sys
 from dataclasses import replace
-from functools import partial
 
 import magnetar
 from magnetar.admin.server import AdminServer
 from magnetar.auth.authentication import Authentication
-from magnetar.base.errors import StartupError, StorageError
-from magnetar.bookie import metrics as bookie_metrics
-from magnetar.bookie.options import Durability, StoreOptions
-from magnetar.bookie.store import SegmentStore
+from magnetar.base.errors import MagnetarError, StartupError
+from magnetar.bookie.options import Durability
 from magnetar.broker.canary.room import Canaries
 from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
-from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.managedlog.orphans import OrphanSearch
-from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.heap import CHECK_S, Heap
@@ -47,6 +41,7 @@ from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_r
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
+from magnetar.server.message_stores import open_stores
 from magnetar.server.monitoring_settings import canary_settings
 from magnetar.server.tiering import Tiering
 
@@ -191,30 +186,21 @@ class Standalone:
         if self.data_dir is not None:
             folder = DataFolder(self.data_dir)
             self._cleanup.callback(folder.release)
-        bookie = await SegmentStore.open(
-            None if folder is None else folder.bookie_dir,
-            options=StoreOptions(
-                segment_bytes=config.segment_bytes,
-                spare_segments=config.spare_segments,
-                prewrite_bytes_per_s=config.prewrite_bytes_per_s,
-            ),
-            durability=self.durability,
-            on_fatal=self._storage_failed,
+        stores = await open_stores(
+            config,
+            folder,
+            clock=self._clock,
+            cleanup=self._cleanup,
+            spawn=self._tasks.spawn,
+            failed=self._storage_failed,
         )
-        self._cleanup.push_async_callback(bookie.close)
-        store: EmbeddedMetadataStore | MemoryMetadataStore
-        if folder is None:
-            store = MemoryMetadataStore(self._clock)
-        else:
-            store = EmbeddedMetadataStore.open(folder.metadata_file, clock=self._clock)
-        self._cleanup.push_async_callback(store.close)
+        store, ledgers = stores.metadata, stores.ledgers
         tiering = Tiering(
             config,
             None if folder is None else folder.offload_dir,
             clock=self._clock,
             catalog_file=None if folder is None else folder.lake_catalog_file,
         )
-        ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=self._clock)
         logs = ManagedLogs(
             store=store,
             ledgers=ledgers,
@@ -227,9 +213,8 @@ class Standalone:
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)
-        # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
-        self._tasks.spawn(ledgers.collect_garbage())
-        self._tasks.every(_ORPHANS_S, OrphanSearch(store, ledgers, ledgers.tagged).round)
+        if stores.listing is not None:
+            self._tasks.every(_ORPHANS_S, OrphanSearch(store, ledgers, stores.listing).round)
         broker = Broker(
             config=broker_config(config),
             store=store,
@@ -239,12 +224,11 @@ class Standalone:
             superuser_roles=frozenset(names(config.superuser_roles)),
             offloading=tiering.offloading,
         )
-        tiering.begin(broker, bookie.syncer)
+        tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
-        broker.collectors.append(partial(bookie_metrics.collect, bookie))
-        broker.collectors += [self._watch.collect_metrics, self._heap.collect_metrics]
+        broker.collectors += [*stores.collectors, self._watch.collect_metrics, self._heap.collect_metrics]
         self._canaries = Canaries(broker, canary_settings(config))
         broker.collectors.append(self._canaries.collect)
         self._cleanup.push_async_callback(broker.close)
@@ -300,7 +284,7 @@ class Standalone:
         _log.info("%s: stopping", signal.Signals(number).name)
         self._stop.set()
 
-    def _storage_failed(self, error: StorageError) -> None:
+    def _storage_failed(self, error: MagnetarError) -> None:
         """The bookie takes no more: acknowledging stops here and the process leaves."""
         sys.stderr.write(f"magnetar: {error}\n")
         self._exit_code = 1

@@ -10,12 +10,13 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MetadataStore
 from support.metadata_contract import CONTRACT, Script, Traits
 
 
 @pytest.mark.parametrize("script", CONTRACT, ids=lambda script: script.__name__)
-@pytest.mark.parametrize("kind", ["memory", "embedded"])
+@pytest.mark.parametrize("kind", ["memory", "embedded", "scoped"])
 def test_it_holds(kind: str, script: Script, tmp_path: Path) -> None:
     clock = ManualClock(1000)
 
@@ -23,6 +24,8 @@ def test_it_holds(kind: str, script: Script, tmp_path: Path) -> None:
         store: MetadataStore = (
             MemoryMetadataStore(clock)
             if kind == "memory"
+            else ScopedMetadataStore(MemoryMetadataStore(clock), "/some/where")
+            if kind == "scoped"
             else EmbeddedMetadataStore.open(tmp_path / "metadata.db", clock=clock, durable=False)
         )
         try:

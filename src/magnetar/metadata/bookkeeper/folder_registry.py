@@ -1,0 +1,227 @@
+"""Bookies of one machine that meet in a folder, for a cluster whose ledgers one broker's file names.
+
+    FOLDER/instance           id of the cluster
+    FOLDER/cookies/ID         the cookie
+    FOLDER/alive/ID           JSON: host, port, read_only; what the bookie last told of itself
+    FOLDER/alive/ID.lock      locked (flock) by the process that serves as ID
+
+The kernel gives a lock back however its process ends, so a bookie that is killed is gone at once, and no
+session has to time out. Ledgers are looked up in the SQLite file of the broker's metadata, read only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from magnetar.base.errors import MetadataError
+from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
+from magnetar.metadata.bookkeeper.registry import (
+    BookieIdInUseError,
+    BookieInfo,
+    ClusterNotInitializedError,
+    Cookie,
+    LiveBookies,
+    check_bookie_id,
+)
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.sqlite_file import sync_folder
+from magnetar.metadata.store import BadVersionError, NotFoundError
+
+_LOCK_SUFFIX: Final = ".lock"
+_LOOK_S: Final = 0.5
+"""Between two looks at who is alive, for those who watch."""
+_LEDGERS_BELOW: Final = (
+    "SELECT parent, name FROM node WHERE data IS NOT NULL AND (parent = ?1 OR (parent > ?1 || '/' AND "
+    "parent < ?1 || '0'))"
+)
+_NODE: Final = "SELECT 1 FROM node WHERE parent = ? AND name = ? AND data IS NOT NULL"
+
+
+class FolderBookieRegistry:
+    """A `BookieRegistry` of bookies on this machine. Its calls take a few file operations each."""
+
+    def __init__(self, folder: Path, metadata_file: Path, tree: BookKeeperTree) -> None:
+        """`metadata_file`: the broker's, with `tree` in it. Make the folder with `initialize`."""
+        self._folder = folder
+        self._alive = folder / "alive"
+        self._cookies = folder / "cookies"
+        self._metadata_file = metadata_file
+        self._tree = tree
+        self._locks: dict[str, int] = {}
+
+    def initialize(self, instance_id: str) -> None:
+        """Makes the folder where it is missing. Raises OSError; MetadataError: of another cluster."""
+        file = self._folder / "instance"
+        self._alive.mkdir(parents=True, exist_ok=True)
+        self._cookies.mkdir(exist_ok=True)
+        if not file.exists():
+            _write_durably(file, instance_id.encode(), self._part("instance"))
+        elif (found := file.read_text()) != instance_id:
+            raise MetadataError(
+                f"{self._folder} belongs to the bookies of cluster {found}, not of {instance_id}: "
+                "was the metadata restored from elsewhere?"
+            )
+
+    def _part(self, name: str) -> Path:
+        """Where a file is written before it is renamed into place: nobody lists this folder."""
+        return self._folder / f"{name}.part"
+
+    async def instance_id(self) -> str:
+        try:
+            return (self._folder / "instance").read_text()
+        except OSError as error:
+            raise ClusterNotInitializedError(f"{self._folder}: no cluster was initialized here") from error
+
+    # -- registrations -----------------------------------------------------------------------------
+
+    async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
+        check_bookie_id(bookie.bookie_id)
+        address = bookie.address()
+        if address is None:
+            raise MetadataError(f"bookie {bookie.bookie_id} has no address")
+        self._lock(bookie.bookie_id)
+        told = {"host": address[0], "port": address[1], "read_only": read_only}
+        part = self._part(bookie.bookie_id)
+        # Not synced: after a power cut nobody is alive.
+        part.write_text(json.dumps(told))
+        part.replace(self._alive / bookie.bookie_id)
+
+    def _lock(self, bookie_id: str) -> None:
+        if bookie_id in self._locks:
+            return
+        file = self._alive / f"{bookie_id}{_LOCK_SUFFIX}"
+        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            # Or somebody looks just now: who registers tries again.
+            os.close(lock)
+            raise BookieIdInUseError(bookie_id) from error
+        # What the last process said of itself is not true of this one.
+        (self._alive / bookie_id).unlink(missing_ok=True)
+        self._locks[bookie_id] = lock
+
+    async def unregister(self, bookie_id: str) -> None:
+        lock = self._locks.pop(bookie_id, None)
+        if lock is not None:
+            (self._alive / bookie_id).unlink(missing_ok=True)
+            os.close(lock)
+
+    def _told(self, bookie_id: str) -> dict[str, Any] | None:
+        """What a bookie says of itself, if it lives."""
+        try:
+            told: dict[str, Any] = json.loads((self._alive / bookie_id).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise MetadataError(f"{self._alive / bookie_id} cannot be read: {error}") from error
+        return told if bookie_id in self._locks or self._is_locked(bookie_id) else None
+
+    def _is_locked(self, bookie_id: str) -> bool:
+        try:
+            lock = os.open(self._alive / f"{bookie_id}{_LOCK_SUFFIX}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    async def bookies(self) -> LiveBookies:
+        try:
+            names = [name for name in os.listdir(self._alive) if not name.endswith(_LOCK_SUFFIX)]
+        except OSError as error:
+            raise MetadataError(f"{self._alive} cannot be listed: {error}") from error
+        told = [(name, said) for name in names if (said := self._told(name)) is not None]
+        return LiveBookies(
+            frozenset(name for name, said in told if not said["read_only"]),
+            frozenset(name for name, said in told if said["read_only"]),
+        )
+
+    def watch_bookies(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Looks at the folder now and then, and calls each time: nobody tells of a process that died."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            timer = loop.call_later(_LOOK_S, look)
+            changed()
+
+        timer = loop.call_later(_LOOK_S, look)
+        return lambda: timer.cancel()
+
+    async def info(self, bookie_id: str) -> BookieInfo | None:
+        told = self._told(bookie_id)
+        return None if told is None else BookieInfo.at(bookie_id, told["host"], told["port"])
+
+    # -- cookies -----------------------------------------------------------------------------------
+
+    async def cookie(self, bookie_id: str) -> tuple[Cookie, int] | None:
+        file = self._cookies / bookie_id
+        try:
+            return decode_cookie(file.read_bytes()), 0
+        except FileNotFoundError:
+            return None
+
+    async def put_cookie(self, cookie: Cookie, *, expected_version: int) -> int:
+        """Once made, a cookie stays as it is."""
+        check_bookie_id(cookie.bookie_id)
+        file = self._cookies / cookie.bookie_id
+        if expected_version >= 0 or file.exists():
+            raise BadVersionError(str(file), expected_version, 0 if file.exists() else None)
+        _write_durably(file, encode_cookie(cookie), self._part(cookie.bookie_id))
+        return 0
+
+    async def delete_cookie(self, bookie_id: str, *, expected_version: int) -> None:
+        file = self._cookies / bookie_id
+        try:
+            file.unlink()
+        except FileNotFoundError as error:
+            raise NotFoundError(str(file)) from error
+        sync_folder(self._cookies)
+
+    async def known_bookies(self) -> frozenset[str]:
+        return frozenset(os.listdir(self._cookies))
+
+    # -- ledgers -----------------------------------------------------------------------------------
+
+    async def ledger_exists(self, ledger_id: int) -> bool:
+        parent, _, name = self._tree.ledger(ledger_id).rpartition("/")
+        return bool(await asyncio.to_thread(self._query, _NODE, (parent, name)))
+
+    async def ledger_ids(self) -> AsyncIterator[int]:
+        for parent, name in await asyncio.to_thread(self._query, _LEDGERS_BELOW, (self._tree.root,)):
+            ledger_id = self._tree.ledger_id_of(f"{parent}/{name}")
+            if ledger_id is not None:
+                yield ledger_id
+
+    def _query(self, query: str, arguments: tuple[str, ...]) -> list[Any]:
+        """One statement sees one state of the file, whoever writes meanwhile."""
+        try:
+            connection = sqlite3.connect(f"{self._metadata_file.as_uri()}?mode=ro", uri=True)
+            try:
+                return connection.execute(query, arguments).fetchall()
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise MetadataError(f"{self._metadata_file} cannot be read: {error}") from error
+
+
+def _write_durably(file: Path, data: bytes, part: Path) -> None:
+    with part.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(file)
+    sync_folder(file.parent)

@@ -1,0 +1,121 @@
+"""A part of a store as a store of its own: everything below one path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from magnetar.metadata import paths
+from magnetar.metadata.store import (
+    ANY_VERSION,
+    BadVersionError,
+    Delete,
+    HasChildrenError,
+    MetadataStore,
+    NotFoundError,
+    Notification,
+    Put,
+    SessionEvent,
+    Stat,
+    Value,
+)
+
+
+class ScopedMetadataStore:
+    """A `MetadataStore` whose root is a path of another one, which is closed with it.
+
+    Values beside the path are neither seen nor touched, so programs that know nothing of each other can
+    share a service.
+    """
+
+    def __init__(self, store: MetadataStore, scope: str) -> None:
+        """`scope`: the path that is the root here, not "/" itself."""
+        paths.split(scope)
+        self._store = store
+        self._scope = scope
+
+    def _outer(self, path: str) -> str:
+        """Of a path that can hold a value."""
+        paths.split(path)
+        return self._scope + path
+
+    def _outer_parent(self, path: str) -> str:
+        paths.check(path)
+        return self._scope if path == paths.ROOT else self._scope + path
+
+    def _inner(self, path: str) -> str:
+        return path.removeprefix(self._scope) or paths.ROOT
+
+    def _stat(self, stat: Stat) -> Stat:
+        return replace(stat, path=self._inner(stat.path))
+
+    def _told(self, error: BadVersionError | NotFoundError | HasChildrenError) -> Exception:
+        path = self._inner(error.path)
+        if isinstance(error, BadVersionError):
+            return BadVersionError(path, error.expected, error.actual)
+        return type(error)(path)
+
+    async def get(self, path: str) -> Value | None:
+        value = await self._store.get(self._outer(path))
+        return None if value is None else Value(value.data, self._stat(value.stat))
+
+    async def children(self, path: str) -> list[str]:
+        return await self._store.children(self._outer_parent(path))
+
+    async def exists(self, path: str) -> bool:
+        return await self._store.exists(self._outer(path))
+
+    async def put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expected_version: int | None = ANY_VERSION,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> Stat:
+        try:
+            return self._stat(
+                await self._store.put(
+                    self._outer(path),
+                    data,
+                    expected_version=expected_version,
+                    ephemeral=ephemeral,
+                    sequential=sequential,
+                )
+            )
+        except BadVersionError as error:
+            raise self._told(error) from error
+
+    async def delete(self, path: str, *, expected_version: int | None = ANY_VERSION) -> None:
+        try:
+            await self._store.delete(self._outer(path), expected_version=expected_version)
+        except (BadVersionError, NotFoundError, HasChildrenError) as error:
+            raise self._told(error) from error
+
+    async def delete_recursive(self, path: str) -> None:
+        await self._store.delete_recursive(self._outer_parent(path))
+
+    async def transact(self, operations: Sequence[Put | Delete]) -> list[Stat | None]:
+        moved = [replace(operation, path=self._outer(operation.path)) for operation in operations]
+        try:
+            stats = await self._store.transact(moved)
+        except (BadVersionError, NotFoundError, HasChildrenError) as error:
+            raise self._told(error) from error
+        return [None if stat is None else self._stat(stat) for stat in stats]
+
+    def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
+        def told(notification: Notification) -> None:
+            if paths.covers(self._scope, notification.path):
+                callback(Notification(notification.change, self._inner(notification.path)))
+
+        return self._store.watch(self._outer_parent(prefix), told)
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        return self._store.watch_session(callback)
+
+    async def sync(self) -> None:
+        await self._store.sync()
+
+    async def close(self) -> None:
+        await self._store.close()

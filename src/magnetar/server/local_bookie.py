@@ -1,0 +1,88 @@
+"""The process of a bookie beside a broker: it lives until its standard input ends, with the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from magnetar.base.errors import MagnetarError
+from magnetar.bookie.network.node import BookieNode, NodeOptions
+from magnetar.bookie.options import StoreOptions
+from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.observability import logs
+from magnetar.runtime import loop as event_loop
+from magnetar.server import open_files
+
+_log = logging.getLogger("magnetar.server")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalBookie:
+    """One of them; travels as the argument of its process."""
+
+    name: str
+    folder: str
+    """Where the bookies meet; the one that is named so has a folder in it."""
+    metadata_file: str
+    """The broker's metadata."""
+    segment_bytes: int
+    log_level: str
+    log_json: bool
+
+
+def encode(bookie: LocalBookie) -> str:
+    """The argument."""
+    return json.dumps(asdict(bookie))
+
+
+def main(argument: str) -> int:
+    """Runs until standard input ends, SIGTERM, or its disk fails; returns the exit code."""
+    bookie = LocalBookie(**json.loads(argument))
+    logs.configure(level=bookie.log_level, as_json=bookie.log_json)
+    open_files.raise_limit()
+    try:
+        return event_loop.run(_serve(bookie))
+    except MagnetarError as error:
+        _log.error("%s: %s", bookie.name, error)
+        return 1
+
+
+async def _serve(bookie: LocalBookie) -> int:
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, over.set)
+    loop.add_reader(sys.stdin, over.set)
+    folder = Path(bookie.folder)
+    registry = FolderBookieRegistry(folder, Path(bookie.metadata_file), BookKeeperTree())
+    node = await BookieNode.start(
+        NodeOptions(
+            data=folder / bookie.name,
+            # Its port may be another one after each start: its name is what lasts.
+            port=0,
+            bookie_id=bookie.name,
+            store=StoreOptions(segment_bytes=bookie.segment_bytes),
+        ),
+        registry,
+    )
+    try:
+        failing = asyncio.ensure_future(node.failed())
+        stopping = asyncio.ensure_future(over.wait())
+        await asyncio.wait({failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if failing.done():
+            _log.critical("%s ends: %s", bookie.name, failing.result())
+            return 1
+        failing.cancel()
+        return 0
+    finally:
+        await node.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

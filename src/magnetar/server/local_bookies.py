@@ -1,0 +1,124 @@
+"""Starts bookies beside this process, and starts those again that end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import StartupError
+from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.server.local_bookie import LocalBookie, encode
+
+_log = logging.getLogger("magnetar.server")
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 15.0
+_LOOK_S: Final = 0.02
+_PAUSE_S: Final = 0.2
+_PAUSE_S_MAX: Final = 5.0
+"""Before a bookie is started again; doubles from first to last while it does not stay."""
+_STAYED_S: Final = 10.0
+
+
+class LocalBookies:
+    """Bookies `bookie-1`, `bookie-2`, ... with a folder each."""
+
+    def __init__(
+        self,
+        registry: FolderBookieRegistry,
+        folder: Path,
+        metadata_file: Path,
+        *,
+        count: int,
+        segment_bytes: int,
+        log_level: str,
+        log_json: bool,
+    ) -> None:
+        self._registry = registry
+        self._folder = folder
+        self._tasks = TaskGroup("local bookies")
+        self._processes: dict[str, Process] = {}
+        self._closing = asyncio.Event()
+        self._bookies = [
+            LocalBookie(
+                name=f"bookie-{number}",
+                folder=str(folder),
+                metadata_file=str(metadata_file),
+                segment_bytes=segment_bytes,
+                log_level=log_level,
+                log_json=log_json,
+            )
+            for number in range(1, count + 1)
+        ]
+
+    async def start(self) -> None:
+        """Returns when all take entries. Raises StartupError."""
+        names = frozenset(bookie.name for bookie in self._bookies)
+        known = await self._registry.known_bookies()
+        if not known <= names:
+            raise StartupError(
+                f"{self._folder} has {len(known)} bookies, which hold copies of messages: start with"
+                f" --bookies {len(known)} or more"
+            )
+        for bookie in self._bookies:
+            self._tasks.spawn(self._keep(bookie))
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + START_TIMEOUT_S
+        while not names <= (alive := await self._registry.bookies()).writable:
+            if loop.time() > deadline_s:
+                missing = ", ".join(sorted(names - alive.writable))
+                raise StartupError(f"{missing}: did not start; the log says why")
+            await asyncio.sleep(_LOOK_S)
+
+    async def _keep(self, bookie: LocalBookie) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s = _PAUSE_S
+        while not self._closing.is_set():
+            begun_s = loop.time()
+            # A group of its own: Ctrl-C at the terminal is for this process, which needs them to the end.
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "magnetar.server.local_bookie",
+                encode(bookie),
+                stdin=PIPE,
+                stdout=DEVNULL,
+                start_new_session=True,
+            )
+            self._processes[bookie.name] = process
+            if self._closing.is_set():
+                _let_go(process)
+            code = await process.wait()
+            del self._processes[bookie.name]
+            if self._closing.is_set():
+                return
+            if loop.time() - begun_s > _STAYED_S:
+                pause_s = _PAUSE_S
+            _log.warning("%s ended with code %d and is started again", bookie.name, code)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    async def close(self) -> None:
+        """Lets all of them end, and waits for it."""
+        self._closing.set()
+        processes = list(self._processes.values())
+        for process in processes:
+            _let_go(process)
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                try:
+                    await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+                except TimeoutError:
+                    process.kill()
+        await self._tasks.close()
+
+
+def _let_go(process: Process) -> None:
+    assert process.stdin is not None
+    process.stdin.close()

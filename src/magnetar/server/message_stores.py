@@ -1,0 +1,90 @@
+"""Where a process keeps messages and metadata: opened by the settings, closed in reverse order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError, StartupError
+from magnetar.bookie import metrics as bookie_metrics
+from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.store import SegmentStore
+from magnetar.ledger.api import Ledgers
+from magnetar.ledger.embedded import EmbeddedLedgers
+from magnetar.managedlog.orphans import Listing
+from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.metadata.store import MetadataStore
+from magnetar.observability.metrics import Collector
+from magnetar.runtime.syncer import Syncer
+from magnetar.server.config import StandaloneConfig
+from magnetar.server.datafolder import DataFolder
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStores:
+    """What the managed logs are put on."""
+
+    metadata: MetadataStore
+    ledgers: Ledgers
+    listing: Listing | None
+    """All ledgers, where none belongs to anybody else: those that nothing names may be deleted."""
+    syncer: Syncer
+    """What syncs messages to this process's own disk."""
+    collectors: tuple[Collector, ...] = ()
+    """Metrics of the stores."""
+
+
+async def open_stores(
+    config: StandaloneConfig,
+    folder: DataFolder | None,
+    *,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    """Opens what the settings say; `cleanup` closes it. `failed`: the process cannot go on.
+
+    Raises StartupError, StorageError, MetadataError.
+    """
+    if config.bookies or config.metadata_url:
+        # Nobody else pays for the import.
+        from magnetar.server import replicated_stores
+
+        assert folder is not None, "the settings were checked"
+        return await replicated_stores.open_stores(
+            config, folder, clock=clock, cleanup=cleanup, failed=failed
+        )
+    if folder is not None and folder.bookies_dir.exists():
+        raise StartupError(
+            f"the data folder {folder.root} keeps messages on bookies: start with --bookies, or choose"
+            " another data folder"
+        )
+    bookie = await SegmentStore.open(
+        None if folder is None else folder.bookie_dir,
+        options=StoreOptions(
+            segment_bytes=config.segment_bytes,
+            spare_segments=config.spare_segments,
+            prewrite_bytes_per_s=config.prewrite_bytes_per_s,
+        ),
+        durability=Durability.FSYNC if folder is not None else Durability.VOLATILE,
+        on_fatal=failed,
+    )
+    cleanup.push_async_callback(bookie.close)
+    store: EmbeddedMetadataStore | MemoryMetadataStore
+    if folder is None:
+        store = MemoryMetadataStore(clock)
+    else:
+        store = EmbeddedMetadataStore.open(folder.metadata_file, clock=clock)
+    cleanup.push_async_callback(store.close)
+    ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=clock)
+    # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
+    spawn(ledgers.collect_garbage())
+    return MessageStores(
+        store, ledgers, ledgers.tagged, bookie.syncer, (partial(bookie_metrics.collect, bookie),)
+    )

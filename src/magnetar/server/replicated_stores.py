@@ -1,0 +1,164 @@
+"""Messages on several bookies: those that are started beside this process, or those of a cluster.
+
+On a cluster the broker's metadata lies in the cluster's metadata service too, below /magnetar/CLUSTER, so
+that nothing depends on this machine. One broker at a time: it holds /magnetar/CLUSTER/broker while its
+session lasts. Why so: docs/decisions/0009-where-bookies-meet.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError, MetadataError, StartupError
+from magnetar.ledger.client.cluster import Bookies, Cluster
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.remote.ledgers import RemoteLedgers
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
+from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
+from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
+from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.opening import open_metadata, parse_metadata_url
+from magnetar.metadata.scoped import ScopedMetadataStore
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
+from magnetar.runtime.syncer import NoSyncer
+from magnetar.server.config import MIB, StandaloneConfig
+from magnetar.server.datafolder import DataFolder
+from magnetar.server.local_bookies import LocalBookies
+from magnetar.server.message_stores import MessageStores
+from magnetar.wire.bookkeeper.digests import DigestType
+
+_log = logging.getLogger("magnetar.server")
+
+_SCOPE: Final = "/magnetar"
+_CLAIM: Final = "/broker"
+_CLAIM_PAUSE_S: Final = 0.5
+
+
+async def open_stores(
+    config: StandaloneConfig,
+    folder: DataFolder,
+    *,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    """See `message_stores.open_stores`."""
+    if config.bookies:
+        return await _beside(config, folder, clock, cleanup)
+    return await _on_cluster(config, clock, cleanup, failed)
+
+
+async def _beside(
+    config: StandaloneConfig, folder: DataFolder, clock: Clock, cleanup: contextlib.AsyncExitStack
+) -> MessageStores:
+    if any(folder.bookie_dir.iterdir()):
+        raise StartupError(
+            f"the data folder {folder.root} keeps messages in the broker's own process: start without"
+            " --bookies, or choose another data folder"
+        )
+    store = EmbeddedMetadataStore.open(folder.metadata_file, clock=clock)
+    cleanup.push_async_callback(store.close)
+    tree = BookKeeperTree()
+    await initialize_cluster(store, tree, str(uuid.uuid4()))
+    found = await store.get(tree.instance_id)
+    assert found is not None, "it was made just now"
+    registry = FolderBookieRegistry(folder.bookies_dir, folder.metadata_file, tree)
+    registry.initialize(found.data.decode())
+    bookies = LocalBookies(
+        registry,
+        folder.bookies_dir,
+        folder.metadata_file,
+        count=config.bookies,
+        # Together they take about as much disk as one would.
+        segment_bytes=max(MIB, config.segment_bytes // config.bookies),
+        log_level=config.log_level,
+        log_json=config.log_json,
+    )
+    cleanup.push_async_callback(bookies.close)
+    await bookies.start()
+    ledgers = _ledgers(config, store, tree, registry, clock)
+    cleanup.push_async_callback(ledgers.close)
+    return MessageStores(store, ledgers, ledgers.tagged, NoSyncer())
+
+
+async def _on_cluster(
+    config: StandaloneConfig,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    url = parse_metadata_url(config.metadata_url)
+    timeout_s = config.metadata_session_timeout_seconds
+    service = await open_metadata(url, clock, session_timeout_ms=1_000 * timeout_s)
+    cleanup.push_async_callback(service.close)
+    try:
+        tree = await open_tree(service, url.root, layout=url.layout)
+    except ClusterNotInitializedError as error:
+        raise StartupError(
+            f"{error}; start its first bookie with --initialize, or name the root of the one that is there"
+        ) from error
+    except LayoutError as error:
+        raise StartupError(str(error)) from error
+    scope = f"{_SCOPE}/{config.cluster}"
+    store = ScopedMetadataStore(service, scope)
+    await _claim(store, scope, timeout_s + 5.0)
+
+    def changed(event: SessionEvent) -> None:
+        if event is SessionEvent.SESSION_LOST:
+            # Somebody else may serve the topics by now; what was acknowledged is on the bookies.
+            failed(MetadataError(f"the session at {config.metadata_url} is lost, and {scope} with it"))
+
+    cleanup.callback(service.watch_session(changed))
+    registry = TreeBookieRegistry(service, tree)
+    cleanup.push_async_callback(registry.close)
+    ledgers = _ledgers(config, service, tree, registry, clock)
+    cleanup.push_async_callback(ledgers.close)
+    # Others may have ledgers there, so what our metadata does not name is nobody's business.
+    return MessageStores(store, ledgers, None, NoSyncer())
+
+
+async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
+    """Takes the place of the one broker; waits for the session of a predecessor to end."""
+    me = f"{socket.gethostname()} process {os.getpid()}"
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + patience_s
+    told = False
+    while True:
+        try:
+            await store.put(_CLAIM, me.encode(), expected_version=MUST_NOT_EXIST, ephemeral=True)
+            return
+        except BadVersionError:
+            held = await store.get(_CLAIM)
+        if held is not None and held.stat.created_by_self:
+            return
+        holder = "another broker" if held is None else held.data.decode(errors="replace")
+        if loop.time() > deadline_s:
+            raise StartupError(
+                f"{scope} is served by {holder}: stop it, or set another name for this one's cluster"
+            )
+        if not told:
+            told = True
+            _log.info("waiting for the session of %s, which has %s, to end", holder, scope)
+        await asyncio.sleep(_CLAIM_PAUSE_S)
+
+
+def _ledgers(
+    config: StandaloneConfig, store: MetadataStore, tree: BookKeeperTree, bookies: Bookies, clock: Clock
+) -> RemoteLedgers:
+    layout = QuorumLayout(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
+    options = LedgerOptions(layout=layout, digest=DigestType[config.ledger_digest])
+    client = LedgerClient(Cluster(TreeLedgerRegistry(store, tree), bookies))
+    return RemoteLedgers(client, options, clock)
