@@ -7,7 +7,7 @@ While one tenant publishes it may use all of it. As soon as a second one does, e
 next message, in the group commit and in the event loop, so a few milliseconds of it must be enough. That is
 still a full group for each sync. A tenant counts as publishing for some seconds after its last message, so
 that one who sends now and then finds the line short.
-`docs/decisions/0008-tenants-share-the-intake.md` has the figures.
+`docs/decisions/0011-tenants-share-the-intake.md` has the figures.
 """
 
 from __future__ import annotations
