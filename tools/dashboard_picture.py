@@ -34,15 +34,14 @@ _SCALES: Final = {
 _LEGEND_MAX: Final = 4
 
 
-def ask(url: str, expression: str, minutes: float) -> list[dict[str, Any]]:
+def ask(url: str, expression: str, minutes: float, end_s: float) -> list[dict[str, Any]]:
     """The series of a range query."""
     for name in ("cluster", "namespace", "topic"):
         expression = expression.replace(f"${name}", ".*")
-    now_s = time.time()
     words = {
         "query": expression.replace(WINDOW, _WINDOW),
-        "start": now_s - 60 * minutes,
-        "end": now_s,
+        "start": end_s - 60 * minutes,
+        "end": end_s,
         "step": _STEP_S,
     }
     with urllib.request.urlopen(f"{url}/api/v1/query_range?{urllib.parse.urlencode(words)}") as answer:
@@ -50,13 +49,15 @@ def ask(url: str, expression: str, minutes: float) -> list[dict[str, Any]]:
     return found
 
 
-def draw(url: str, panel: Panel, axes: Any, minutes: float) -> None:
+def draw(url: str, panel: Panel, axes: Any, minutes: float, end_s: float) -> None:
     """One panel."""
     axes.set_title(panel.title, loc="left", fontsize=9, fontweight="bold")
     lines = []
     for query in panel.queries:
-        for series in ask(url, query.expression, minutes):
+        for series in ask(url, query.expression, minutes, end_s):
             legend = query.legend
+            if "/__canary" in series["metric"].get("topic", ""):
+                continue
             for name, value in series["metric"].items():
                 legend = legend.replace(f"{{{{{name}}}}}", value.removeprefix("persistent://"))
             points = [(at, float(value)) for at, value in series["values"] if value != "NaN"]
@@ -65,14 +66,17 @@ def draw(url: str, panel: Panel, axes: Any, minutes: float) -> None:
     unit = panel.queries[0].unit
     _, factor, word = next(scale for scale in _SCALES[unit] if top <= scale[0])
     if panel.kind == "stat":
-        newest = lines[0][1][-1][1] * factor if lines and lines[0][1] else math.nan
+        # As Grafana does with several series of a panel: the first one here stands for the worst.
+        newest = min((points[-1][1] for _, points in lines if points), default=math.nan) * factor
         axes.text(0.5, 0.45, f"{newest:.3g} {word}", ha="center", va="center", fontsize=20, color="#2a7")
         axes.set_axis_off()
         return
-    end = max((at for _, points in lines for at, _ in points), default=0.0)
     for legend, points in lines:
         axes.plot(
-            [(at - end) / 60 for at, _ in points], [v * factor for _, v in points], label=legend, linewidth=1
+            [(at - end_s) / 60 for at, _ in points],
+            [v * factor for _, v in points],
+            label=legend,
+            linewidth=1,
         )
     axes.set_ylim(bottom=0)
     axes.set_ylabel(word, fontsize=7)
@@ -90,16 +94,19 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("file", type=Path)
     parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--end", type=float, default=time.time(), help="Unix time.  [now]")
     given = parser.parse_args()
     places = [(row.title, panel) for row in OVERVIEW.rows for panel in row.panels]
     columns = 4
+    rows = math.ceil(len(places) / columns)
+    ratios = [0.35 if place < 1 else 1.0 for place in range(rows)]
     figure, grid = plt.subplots(
-        math.ceil(len(places) / columns), columns, figsize=(16, 12.5), layout="constrained"
+        rows, columns, figsize=(16, 12), layout="constrained", gridspec_kw={"height_ratios": ratios}
     )
     for axes in grid.flat[len(places) :]:
         axes.set_axis_off()
     for (_, panel), axes in zip(places, grid.flat, strict=False):
-        draw(given.url, panel, axes, given.minutes)
+        draw(given.url, panel, axes, given.minutes, given.end)
     figure.suptitle(OVERVIEW.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
     given.file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(given.file, dpi=75)

@@ -81,7 +81,12 @@ def value(name: str, *by: str, how: str = "sum", top: int = 0) -> Query:
     metric = declared(name, Kind.GAUGE, by)
     found = f"{how}{_by(by)} ({_selected(metric)})"
     unit = _UNITS.get(metric.unit, "short")
-    return Query(f"topk({top}, {found})" if top else found, _legend(by), metric, unit)
+    legend = _legend(by) if set(by) - {"instance"} else f"{_short(name)} {_legend(by)}"
+    return Query(f"topk({top}, {found})" if top else found, legend, metric, unit)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("magnetar_").removeprefix("pulsar_broker_")
 
 
 def share(name: str, budget: str, *by: str) -> Query:
@@ -233,7 +238,7 @@ def _variables() -> list[dict[str, Any]]:
 
 
 _ONE: Final = ("cluster", "namespace")
-_SUB: Final = ("namespace", "topic", "subscription")
+_SUB: Final = ("topic", "subscription")
 
 OVERVIEW: Final = Dashboard(
     "magnetar-overview",

@@ -100,3 +100,15 @@ def test_tokens_and_certificates_work_and_denials_are_explained(secured: Secured
 def test_strangers_are_refused(secured: Secured) -> None:
     with pytest.raises(pulsar.PulsarException):
         secured.client().create_producer("t")
+
+
+def test_the_doctor_reads_the_certificate_and_top_asks_with_the_token(secured: Secured) -> None:
+    found = {each["check"]: each for each in json.loads(secured.command("doctor", "-o", "json").stdout)}
+    assert found["certificate"] == {
+        "check": "certificate",
+        "state": "ok",
+        "detail": found["certificate"]["detail"],
+    }
+    assert "364 days" in found["certificate"]["detail"] or "365 days" in found["certificate"]["detail"]
+    shown = secured.command("top", "--looks", "1", "--interval", "0.1", "-o", "json")
+    assert shown.returncode == 0, shown.stderr

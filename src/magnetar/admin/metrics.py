@@ -14,6 +14,7 @@ from magnetar.admin.namespace_metrics import NamespaceSums
 from magnetar.admin.rates import Rates
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.canary.choice import LOCAL_NAME as CANARY
 from magnetar.broker.lag import Lag, Lags
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.service import Broker
@@ -149,6 +150,9 @@ def _collect_topics(
     for topic in topics:
         namespace = str(topic.name.namespace_name)
         per_namespace[namespace] = per_namespace.get(namespace, 0) + 1
+        if topic.name.local == CANARY:
+            # What it says stands in metrics of its own, and would be noise among what clients do.
+            continue
         pairs = (("cluster", broker.config.cluster), ("namespace", namespace), ("topic", str(topic.name)))
         _collect_topic(topic, pairs, rates, lags, now_ms, out)
         yield

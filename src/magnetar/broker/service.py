@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -48,6 +49,8 @@ from magnetar.tiered.room import Offloading
 
 if TYPE_CHECKING:
     from magnetar.broker.session import Session
+
+_log = logging.getLogger("magnetar.broker")
 
 _KEEP_ALIVE_S: Final = 30.0
 """A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
@@ -234,6 +237,7 @@ class Broker:
             if not (create and await self._may_create(name)):
                 raise TopicNotFoundError(f"topic {name} does not exist")
             await self.check_topics_max(name.namespace_name)
+            _log.info("topic created by its first use: %s", name)
         log = await self.logs.open(name.log_name)
         topic = Topic(
             name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn, outputs=self.outputs
@@ -296,6 +300,7 @@ class Broker:
         topic = await self.any_topic(name, create=False)
         if not force:
             topic.check_deletable()
+        _log.info("topic deleted: %s", name)
         if isinstance(topic, NonPersistentTopic):
             self.nonpersistent.remove(topic)
             return
@@ -321,6 +326,7 @@ class Broker:
             await self.logs.create(name.log_name, properties or {})
         except LogExistsError as error:
             raise ConflictError(f"topic {name} already exists") from error
+        _log.info("topic created: %s", name)
         if await self.inactive.deletes_unused(name):
             # Its time runs while it is loaded.
             await self.topic(name)

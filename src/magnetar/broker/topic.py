@@ -326,6 +326,8 @@ class Topic(AnyTopic):
             self._check_open()
             if self.subscriptions.get(name) is existing:
                 return existing
+        if name not in self.log.cursors:
+            _log.info("%s: subscription created: %s", self.name, name)
         initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
         cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
         # Unloaded meanwhile: a consumer of this object would be forgotten.
@@ -347,6 +349,7 @@ class Topic(AnyTopic):
         self.subscriptions.pop(subscription.name, None)
         subscription.detach_all()
         if subscription.durable:
+            _log.info("%s: subscription deleted: %s", self.name, subscription.name)
             await self.log.delete_cursor(subscription.name)
 
     def leave_reader(self, subscription: AnySubscription) -> None:

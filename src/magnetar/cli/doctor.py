@@ -31,6 +31,8 @@ _FREE_DOUBTFUL: Final = 0.10
 _FREE_BAD_BYTES: Final = 1 << 30
 _FILES_DOUBTFUL: Final = 4096
 _CLOCK_DOUBTFUL_MS: Final = 1_000
+_DAYS_DOUBTFUL: Final = 30
+"""A certificate that ends so soon should have been renewed."""
 _HEALTH_TOPIC: Final = "persistent://pulsar/system/healthcheck"
 """Where a health check of the broker publishes."""
 
@@ -125,6 +127,7 @@ def broker(caller: Caller) -> Iterator[Finding]:
 
     yield _port("admin API", caller.admin_url)
     yield _port("broker", caller.service_url)
+    yield from _certificate(caller)
     try:
         with caller.admin() as admin:
             version = admin.call("GET", f"{paths.ROOT}/brokers/version")
@@ -152,6 +155,32 @@ def _port(what: str, url: str) -> Finding:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         return Finding(what, BAD, f"{url} cannot be reached: {reason}; is it running?")
     return Finding(what, GOOD, f"{url} answers")
+
+
+def _certificate(caller: Caller) -> Iterator[Finding]:
+    """How long the broker's certificate counts, where it has one that is trusted."""
+    import ssl
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(caller.admin_url)
+    if parts.scheme != "https":
+        return
+    context = ssl.create_default_context(cafile=caller.place.trust_certs or None)
+    try:
+        with (
+            socket.create_connection((parts.hostname or "", parts.port or 8443), timeout=5) as plain,
+            context.wrap_socket(plain, server_hostname=parts.hostname) as secured,
+        ):
+            ends_s = ssl.cert_time_to_seconds(str((secured.getpeercert() or {})["notAfter"]))
+    except (OSError, KeyError) as error:
+        yield Finding("certificate", BAD, f"it is not taken: {error}; see --trust-certs and its names")
+        return
+    days = int((ends_s - time.time()) / 86_400)
+    detail = f"it ends in {days} days"
+    if days < _DAYS_DOUBTFUL:
+        yield Finding("certificate", DOUBTFUL, f"{detail}: make a new one (docs/security.md)")
+    else:
+        yield Finding("certificate", GOOD, detail)
 
 
 def _canaries(caller: Caller) -> Iterator[Finding]:

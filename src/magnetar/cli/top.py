@@ -34,8 +34,8 @@ _SUBSCRIPTION: Final = {
     "magnetar_subscription_lag_bytes": "lag bytes",
     "magnetar_subscription_lag_seconds": "lag s",
 }
-_HIDDEN: Final = "/__canary"
-"""A topic of the broker's own; what it says stands in the line above the table."""
+_FIRST_S: Final = 1.0
+"""Before the first table, at most."""
 _COUNTERS: Final = ("in", "in bytes", "out")
 
 
@@ -43,8 +43,6 @@ def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> lis
     """Lines of the table, those first in which the figure `by` is highest."""
     rows: list[dict[str, object]] = []
     for key, figures in now.items():
-        if key[0].endswith(_HIDDEN):
-            continue
         row: dict[str, object] = {"topic": key[0].removeprefix("persistent://")}
         if len(key) > 1:
             row["subscription"] = key[1]
@@ -58,6 +56,22 @@ def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> lis
         rows.append(row)
     rows.sort(key=lambda row: (-_number(row.get(by)), str(row["topic"])))
     return rows[:lines]
+
+
+def _for_people(row: dict[str, object]) -> dict[str, object]:
+    """Bytes with their units; programs get numbers."""
+    return {
+        name: _size(_number(value)) if "bytes" in name or name == "stored" else value
+        for name, value in row.items()
+    }
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
 
 
 def _number(value: object) -> float:
@@ -79,18 +93,17 @@ def top(
     """Show the topics or subscriptions that move most, again and again."""
     names, labels = (_SUBSCRIPTION, ("topic", "subscription")) if subscriptions else (_TOPIC, ("topic",))
     by = by or ("out/s" if subscriptions else "in/s")
-    before: Look = {}
-    before_s = 0.0
     live = caller.output == "table" and sys.stdout.isatty()
     with caller.admin() as admin:
+        # The first look that is shown has rates too: those since one that is not.
+        before, before_s = parsed(str(admin.call("GET", "/metrics")), names, labels), time.monotonic()
         done = 0
         while looks is None or done < looks:
-            if done:
-                time.sleep(interval)
+            time.sleep(interval if done else min(interval, _FIRST_S))
             text = str(admin.call("GET", "/metrics"))
             now = parsed(text, names, labels)
             now_s = time.monotonic()
-            rows = rows_of(before, now, now_s - before_s if done else 0.0, by, lines)
+            rows = rows_of(before, now, now_s - before_s, by, lines)
             before, before_s = now, now_s
             done += 1
             if live:
@@ -98,6 +111,6 @@ def top(
             if caller.output == "table":
                 if line := summary(canaries_of(text)):
                     click.echo(line)
-                click.echo("\n".join(table_lines(rows)) or "no topic is loaded")
+                click.echo("\n".join(table_lines([_for_people(row) for row in rows])) or "no topic is loaded")
             else:
                 caller.show(rows)

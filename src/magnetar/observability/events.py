@@ -56,6 +56,7 @@ NAMES: Final = {
     "bookie.missing": "bookie.segment-missing",
     "broker.canary.canary": "broker.canary.state-changed",
     "runtime.everybody-waited-ms-computing-ms-collecting": "runtime.event-loop-stalled",
+    "server.ready-clients-at-admin-at": "server.ready",
     "server.standalone": "server.setting-translated",
 }
 """By the name that would be made."""

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import IO, Final
 
 from magnetar.base.errors import StartupError
-from magnetar.observability.catalogue import text_of
 from magnetar.observability.events import event_of
 from magnetar.observability.log_limit import EventLimit
 from magnetar.observability.metrics import Exposition, labels
@@ -103,6 +102,9 @@ _FIGURES: Final = _Figures()
 
 def collect(exposition: Exposition) -> Iterable[None]:
     """A collector of `/metrics`."""
+    # Whoever logs and shows no metrics need not load the registry.
+    from magnetar.observability.catalogue import text_of
+
     name = "magnetar_log_records_total"
     for level, count in sorted(_FIGURES.records.items()):
         exposition.counter(name, text_of(name), count, labels(("level", level)))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from magnetar.broker.canary.choice import CanarySettings
 from magnetar.observability.logs import PER_MINUTE_MAX
 from magnetar.server.offload_settings import OffloadSettings
+
+if TYPE_CHECKING:
+    from magnetar.broker.canary.choice import CanarySettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class MonitoringSettings(OffloadSettings):
 
 def canary_settings(settings: MonitoringSettings) -> CanarySettings:
     """Those of the canaries."""
+    from magnetar.broker.canary.choice import CanarySettings
+
     patterns = (part.strip() for part in settings.canary_namespaces.split(","))
     return CanarySettings(
         namespaces=tuple(filter(None, patterns)),

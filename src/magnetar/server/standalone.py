@@ -24,7 +24,6 @@ from magnetar.admin.server import AdminServer
 from magnetar.auth.authentication import Authentication
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.bookie.options import Durability
-from magnetar.broker.canary.room import Canaries
 from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
@@ -42,7 +41,6 @@ from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
 from magnetar.server.message_stores import open_stores
-from magnetar.server.monitoring_settings import canary_settings
 from magnetar.server.tiering import Tiering
 
 _log = logging.getLogger("magnetar.server")
@@ -72,10 +70,12 @@ async def _serve(config: StandaloneConfig) -> int:
             )
         )
         sys.stdout.flush()
+        _log.info("ready: clients at %s, admin at %s", server.endpoints.broker_url, server.endpoints.http_url)
         server.begin_rest()
         return await server.wait()
     finally:
         await server.close()
+        _log.info("stopped")
 
 
 def _in_url(host: str) -> str:
@@ -97,7 +97,7 @@ class Standalone:
         self._exit_code = 0
         self._cleanup = contextlib.AsyncExitStack()
         self._admins: list[AdminServer] = []
-        self._canaries: Canaries
+        self._broker: Broker
         self._heap: Heap
         self._watch: LoopWatch
 
@@ -144,8 +144,7 @@ class Standalone:
             internal=config.internal_listener or next(iter(named), ""),
         )
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
-        broker.tasks.spawn(self._canaries.begin())
-        self._export_metrics(broker)
+        self._broker = broker
         await self._listen(broker, listener, None)
         if tls_listener is not None:
             await self._listen(broker, tls_listener, tls)
@@ -229,8 +228,6 @@ class Standalone:
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
         broker.collectors += [*stores.collectors, self._watch.collect_metrics, self._heap.collect_metrics]
-        self._canaries = Canaries(broker, canary_settings(config))
-        broker.collectors.append(self._canaries.collect)
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)
         return broker
@@ -242,10 +239,16 @@ class Standalone:
         )
         self._cleanup.callback(server.close)
 
-    def _export_metrics(self, broker: Broker) -> None:
+    def _watch_over(self, broker: Broker) -> None:
+        """Canaries, and the export of metrics; imported here, as no client waits for them."""
+        from magnetar.broker.canary.room import Canaries
+        from magnetar.server.monitoring_settings import canary_settings
+
         config = self.config
+        canaries = Canaries(broker, canary_settings(config))
+        broker.collectors.append(canaries.collect)
+        broker.tasks.spawn(canaries.begin())
         if config.otlp_endpoint:
-            # Nobody else pays for the import.
             from magnetar.server.otlp_push import OtlpPush
 
             push = OtlpPush(broker, config.otlp_endpoint, instance=self.endpoints.http_url)
@@ -259,6 +262,7 @@ class Standalone:
 
     def begin_rest(self) -> None:
         """Called once after `start`: begins what clients of the binary protocol need not wait for."""
+        self._watch_over(self._broker)
         for admin in self._admins:
             admin.serve()
         self._tasks.spawn(self._settle())

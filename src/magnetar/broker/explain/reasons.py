@@ -69,7 +69,12 @@ def of_consumer(consumer: ConsumerView, view: View) -> Diagnosis:
     if view.single and consumer.name != view.active:
         return Diagnosis(State.INACTIVE, f"{view.active} is the active consumer, this one waits for its turn")
     if consumer.permits <= 0:
-        return Diagnosis(State.NO_PERMITS, f"it asks for no messages (permits: {consumer.permits})")
+        unacked = f", {consumer.unacked} unacknowledged" if consumer.unacked else ""
+        return Diagnosis(
+            State.NO_PERMITS,
+            "it asks for no more: its application has not taken what was sent to it"
+            f" (permits: {consumer.permits}{unacked})",
+        )
     if consumer.blocked and not view.single:
         return Diagnosis(
             State.BLOCKED_CONSUMERS,
@@ -144,7 +149,7 @@ def _fault(view: View) -> Diagnosis | None:
 _FAULTS = {
     State.BLOCKED_CONSUMERS: "{} of {} consumers hold as many unacknowledged messages as they may",
     State.OUTPUT_FULL: "the connections of {} of {} consumers do not take more bytes",
-    State.NO_PERMITS: "{} of {} consumers ask for no messages",
+    State.NO_PERMITS: "{} of {} consumers ask for no more: their applications have not taken what they got",
 }
 
 
