@@ -91,6 +91,20 @@ VERBS: Final = (
         example="namespaces unload public/default",
     ),
     Verb(
+        name="properties",
+        help="Show the properties of NAMESPACE.",
+        path="{namespace}/properties",
+        example="namespaces properties public/default",
+    ),
+    Verb(
+        name="set-property",
+        help="Set the property KEY of NAMESPACE to VALUE; `canary` is true or false (docs/monitoring.md).",
+        method="PUT",
+        path="{namespace}/property/{key}/{value}",
+        done="{key} of {namespace} is {value}",
+        example="namespaces set-property public/default canary true",
+    ),
+    Verb(
         name="clear-backlog",
         help="Acknowledge everything for all subscriptions of NAMESPACE.",
         method="POST",
