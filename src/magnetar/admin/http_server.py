@@ -62,6 +62,8 @@ class HttpServer(Server):
             http=_Protocol,
             ws=self._upgrades,  # type: ignore[arg-type]  # it is called, as a class would be
             ws_max_size=broker.config.message_bytes_max * 4 // 3 + TEXT_BESIDE_BYTES,
+            # Compressing a large text would hold up everybody else for a tenth of a second.
+            ws_per_message_deflate=False,
             ws_ping_interval=PING_S,
             ws_ping_timeout=PONG_S,
             lifespan="off",

@@ -10,6 +10,7 @@ from typing import Final
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
+from magnetar.broker.wildcards.subscription import WildcardSubscription
 from magnetar.runtime.threads import in_thread
 from magnetar.websocket import documents
 from magnetar.websocket.dead_letters import DeadLetters
@@ -31,7 +32,7 @@ _Type = pb.BaseCommand.Type
 _HELD_MAX: Final = 50_000
 """Messages that a client that pulls may hold; nothing more is delivered before it settles some."""
 _BESIDE_BYTES: Final = 256 << 10
-"""Entries from this size on are opened beside the event loop."""
+"""Entries from this size on are opened beside the event loop: what decompresses them lets others run."""
 
 
 class Part:
@@ -155,7 +156,9 @@ class ConsumerSocket(Endpoint):
         if held is not None:
             return self._parts[held.part]
         index = data.partition if data.HasField("partition") else -1
-        return next((part for part in self._parts.values() if part.topic.partition == index), None)
+        found = [part for part in self._parts.values() if part.topic.partition == index]
+        # Of several topics an id does not say which: what the client does not hold is nobody's then.
+        return found[0] if len(found) == 1 else None
 
     def _acknowledge(self, part: Part, data: pb.MessageIdData, pieces: Iterable[Position]) -> None:
         position = position_of(data)
@@ -316,10 +319,7 @@ class ConsumerSocket(Endpoint):
             batch_index=message.batch_index,
             batch_size=message.batch_size,
         )
-        if len(message.payload) >= _BESIDE_BYTES:
-            text = await in_thread(lambda: documents.delivered(message, message_id))
-        else:
-            text = documents.delivered(message, message_id)
+        text = documents.delivered(message, message_id, self._topic_of(part, message))
         most = self.options.redeliveries_max
         last = most is not None and message.redelivery_count >= most
         held = Held(part.number, message.position, message.pieces, message if last else None)
@@ -333,6 +333,20 @@ class ConsumerSocket(Endpoint):
             part.seen = (message.position, message.batch_index)
             if message.batch_index in (-1, message.batch_size - 1):
                 self.line.hand(AckEvent(part.consumer_id, [message.position], cumulative=True))
+
+    def _topic_of(self, part: Part, message: Incoming) -> TopicName | None:
+        """Where a message was; None where the client knows."""
+        if len(self.target.topics) > 1:
+            return part.topic
+        if "*" not in part.topic.local:
+            return None
+        consumer = self.line.session.consumers.get(part.consumer_id)
+        subscription = None if consumer is None else consumer.subscription
+        return (
+            subscription.topic_of(message.position)
+            if isinstance(subscription, WildcardSubscription)
+            else None
+        )
 
     # -- time --------------------------------------------------------------------------------------
 

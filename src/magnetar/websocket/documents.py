@@ -6,7 +6,8 @@
     its answer        {"result": "ok", "messageId": base64, "context": text}
                       {"result": "send-error:7", "errorMsg": text, "context": text}
     from a consumer   {"messageId": base64, "payload": base64, "properties": {}, "publishTime": ISO 8601,
-                       "redeliveryCount": n, "eventTime": ISO 8601, "key": text, "encryptionContext": {}}
+                       "redeliveryCount": n, "eventTime": ISO 8601, "key": text, "encryptionContext": {},
+                       "topic": name (of consumers of several topics)}
     to a consumer     {"messageId": base64}, also with "type": "negativeAcknowledge"
                       {"type": "permit", "permitMessages": n}
                       {"type": "unsubscribe"}, {"type": "isEndOfTopic"}
@@ -14,8 +15,8 @@
 
 A message id is the protocol's MessageIdData in base64.
 
-Source: Pulsar's WebSocket API. `sequenceId` is an addition: with it a client that comes back can rely on
-deduplication.
+Source: Pulsar's WebSocket API. `sequenceId` and `topic` are additions: with the first a client that comes
+back can rely on deduplication.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
 from magnetar.websocket.deliveries import Incoming
 from magnetar.websocket.errors import Fault, MessageError
 from magnetar.wire import pulsar_pb2 as pb
@@ -107,22 +109,24 @@ def not_published(error: MessageError) -> str:
     return _encoded(answer if error.context is None else {**answer, "context": error.context})
 
 
-def delivered(message: Incoming, message_id: str) -> str:
-    """A message for a consumer or reader."""
+def delivered(message: Incoming, message_id: str, topic: TopicName | None = None) -> str:
+    """A message for a consumer or reader; `topic` is where it was, for those of several topics."""
     document: dict[str, Any] = {
-        "messageId": message_id,
-        "payload": b64encode(message.payload).decode(),
         "properties": message.properties,
         "publishTime": _time(message.publish_ms),
         "redeliveryCount": message.redelivery_count,
     }
+    if topic is not None:
+        document["topic"] = str(topic)
     if message.event_ms:
         document["eventTime"] = _time(message.event_ms)
     if message.key is not None:
         document["key"] = message.key
     if message.encryption is not None:
         document["encryptionContext"] = message.encryption
-    return _encoded(document)
+    # base64 has nothing that JSON would escape, and may be long.
+    payload = b64encode(message.payload).decode()
+    return f'{{"messageId":"{message_id}","payload":"{payload}",{_encoded(document)[1:]}'
 
 
 def order_of(text: str) -> Order:

@@ -284,6 +284,7 @@ def test_several_topics_and_their_statistics() -> None:
             await producer.ask(message(name.encode()))
         got = await consumer.got(2)
         assert sorted(payload_of(each) for each in got) == [b"a", b"b"]
+        assert {each["topic"].rpartition("/")[2] for each in got} == {"a", "b"}
         stats = clients.app.open.describe()["persistent://public/default/a"]
         assert stats["producerStats"] == [{"remoteConnection": "10.0.0.9:4711", "numberOfMsgPublished": 1}]
         assert stats["consumerStats"][0]["subscriptionName"] == "s"
@@ -299,6 +300,8 @@ def test_a_wildcard() -> None:
         consumer = await clients.consumer("persistent/public/default/nyc.**", subscriptionType="Shared")
         got = await consumer.got(2)
         assert sorted(payload_of(each) for each in got) == [b"nyc.a", b"nyc.b"]
+        for each in got:
+            assert each["topic"] == f"persistent://public/default/{payload_of(each).decode()}"
         for each in got:
             consumer.send({"messageId": each["messageId"]})
         topic = await clients.world.topic("persistent://public/default/nyc.b")

@@ -73,6 +73,10 @@ class WildcardSubscription(AnySubscription):
             del self.parts[name]
             self._lost(name)
 
+    def topic_of(self, position: Position) -> TopicName | None:
+        """Where an entry that the client was sent lies."""
+        return self._ledgers.get(position.ledger_id)
+
     def _part_of(self, position: Position) -> PartConsumer:
         name = self._ledgers.get(position.ledger_id)
         part = None if name is None else self.parts.get(name)
