@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pulsar
 import pytest
+import websocket
 from joserfc import jwt
 from joserfc.jwk import OctKey
 from passlib.hash import apr_md5_crypt
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.process
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 TIMEOUT_MS = 10_000
+TIMEOUT_S = TIMEOUT_MS / 1000
 
 
 def token(role: str) -> str:
@@ -196,3 +199,26 @@ def test_the_command_line_over_tls(secured: Secured, tmp_path: Path) -> None:
         timeout=60,
     )
     assert (refused.returncode, "check --trust-certs" in refused.stderr) == (5, True), refused.stderr
+
+
+def test_websockets_over_tls_by_token_password_and_certificate(secured: Secured) -> None:
+    url = secured.https_url.replace("https", "wss", 1) + "/ws/v2"
+    trust = {"ca_certs": str(secured.authority.file)}
+    certificate, key = secured.authority.issue("writer")
+    proven = {**trust, "certfile": str(certificate), "keyfile": str(key)}
+    secret = base64.b64encode(b"writer:secret").decode()
+    name = "persistent/public/default/sockets"
+    for options in ({"sslopt": proven}, {"sslopt": trust, "header": [f"Authorization: Basic {secret}"]}):
+        producer = websocket.create_connection(f"{url}/producer/{name}", timeout=TIMEOUT_S, **options)
+        producer.send(json.dumps({"payload": ""}))
+        assert json.loads(producer.recv())["result"] == "ok"
+        producer.close()
+    path = f"{url}/consumer/{name}/s"
+    for query, status in (("", 401), (f"?token={token('writer')}", 403)):
+        with pytest.raises(websocket.WebSocketBadStatusException) as refused:
+            websocket.create_connection(path + query, timeout=TIMEOUT_S, sslopt=trust)
+        assert refused.value.status_code == status
+    allowed = f"{path}?token={token('reader')}"
+    websocket.create_connection(allowed, timeout=TIMEOUT_S, sslopt=trust).close()
+    refusals = secured.process.log_text().splitlines()
+    assert any("refused" in line and "consume" in line and "writer" in line for line in refusals)
