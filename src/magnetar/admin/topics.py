@@ -210,6 +210,7 @@ async def create_partitioned(call: Call) -> None:
     if await call.broker.exists(name):
         raise ConflictError(f"topic {name} already exists")
     await call.broker.check_topics_max(name.namespace_name, count)
+    await call.broker.topic_turn(name.tenant)
     await call.broker.policies.create_partitioned(name, count, properties)
 
 

@@ -8,6 +8,7 @@ from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits
+from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.schema_rules import SchemaRules
 
 
@@ -54,6 +55,8 @@ class BrokerConfig:
     """Bytes that wait to be sent on one connection; above it its consumers get nothing."""
     output_bytes_max: int = 128 * 1024 * 1024
     """The same for all connections together; see `outputs.py` for who gets which part."""
+    tenants: TenantLimits = field(default_factory=TenantLimits)
+    """What no tenant, role or machine may have more of."""
     metrics_topics_max: int = 3_000
     """Loaded topics up to which each has series of its own in `/metrics`; beyond it namespaces are shown."""
     retention_minutes: int = 0

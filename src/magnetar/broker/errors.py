@@ -67,6 +67,13 @@ class PreconditionFailedError(RefusedError):
     http_status = 412
 
 
+class TooManyConnectionsError(RefusedError):
+    """The broker, an address or a role has as many connections as it may have (Pulsar's code for it)."""
+
+    code = pb.NotAllowedError
+    http_status = 429
+
+
 class ConsumerBusyError(RefusedError):
     """An exclusive subscription has its consumer, or the types of subscription differ."""
 

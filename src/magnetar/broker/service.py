@@ -27,6 +27,7 @@ from magnetar.broker.in_force import PoliciesInForce, guarded
 from magnetar.broker.inactive.room import InactiveTopics
 from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
+from magnetar.broker.limits.tenants import Connections, TopicsMade
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
@@ -43,7 +44,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, yield_loop
+from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, pause, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.room import Offloading
 
@@ -77,8 +78,7 @@ class Broker:
         offloading: Offloading | None = None,
     ) -> None:
         """Without `authentication` everybody may do everything; without `offloading` no ledger leaves."""
-        self.config = config
-        self.clock = clock
+        self.config, self.clock = config, clock
         self.store = store
         self.logs = logs
         self.policies = PolicyStore(store, config.cluster)
@@ -112,6 +112,7 @@ class Broker:
         self.collectors: list[Collector] = []
         """What below the broker has something to say in `/metrics`."""
         self.sessions: set[Session] = set()
+        self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
         self.ended = 0
         """Connections and topics that were here and are gone, since the start."""
         self.draining = False
@@ -165,6 +166,7 @@ class Broker:
     def left(self, session: Session) -> None:
         """A connection is gone."""
         self.sessions.discard(session)
+        self.connections.leave(session)
         self.ended += 1
 
     def new_producer_name(self) -> str:
@@ -237,6 +239,7 @@ class Broker:
             if not (create and await self._may_create(name)):
                 raise TopicNotFoundError(f"topic {name} does not exist")
             await self.check_topics_max(name.namespace_name)
+            await self.topic_turn(name.tenant)
             _log.info("topic created by its first use: %s", name)
         log = await self.logs.open(name.log_name)
         topic = Topic(
@@ -280,6 +283,11 @@ class Broker:
         if most and len(await self.topics_of(namespace)) + more > most:
             raise PreconditionFailedError(f"namespace {namespace} may have {most} topics, partitions counted")
 
+    async def topic_turn(self, tenant: str) -> None:
+        """Returns when the tenant may make one more topic."""
+        if wait_ms := self._made.wait_ms(tenant):
+            await pause(wait_ms / 1000)
+
     async def topics_of(self, namespace: NamespaceName, domain: str = PERSISTENT) -> list[TopicName]:
         """Topics and partitions of one domain in a namespace, sorted by name."""
         found: set[TopicName] = set()
@@ -322,6 +330,7 @@ class Broker:
             await self.any_topic(name)
             return
         await self.check_topics_max(name.namespace_name)
+        await self.topic_turn(name.tenant)
         try:
             await self.logs.create(name.log_name, properties or {})
         except LogExistsError as error:

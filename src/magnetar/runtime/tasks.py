@@ -128,6 +128,11 @@ def soon(work: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_soon(work)
 
 
+async def pause(seconds: float) -> None:
+    """Returns after so long."""
+    await asyncio.sleep(seconds)
+
+
 async def gathered(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs all at the same time and returns when every one has ended. Raises the first error."""
     await asyncio.gather(*works)

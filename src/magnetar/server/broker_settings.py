@@ -9,7 +9,7 @@ from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
 from magnetar.broker.schema_rules import SchemaRules
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import StandaloneConfig
-from magnetar.server.limit_settings import default_limits
+from magnetar.server.limit_settings import default_limits, tenant_limits
 
 
 def broker_config(config: StandaloneConfig) -> BrokerConfig:
@@ -52,6 +52,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         in_flight_bytes_max=config.publish_pending_bytes_max,
         connection_output_bytes_max=config.connection_output_bytes_max,
         output_bytes_max=config.output_bytes_max,
+        tenants=tenant_limits(config),
         metrics_topics_max=config.metrics_topics_max,
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,

@@ -11,7 +11,9 @@ from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
 from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.limits import Limits
+from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.limits.token_bucket import Rate
+from magnetar.server.open_files import affordable_connections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,27 @@ class LimitSettings:
     subscribe_rate: int = 0
     """Subscribe commands of a consumer in each period."""
     subscribe_rate_period_seconds: int = 30
+    connections_max: int = 0
+    """Connections of clients; 0: as many as the limit of open files allows."""
+    connections_max_per_address: int = 0
+    connections_max_per_role: int = 0
+    """Of clients that proved who they are."""
+    topics_made_per_minute: int = 20_000
+    """Topics that a tenant may make in a minute, partitioned ones counted once; who makes more waits."""
     subscription_expiration_minutes: int = 0
     """For how long a subscription stays that has no consumers."""
     limits_interval_seconds: int = 60
     """Between two looks at ages and quotas. At least 1."""
+
+
+def tenant_limits(settings: LimitSettings) -> TenantLimits:
+    """What no tenant, role or machine may have more of."""
+    return TenantLimits(
+        connections_max=settings.connections_max or affordable_connections(),
+        connections_max_per_address=settings.connections_max_per_address,
+        connections_max_per_role=settings.connections_max_per_role,
+        topics_made_per_minute=settings.topics_made_per_minute,
+    )
 
 
 def default_limits(settings: LimitSettings) -> Limits:

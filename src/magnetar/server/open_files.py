@@ -27,6 +27,13 @@ def wanted_limit(soft: int, hard: int, *, unlimited: int) -> int:
     return max(soft, OPEN_FILES_WANTED if hard == unlimited else min(hard, OPEN_FILES_WANTED))
 
 
+def affordable_connections() -> int:
+    """Connections that leave enough files to everything else when the limit has been raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = wanted_limit(soft, hard, unlimited=resource.RLIM_INFINITY)
+    return OPEN_FILES_WANTED if limit == resource.RLIM_INFINITY else max(1, limit - OWN_FILES)
+
+
 def raise_limit() -> int:
     """Raises the soft limit as far as is allowed and useful; the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -69,6 +69,8 @@ SCALED: Final = {
     "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", 1),
     "brokerDeleteInactiveTopicsFrequencySeconds": ("inactive_topic_interval_seconds", 1),
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": ("inactive_topic_seconds", 1),
+    "brokerMaxConnections": ("connections_max", 1),
+    "brokerMaxConnectionsPerIp": ("connections_max_per_address", 1),
     "backlogQuotaCheckIntervalInSeconds": ("limits_interval_seconds", 1),
     # The later of two that both are given counts: Pulsar prefers bytes.
     "backlogQuotaDefaultLimitGB": ("backlog_quota_bytes", 1 << 30),

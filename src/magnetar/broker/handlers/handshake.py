@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import magnetar
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials
-from magnetar.broker.errors import wire_code
+from magnetar.broker.errors import TooManyConnectionsError, wire_code
 from magnetar.broker.guard import Introduction
 from magnetar.broker.handlers import renewals
 from magnetar.wire import commands, features
@@ -47,6 +47,13 @@ async def _authenticate(session: Session, guard: Guard, request: pb.CommandConne
 
 
 def _welcome(session: Session, request: pb.CommandConnect) -> None:
+    role = "" if session.identity is None else session.identity.role
+    try:
+        session.broker.connections.enter(session, session.peer.rpartition(":")[0], role)
+    except TooManyConnectionsError as error:
+        session.reply(commands.error(NO_ID, wire_code(error), str(error)))
+        session.close(str(error))
+        return
     session.connected = True
     session.client_version = request.client_version
     session.broker_metadata = features.wants_broker_metadata(request)

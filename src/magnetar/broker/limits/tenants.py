@@ -1,0 +1,96 @@
+"""What keeps one tenant, role or machine from taking everything: connections, and how fast topics are made.
+
+Connections are counted when they have said who they are, and refused then with a reason. Making topics is
+never refused for its speed: who makes them too fast waits, like a producer beyond its rate.
+
+Source: Pulsar's settings `brokerMaxConnections`, `brokerMaxConnectionsPerIp`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.broker.errors import TooManyConnectionsError
+from magnetar.broker.limits.token_bucket import Rate, RateLimiter
+
+_CREATIONS_PERIOD_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantLimits:
+    """What a broker is told; 0 is without limit everywhere."""
+
+    connections_max: int = 0
+    connections_max_per_address: int = 0
+    connections_max_per_role: int = 0
+    """Of clients that proved who they are."""
+    topics_made_per_minute: int = 0
+    """Of each tenant, partitioned topics counted once. So many may be made at once, then as time passes."""
+
+
+class Connections:
+    """Who is connected."""
+
+    __slots__ = ("_by_address", "_by_role", "_limits", "_owners")
+
+    def __init__(self, limits: TenantLimits) -> None:
+        self._limits = limits
+        self._owners: dict[object, tuple[str, str]] = {}
+        self._by_address: Counter[str] = Counter()
+        self._by_role: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """Connections that were let in and are there."""
+        return len(self._owners)
+
+    def enter(self, connection: object, address: str, role: str) -> None:
+        """Counts a connection; `role` is "" without authentication. Raises TooManyConnectionsError."""
+        limits = self._limits
+        for found, most, whose in (
+            (len(self), limits.connections_max, "this broker"),
+            (self._by_address[address], limits.connections_max_per_address, f"address {address}"),
+            (self._by_role[role] if role else 0, limits.connections_max_per_role, f"role {role}"),
+        ):
+            if 0 < most <= found:
+                raise TooManyConnectionsError(
+                    f"{whose} has {most} connections, the most it may have; close some, or raise the limit"
+                )
+        self._owners[connection] = (address, role)
+        self._by_address[address] += 1
+        self._by_role[role] += 1
+
+    def leave(self, connection: object) -> None:
+        """The connection is gone, if it was let in at all."""
+        owner = self._owners.pop(connection, None)
+        if owner is not None:
+            for counts, key in zip((self._by_address, self._by_role), owner, strict=True):
+                counts[key] -= 1
+                if not counts[key]:
+                    # Addresses come and go for years.
+                    del counts[key]
+
+
+class TopicsMade:
+    """How fast each tenant makes topics."""
+
+    __slots__ = ("_clock", "_rate", "_tenants")
+
+    def __init__(self, limits: TenantLimits, clock: Clock) -> None:
+        self._rate = Rate(limits.topics_made_per_minute, 0, _CREATIONS_PERIOD_MS)
+        self._clock = clock
+        self._tenants: dict[str, RateLimiter] = {}
+
+    def wait_ms(self, tenant: str) -> int:
+        """Counts a topic that is about to be made; for how long its maker waits before."""
+        if not self._rate.limits:
+            return 0
+        now_ms = self._clock.now_ms()
+        limiter = self._tenants.get(tenant)
+        if limiter is None:
+            limiter = self._tenants[tenant] = RateLimiter(self._rate, now_ms)
+        wait_ms = limiter.wait_ms(now_ms)
+        limiter.take(1, 0, now_ms)
+        return wait_ms
