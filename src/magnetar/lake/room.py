@@ -73,14 +73,17 @@ class LakeRoom:
         *,
         store: MetadataStore,
         worker: LakeWorker,
+        upkeep: LakeWorker,
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         used: bool,
     ) -> None:
-        """`spawn` runs background work; `used`: whether the catalog may have tables already."""
+        """`upkeep` does what takes long, so that nothing else waits for it; `spawn` runs background work;
+        `used`: whether the catalog may have tables already."""
         self.figures = Figures()
         self._used = used
         self.worker = worker
+        self.upkeep = upkeep
         self.jobs = Jobs(spawn)
         """Checks and upkeep that somebody asked for."""
         self._store = store
@@ -247,7 +250,7 @@ class LakeRoom:
     async def verify(self, topic: TopicName, at: At | None = None) -> dict[str, Any]:
         """Compares table, lists and objects. Raises LakeError, MetadataError."""
         lists = await self.lists(topic)
-        found: dict[str, Any] = await self.worker.call(
+        found: dict[str, Any] = await self.upkeep.call(
             "verify", at, topic=str(topic.base), logs=[files.to_json() for files in lists]
         )
         return found
@@ -262,7 +265,7 @@ class LakeRoom:
         if not dry_run:
             for log_name in await self.logs_of(topic):
                 await self.sync(log_name)
-        found: dict[str, Any] | None = await self.worker.call(
+        found: dict[str, Any] | None = await self.upkeep.call(
             "maintain",
             topic=str(topic.base),
             now_ms=self._clock.now_ms(),
@@ -278,8 +281,9 @@ class LakeRoom:
         return found
 
     async def close(self) -> None:
-        """Ends the worker."""
+        """Ends the workers."""
         await self.worker.close()
+        await self.upkeep.close()
 
 
 def _log_of(topic: TopicName, partition: int) -> str:

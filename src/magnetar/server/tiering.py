@@ -150,6 +150,7 @@ class Tiering:
         self._lake = lake = LakeRoom(
             store=broker.store,
             worker=WorkerProcess(settings),
+            upkeep=WorkerProcess(settings),
             clock=self._clock,
             spawn=self._tasks.spawn,
             used=bool(self._config.lake_catalog) or (file is not None and file.exists()),

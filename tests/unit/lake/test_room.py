@@ -89,7 +89,12 @@ class World:
         self.clock = ManualClock()
         self.work: list[Coroutine[Any, Any, None]] = []
         self.room = LakeRoom(
-            store=self.store, worker=self.tables, clock=self.clock, spawn=self.work.append, used=False
+            store=self.store,
+            worker=self.tables,
+            upkeep=self.tables,
+            clock=self.clock,
+            spawn=self.work.append,
+            used=False,
         )
 
     async def settle(self) -> None:

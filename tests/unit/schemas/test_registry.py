@@ -106,6 +106,8 @@ def test_retired_versions_can_be_read_and_are_not_counted_again() -> None:
             assert await each.get(TOPIC, 1) is None
         other = pb.Schema(name="t", type=pb.Schema.Type.Int64, schema_data=b"")
         assert (await registry.add(TOPIC, other)).version == 2
+        assert [stored.version for stored in await registry.ever(TOPIC)] == [0, 2]
+        assert [stored.version for stored in await registry.versions(TOPIC)] == [2]
         await registry.delete(TOPIC)
         assert (await registry.add(TOPIC, avro("a"))).version == 0
 
