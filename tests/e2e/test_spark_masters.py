@@ -1,4 +1,5 @@
-"""The same job on Spark Connect and on a cluster of a master and two workers."""
+"""The same job, with all that a connector must stand, in Spark Classic, in Spark Connect, and on a cluster of
+a master and two workers."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def run_story(standalone: StandaloneProcess, master: str, folder: Path) -> dict[
     for number in range(2):
         entries = [batched(*numbered(10, 100 * number + first)) for first in range(0, 100, 10)]
         publish(standalone, f"{topic}-partition-{number}", entries)
-    command = [sys.executable, spark_story.__file__, master, standalone.http_url, topic, target, str(folder)]
+    where = [standalone.broker_url, standalone.http_url, topic, target, str(folder)]
+    command = [sys.executable, spark_story.__file__, master, *where]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env=environment
@@ -49,11 +51,16 @@ def run_story(standalone: StandaloneProcess, master: str, folder: Path) -> dict[
 
 
 def check(story: dict[str, Any]) -> None:
+    assert len(story["accepted"]) == 7
     assert story["counted"] == [[0, 100], [1, 100]]
     assert story["rows"] == 200
     # Entries of ten rows are not divided: 60 of at most 70 rows at a time.
     assert story["batches"] == [4, 0]
     assert story["values"] == numbered(200)
+
+
+def test_spark_classic(standalone: StandaloneProcess, tmp_path: Path) -> None:
+    check(run_story(standalone, "local[2]", tmp_path))
 
 
 def test_spark_connect(standalone: StandaloneProcess, tmp_path: Path) -> None:

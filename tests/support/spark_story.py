@@ -1,6 +1,6 @@
 """A job of its own process: reads, streams and writes topics with the session that it is told to start.
 
-    python spark_story.py MASTER SERVICE_URL TOPIC TARGET FOLDER
+    python spark_story.py MASTER BROKER_URL SERVICE_URL TOPIC TARGET FOLDER
 
 MASTER is a master's URL, or `connect` for a Spark Connect session of this machine. Prints one line of JSON.
 """
@@ -10,10 +10,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pyspark.sql import SparkSession
 
 from magnetar.spark.session import prepare, session
+from support.spark_acceptance import accept
+from support.standalone import StandaloneProcess
 
 
 def start(master: str) -> SparkSession:
@@ -37,7 +42,7 @@ def start(master: str) -> SparkSession:
 
 def main() -> None:
     """Reads all, streams all in limited batches, restarts, and copies into TARGET exactly once."""
-    master, service_url, topic, target, folder = sys.argv[1:]
+    master, broker_url, service_url, topic, target, folder = sys.argv[1:]
     spark = start(master)
     where = {"service.url": service_url, "topic": topic, "startingOffsets": "earliest"}
     read = spark.read.format("magnetar").options(**where, minPartitions="4", valueFormat="string").load()
@@ -64,9 +69,13 @@ def main() -> None:
         batches.append(len([each for each in query.recentProgress if each.numInputRows]))
     written = spark.read.format("magnetar").options(**{**where, "topic": target}).load()
     values = sorted(bytes(row.value).decode() for row in written.select("value").collect())
+    standalone = StandaloneProcess(Path(folder))
+    standalone.broker_url, standalone.http_url = broker_url, service_url
+    accepted = accept(spark, standalone, Path(folder))
     print(
         json.dumps(
             {
+                "accepted": accepted,
                 "counted": [(row["partition"], row["count"]) for row in counted],
                 "rows": counts[0] if counts else 0,
                 "batches": batches,

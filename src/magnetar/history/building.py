@@ -133,6 +133,15 @@ class _EntryColumns:
         return pa.array(values.astype(np.int32), mask=~(self._fields.present(field) & fits))
 
 
+def _repeated(column: pa.Array, of_entry: pa.Array) -> pa.Array:
+    """What entries say, for each of their messages. Most columns are null, or one producer's name."""
+    if column.null_count == len(column):
+        return pa.nulls(len(of_entry), column.type)
+    if pa.types.is_string(column.type) and column.null_count == 0 and pc.count_distinct(column).as_py() == 1:
+        return pa.repeat(column[0], len(of_entry))
+    return column.take(of_entry)
+
+
 def _batch_rows(opened: OpenedEntries, batches: OpenedBatches, entries: _EntryColumns) -> list[pa.Array]:
     vector, singles, entry = opened.vector, batches.singles, batches.entry
     count = len(entry)
@@ -147,7 +156,9 @@ def _batch_rows(opened: OpenedEntries, batches: OpenedBatches, entries: _EntryCo
         singles, batches.buffer, number.S_KEY, number.S_KEY_IS_BASE64, number.S_NULL_KEY
     )
     columns = {
-        name: column.take(of_entry) for name, column in entries.columns.items() if name != "entry_checksum"
+        name: _repeated(column, of_entry)
+        for name, column in entries.columns.items()
+        if name != "entry_checksum"
     }
     columns |= {
         "ledger_id": pa.repeat(vector.ledger_id, count),

@@ -14,7 +14,7 @@ from magnetar.spark.bounds import Bounds
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.filters import Pushed
 from magnetar.spark.offsets import Offset
-from magnetar.spark.ranges import plan_ranges
+from magnetar.spark.ranges import plan_ranges, tasks_of
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import LimitedPartition, read_partition
 from magnetar.spark.table_shape import TableShape
@@ -54,7 +54,7 @@ class TopicBatchReader(DataSourceReader):
                     spans[topic] = counted, cluster.with_end_index(name, end)
             ranges = plan_ranges(options, states, spans)
             if options.limit is None:
-                return list(ranges)
+                return tasks_of(options, ranges)
             # The rows of a range are an estimate: one task counts them as it reads.
             return [LimitedPartition(tuple(ranges), options.limit)] if ranges else []
         finally:

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from magnetar.spark.ledgers import LogState
 
 BYTES_PER_PARTITION: Final = 32 << 20
 """Size of a task's range when the options say nothing: about a second's work for one core."""
+
+
+TASKS_MIN: Final = 32
+"""Ranges are read by tasks of their own up to so many; more of them share tasks, as a task costs tens of
+milliseconds, whatever it reads."""
+
+
+def groups(sizes_bytes: Sequence[int]) -> list[range]:
+    """Which ranges, of these estimated sizes, one task each reads: neighbours, so that there are TASKS_MIN
+    tasks or more, none of which has more than BYTES_PER_PARTITION unless one range has."""
+    at_most = -(-len(sizes_bytes) // TASKS_MIN)
+    found: list[range] = []
+    first = taken_bytes = 0
+    for number, size_bytes in enumerate(sizes_bytes):
+        full = number - first == at_most or taken_bytes + size_bytes > BYTES_PER_PARTITION
+        if number > first and full:
+            found.append(range(first, number))
+            first, taken_bytes = number, 0
+        taken_bytes += size_bytes
+    if sizes_bytes:
+        found.append(range(first, len(sizes_bytes)))
+    return found
 
 
 def share(limit: int, backlogs: Mapping[str, int]) -> dict[str, int]:

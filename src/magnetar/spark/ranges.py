@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql.datasource import InputPartition
 
 from magnetar.spark.errors import OptionError
 from magnetar.spark.ledgers import EntryRange, LogState
 from magnetar.spark.offsets import Offset
-from magnetar.spark.planning import pieces_per_topic
+from magnetar.spark.planning import groups, pieces_per_topic
 from magnetar.spark.read_options import ReadOptions
-from magnetar.spark.reading import RangePartition
+from magnetar.spark.reading import RangePartition, SeveralRanges
 from magnetar.spark.stretches import Stretch
 
 
@@ -47,6 +49,18 @@ def plan_ranges(
     return ranges
 
 
+def tasks_of(options: ReadOptions, ranges: Sequence[RangePartition]) -> list[InputPartition]:
+    """What tasks read: a range each, or of very many small ranges several, unless options say how many tasks
+    there are to be."""
+    if options.partitions_min is not None or options.rows_per_partition_max is not None:
+        return list(ranges)
+    found: list[InputPartition] = []
+    for group in groups([each.size_bytes for each in ranges]):
+        chosen = ranges[group.start : group.stop]
+        found.append(chosen[0] if len(chosen) == 1 else SeveralRanges(tuple(chosen)))
+    return found
+
+
 def _rows(start: Offset, end: Offset, entries: int) -> int:
     """Messages of a span: exact where indexes are known, else entries."""
     if start.message_index is not None and end.message_index is not None:
@@ -57,5 +71,10 @@ def _rows(start: Offset, end: Offset, entries: int) -> int:
 def _range(topic: str, piece: EntryRange, rows: int, stretches: list[Stretch]) -> RangePartition:
     start, end = piece.start, piece.end
     return RangePartition(
-        topic, (start.ledger_id, start.entry_id), (end.ledger_id, end.entry_id), rows, tuple(stretches)
+        topic,
+        (start.ledger_id, start.entry_id),
+        (end.ledger_id, end.entry_id),
+        rows,
+        tuple(stretches),
+        piece.size_bytes,
     )

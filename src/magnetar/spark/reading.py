@@ -43,14 +43,23 @@ class RangePartition(InputPartition):
     """Messages, as estimated when it was planned."""
     stretches: tuple[Stretch, ...] = ()
     """The range by where its entries lay when it was planned; none when all are the broker's."""
+    size_bytes: int = 0
+    """As estimated when it was planned."""
 
     def __repr__(self) -> str:
         return f"RangePartition({self.topic} {self.start[0]}:{self.start[1]}..{self.end[0]}:{self.end[1]})"
 
 
 @dataclass(eq=False)
+class SeveralRanges(InputPartition):
+    """One task that reads ranges one after the other."""
+
+    ranges: tuple[RangePartition, ...]
+
+
+@dataclass(eq=False)
 class LimitedPartition(InputPartition):
-    """One task that reads ranges one after the other until it has enough."""
+    """One task that does so until it has enough."""
 
     ranges: tuple[RangePartition, ...]
     limit: int
@@ -62,6 +71,9 @@ def read_partition(
     """The messages of the partition. Raises TopicDataLossError when a range's beginning is gone."""
     if isinstance(partition, RangePartition):
         yield from _read_range(options, shape, partition)
+    elif isinstance(partition, SeveralRanges):
+        for each in partition.ranges:
+            yield from _read_range(options, shape, each)
     elif isinstance(partition, LimitedPartition):
         left = partition.limit
         for each in partition.ranges:

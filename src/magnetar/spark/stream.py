@@ -25,7 +25,7 @@ from magnetar.spark.errors import OptionError, SparkSourceError
 from magnetar.spark.ledgers import LogState
 from magnetar.spark.offsets import FROM_EARLIEST, Offset, decode_offsets, encode_offsets
 from magnetar.spark.planning import TriggerDelay
-from magnetar.spark.ranges import plan_ranges
+from magnetar.spark.ranges import plan_ranges, tasks_of
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import read_partition
 from magnetar.spark.table_shape import TableShape
@@ -186,7 +186,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._refresh(missing_ok=True)
             self._check_topics(starts, self._states)
         known = {topic: span for topic, span in spans.items() if topic in self._states}
-        return plan_ranges(self._options, self._states, known)
+        return tasks_of(self._options, plan_ranges(self._options, self._states, known))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one range."""

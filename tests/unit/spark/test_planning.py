@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
 from magnetar.spark.ledgers import LogState
-from magnetar.spark.planning import lost_range, pieces_per_topic, share
+from magnetar.spark.planning import (
+    BYTES_PER_PARTITION,
+    TASKS_MIN,
+    groups,
+    lost_range,
+    pieces_per_topic,
+    share,
+)
 
 STATS = {
     "lastConfirmedEntry": "9:19",
@@ -102,3 +109,15 @@ def test_losses() -> None:
     assert not lost_range(LOG, 100, 100), "the ledger went after it was read"
     assert lost_range(LOG, None, 100), "without an index it cannot be excluded"
     assert not lost_range(empty, 100, None)
+
+
+def test_very_many_small_ranges_share_tasks() -> None:
+    assert groups([]) == []
+    assert groups([1] * TASKS_MIN) == [range(number, number + 1) for number in range(TASKS_MIN)]
+    many = groups([1000] * 10_000)
+    assert len(many) == TASKS_MIN
+    assert [each for group in many for each in group] == list(range(10_000))
+    full = groups([BYTES_PER_PARTITION] * 100)
+    assert len(full) == 100, "what is large has a task of its own"
+    mixed = groups([BYTES_PER_PARTITION // 2 + 1] * 200)
+    assert len(mixed) == 200
