@@ -146,7 +146,10 @@ async def yield_loop() -> None:
 async def happens_within(event: asyncio.Event, seconds: float) -> bool:
     """Waits for an event, at most `seconds`; whether it was set."""
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes in the turn in which the event
+        # is set, and the task that was to end goes on.
+        async with asyncio.timeout(seconds):
+            await event.wait()
     except TimeoutError:
         return False
     return True

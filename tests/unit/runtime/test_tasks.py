@@ -265,3 +265,25 @@ def test_an_event_or_a_time_whatever_comes_first() -> None:
         assert await happens_within(event, 0.001)
 
     run(story())
+
+
+def test_a_cancellation_in_the_turn_of_the_event_is_not_lost() -> None:
+    async def story() -> None:
+        event = asyncio.Event()
+
+        async def work() -> None:
+            while True:
+                await happens_within(event, 60)
+                event.clear()
+
+        for turns_later in range(4):
+            event.clear()
+            task = asyncio.create_task(work())
+            await turns()
+            event.set()
+            await turns(turns_later)
+            task.cancel()
+            await asyncio.wait([task], timeout=5)
+            assert task.cancelled()
+
+    asyncio.run(story())
