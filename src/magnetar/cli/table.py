@@ -27,6 +27,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.standalone:standalone", "Run everything in one process, until Ctrl-C."
     ),
     "bookie": Command("magnetar.cli.bookie:bookie", "Run one bookie of a BookKeeper cluster, until Ctrl-C."),
+    "autorecovery": Command(
+        "magnetar.cli.autorecovery:autorecovery", "Make copies anew that lost bookies had, until Ctrl-C."
+    ),
     "context": Command(
         "magnetar.cli.context_command:context",
         "Clusters by name: where they are, and as whom to call them.",

@@ -45,7 +45,7 @@ async def opened(apache: ApacheBookKeeper) -> AsyncIterator[MetadataStore]:
 
 
 def test_apache_reads_what_we_wrote(apache: ApacheBookKeeper, tmp_path: Path) -> None:
-    root = "/ours"
+    root = "/tree-ours"
     instance = str(uuid.uuid4())
     cookie = Cookie("127.0.0.1:3181", ("/disk1/journal",), ("/disk2", "/disk3"), instance)
 
@@ -95,7 +95,7 @@ def test_apache_reads_what_we_wrote(apache: ApacheBookKeeper, tmp_path: Path) ->
 
 
 def test_we_read_what_apache_wrote(apache: ApacheBookKeeper, tmp_path: Path) -> None:
-    root = "/theirs"
+    root = "/tree-theirs"
     apache.shell("initnewcluster", root=root)
     address = apache.start_bookie("keeper", root=root)
 

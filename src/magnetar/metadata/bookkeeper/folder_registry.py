@@ -2,7 +2,7 @@
 
     FOLDER/instance           id of the cluster
     FOLDER/cookies/ID         the cookie
-    FOLDER/alive/ID           JSON: host, port, read_only; what the bookie last told of itself
+    FOLDER/alive/ID           JSON: host, port, read_only, pid; what the bookie last told of itself
     FOLDER/alive/ID.lock      locked (flock) by the process that serves as ID
 
 The kernel gives a lock back however its process ends, so a bookie that is killed is gone at once, and no
@@ -87,7 +87,7 @@ class FolderBookieRegistry:
         if address is None:
             raise MetadataError(f"bookie {bookie.bookie_id} has no address")
         self._lock(bookie.bookie_id)
-        told = {"host": address[0], "port": address[1], "read_only": read_only}
+        told = {"host": address[0], "port": address[1], "read_only": read_only, "pid": os.getpid()}
         part = self._part(bookie.bookie_id)
         # Not synced: after a power cut nobody is alive.
         part.write_text(json.dumps(told))

@@ -1,0 +1,1 @@
+"""Finds ledgers that lack copies and makes them anew."""

@@ -1,0 +1,154 @@
+"""The auditor: one node of the cluster notes which ledgers lack copies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from magnetar.base.errors import LedgerError, MetadataError
+from magnetar.ledger.api import NoSuchLedgerError
+from magnetar.ledger.autorecovery.checker import LedgerChecker
+from magnetar.ledger.autorecovery.fragments import held_by
+from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.schedule import AuditSchedule
+from magnetar.ledger.registry import LedgerRegistry, StoredLedger
+from magnetar.metadata.bookkeeper.election import AuditorElection
+from magnetar.metadata.bookkeeper.registry import BookieRegistry
+from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
+from magnetar.runtime.tasks import happens_within
+
+_log = logging.getLogger("magnetar.ledger.autorecovery")
+
+_RETRY_S: Final = 1.0
+_IDLE_S: Final = 60.0
+"""The longest time without a look at the clock."""
+
+
+class Auditor:
+    """A candidate for the office, and its work while it holds it."""
+
+    def __init__(
+        self,
+        ledgers: LedgerRegistry,
+        bookies: BookieRegistry,
+        marks: UnderreplicatedLedgers,
+        election: AuditorElection,
+        checker: LedgerChecker,
+        options: RecoveryOptions,
+    ) -> None:
+        self._ledgers = ledgers
+        self._bookies = bookies
+        self._marks = marks
+        self._election = election
+        self._checker = checker
+        self._options = options
+        self._changed = asyncio.Event()
+        self._delay_touched = False
+        self._schedule: AuditSchedule | None = None
+        self._checked_bookies_s = 0.0
+        self._checked_all_s = 0.0
+        self.is_elected = False
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        unwatch_bookies = self._bookies.watch_bookies(self._changed.set)
+        unwatch_marks = self._marks.watch(self._touched)
+        try:
+            while True:
+                self._changed.clear()
+                try:
+                    wait_s = await self._round()
+                except (MetadataError, LedgerError) as error:
+                    _log.warning("the auditor tries again: %s", error)
+                    wait_s = _RETRY_S
+                await happens_within(self._changed, wait_s)
+        finally:
+            unwatch_bookies()
+            unwatch_marks()
+
+    def _touched(self, path: str) -> None:
+        paths = self._marks.paths
+        if path in (paths.lost_bookie_delay, paths.root):
+            self._delay_touched = self._delay_touched or path == paths.lost_bookie_delay
+            self._changed.set()
+        elif path == paths.disable or path.startswith(paths.election):
+            self._changed.set()
+
+    async def _round(self) -> float:
+        """Does what is due; how long nothing more is, in seconds."""
+        if not await self._election.wins():
+            self.is_elected, self._schedule = False, None
+            return _IDLE_S
+        now_s = asyncio.get_running_loop().time()
+        if self._schedule is None:
+            self._schedule = await self._take_office(now_s)
+        schedule = self._schedule
+        if self._delay_touched:
+            self._delay_touched = False
+            schedule.delay_set(await self._delay_s(), now_s)
+        if not await self._marks.enabled():
+            return _IDLE_S
+        lost = await self._bookies.known_bookies() - (await self._bookies.bookies()).all()
+        schedule.lost(lost, now_s)
+        if schedule.take_due(now_s) or now_s - self._checked_bookies_s >= self._options.check_bookies_s:
+            try:
+                await self._audit(lost)
+            except (MetadataError, LedgerError):
+                schedule.failed(now_s + _RETRY_S)
+                raise
+            self._checked_bookies_s = now_s
+        if 0 < self._options.check_all_s <= now_s - self._checked_all_s:
+            await self._check_all()
+            self._checked_all_s = now_s
+        dues = [_IDLE_S, self._checked_bookies_s + self._options.check_bookies_s - now_s]
+        if schedule.due_s is not None:
+            dues.append(schedule.due_s - now_s)
+        if self._options.check_all_s > 0:
+            dues.append(self._checked_all_s + self._options.check_all_s - now_s)
+        return max(0.0, min(dues))
+
+    async def _take_office(self, now_s: float) -> AuditSchedule:
+        _log.info("%s is the auditor", self._options.node_id)
+        self.is_elected = True
+        await self._marks.propose_lost_bookie_delay(self._options.lost_bookie_delay_s)
+        self._delay_touched = False
+        # Whoever held the office before may have checked just now.
+        self._checked_bookies_s = self._checked_all_s = now_s
+        return AuditSchedule(await self._delay_s())
+
+    async def _delay_s(self) -> int:
+        delay_s = await self._marks.lost_bookie_delay_s()
+        return self._options.lost_bookie_delay_s if delay_s is None else delay_s
+
+    async def _audit(self, lost: frozenset[str]) -> None:
+        """Marks every ledger of these bookies."""
+        if not lost:
+            return
+        _log.warning("ledgers of lost bookies are looked for: %s", ", ".join(sorted(lost)))
+        count = 0
+        async for ledger_id in self._ledgers.ledger_ids():
+            stored = await self._read(ledger_id)
+            if stored is not None and (holders := held_by(stored.metadata, lost)):
+                await self._marks.mark(ledger_id, holders)
+                count += 1
+        _log.warning("%d ledgers lack copies that lost bookies had", count)
+
+    async def _check_all(self) -> None:
+        """Reads samples of all ledgers, and marks those that lack copies."""
+        async for ledger_id in self._ledgers.ledger_ids():
+            stored = await self._read(ledger_id)
+            if stored is None:
+                continue
+            available = (await self._bookies.bookies()).all()
+            lacks = await self._checker.lacks(stored, available)
+            if lacks:
+                bookies = frozenset(bookie for lack in lacks for bookie in lack.places.values())
+                await self._marks.mark(ledger_id, bookies)
+        await self._marks.note_all_checked()
+
+    async def _read(self, ledger_id: int) -> StoredLedger | None:
+        with contextlib.suppress(NoSuchLedgerError):
+            return await self._ledgers.read(ledger_id)
+        return None

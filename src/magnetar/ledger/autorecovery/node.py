@@ -1,0 +1,73 @@
+"""One node of auto-recovery: a candidate for the auditor's office, and a replication worker."""
+
+from __future__ import annotations
+
+import contextlib
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MetadataError
+from magnetar.ledger.autorecovery.auditor import Auditor
+from magnetar.ledger.autorecovery.checker import LedgerChecker
+from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.replicating import Replicator
+from magnetar.ledger.autorecovery.worker import ReplicationWorker
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.ledgers import LedgerClient
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.election import AuditorElection
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
+from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
+from magnetar.metadata.store import MetadataStore
+from magnetar.runtime.tasks import TaskGroup
+
+
+class AutoRecoveryNode:
+    """Made by `start`; leaves the store open."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        tree: BookKeeperTree,
+        clock: Clock,
+        options: RecoveryOptions,
+        client_options: ClientOptions | None = None,
+    ) -> None:
+        """Use `start`."""
+        self.marks = UnderreplicatedLedgers(store, tree, clock)
+        self._bookies = TreeBookieRegistry(store, tree)
+        ledgers = TreeLedgerRegistry(store, tree)
+        self._client = LedgerClient(Cluster(ledgers, self._bookies, client_options))
+        self.election = AuditorElection(store, self.marks.paths, options.node_id)
+        checker = LedgerChecker(self._client.cluster, share=options.check_share)
+        self.replicator = Replicator(self._client.cluster, bytes_per_s=options.bytes_per_s)
+        self.auditor = Auditor(ledgers, self._bookies, self.marks, self.election, checker, options)
+        self.worker = ReplicationWorker(
+            self._client, self._bookies, self.marks, checker, self.replicator, options
+        )
+        self._tasks = TaskGroup("auto-recovery")
+
+    @classmethod
+    async def start(
+        cls,
+        store: MetadataStore,
+        tree: BookKeeperTree,
+        clock: Clock,
+        options: RecoveryOptions,
+        client_options: ClientOptions | None = None,
+    ) -> AutoRecoveryNode:
+        """Begins to work. Raises MetadataError."""
+        node = cls(store, tree, clock, options, client_options)
+        await node.marks.prepare()
+        node._tasks.spawn(node.auditor.run())
+        node._tasks.spawn(node.worker.run())
+        return node
+
+    async def close(self) -> None:
+        """Ends the work where it is, and gives the office back."""
+        await self._tasks.close()
+        with contextlib.suppress(MetadataError):
+            await self.election.withdraw()
+        await self._client.close()
+        await self._bookies.close()

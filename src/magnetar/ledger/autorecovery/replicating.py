@@ -1,0 +1,153 @@
+"""Copies what a place in a fragment is to hold to another bookie, and writes down that it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.base.errors import LedgerError
+from magnetar.ledger.autorecovery.checker import digester_of
+from magnetar.ledger.autorecovery.fragments import Fragment, Lack, moved
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.reading import LedgerReads
+from magnetar.ledger.quorum.effects import ChooseBookies
+from magnetar.ledger.registry import StoredLedger
+from magnetar.metadata.store import BadVersionError
+from magnetar.wire.bookkeeper.digests import LedgerEntry, master_key
+from magnetar.wire.bookkeeper.requests import AddRun
+from magnetar.wire.bookkeeper.status import Status
+
+_log = logging.getLogger("magnetar.ledger.autorecovery")
+
+BATCH_BYTES: Final = 1 << 20
+"""Entries copied in one go: bounds what one worker has in memory."""
+
+
+class CopyError(LedgerError):
+    """A copy could not be made: no bookie to take it, or it refused."""
+
+
+class Replicator:
+    """Makes copies, not faster than it may."""
+
+    def __init__(self, cluster: Cluster, *, bytes_per_s: float | None = None) -> None:
+        """`bytes_per_s`: payload copied at most, over all ledgers; None: as fast as it goes."""
+        self._cluster = cluster
+        self._bytes_per_s = bytes_per_s
+        self._free_at_s = 0.0
+        self.entries_copied = 0
+        self.bytes_copied = 0
+
+    async def repair(self, stored: StoredLedger, lack: Lack, available: frozenset[str]) -> None:
+        """Makes the copies of a closed fragment that are lost.
+
+        A bookie that is there gets back what it lacks; in place of one that is not, another one gets it and
+        takes its place in the metadata. Raises CopyError, LedgerError, CorruptDataError, MetadataError.
+        """
+        gone = {index: bookie for index, bookie in lack.places.items() if bookie not in available}
+        here = {index: bookie for index, bookie in lack.places.items() if bookie in available}
+        for index, bookie in here.items():
+            await self._copy(stored, lack.fragment, index, bookie)
+        if not gone:
+            return
+        fragment = lack.fragment
+        choose = ChooseBookies(failed=gone, exclude=frozenset(fragment.members))
+        successors = await self._cluster.replacements(fragment.layout, fragment.members, choose)
+        if not successors:
+            raise CopyError(f"no bookie can take what {', '.join(gone.values())} held of {stored.ledger_id}")
+        for index, bookie in successors.items():
+            await self._copy(stored, fragment, index, bookie)
+            _log.info(
+                "ledger %d: entries %d to %s of %s are on %s now",
+                stored.ledger_id,
+                fragment.first,
+                fragment.last,
+                gone[index],
+                bookie,
+            )
+        places = {index: (gone[index], bookie) for index, bookie in successors.items()}
+        await self._write_down(stored, fragment, places)
+
+    async def _copy(self, stored: StoredLedger, fragment: Fragment, index: int, bookie: str) -> None:
+        metadata = stored.metadata
+        digester = digester_of(stored)
+        reads = LedgerReads(
+            self._cluster, stored.ledger_id, digester, master_key(metadata.password), lambda: metadata
+        )
+        batch: list[LedgerEntry] = []
+        batch_bytes = 0
+        for entry_id in fragment.entries(index):
+            (entry,) = await reads.read(entry_id, entry_id, BATCH_BYTES)
+            batch.append(entry)
+            batch_bytes += len(entry.payload)
+            if batch_bytes >= BATCH_BYTES:
+                await self._add(stored, bookie, batch, batch_bytes)
+                batch, batch_bytes = [], 0
+        if batch:
+            await self._add(stored, bookie, batch, batch_bytes)
+
+    async def _add(self, stored: StoredLedger, bookie: str, batch: list[LedgerEntry], size: int) -> None:
+        await self._throttle(size)
+        digester = digester_of(stored)
+        run = AddRun(
+            stored.ledger_id,
+            master_key(stored.metadata.password),
+            recovery=True,
+            high_priority=True,
+            v3=not self._cluster.options.use_v2,
+        )
+        for entry in batch:
+            head = digester.seal(entry.entry_id, entry.last_add_confirmed, entry.length_bytes, entry.payload)
+            run.entry_ids.append(entry.entry_id)
+            run.entries.append(head + entry.payload)
+        acks = _Acks(len(batch))
+        self._cluster.pool.send_adds(bookie, run, acks)
+        status = await acks.all
+        if status is not Status.OK:
+            self._cluster.pool.forget(bookie, stored.ledger_id, acks, recovery=True)
+            raise CopyError(f"{bookie} does not take copies of ledger {stored.ledger_id}: {status.name}")
+        self.entries_copied += len(batch)
+        self.bytes_copied += size
+
+    async def _throttle(self, size: int) -> None:
+        if self._bytes_per_s is None:
+            return
+        now_s = asyncio.get_running_loop().time()
+        wait_s = self._free_at_s - now_s
+        self._free_at_s = max(self._free_at_s, now_s) + size / self._bytes_per_s
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    async def _write_down(
+        self, stored: StoredLedger, fragment: Fragment, places: dict[int, tuple[str, str]]
+    ) -> None:
+        while True:
+            changed = moved(stored.metadata, fragment.first, places)
+            if changed is None:
+                raise CopyError(f"ledger {stored.ledger_id}: somebody else has changed who holds it")
+            try:
+                await self._cluster.ledgers.write(stored.ledger_id, changed, stored.version)
+            except BadVersionError:
+                stored = await self._cluster.ledgers.read(stored.ledger_id)
+                continue
+            return
+
+
+class _Acks:
+    """Waits until every entry of a run is taken, or one is not."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.all: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+    def added(self, entry_ids: Sequence[int], status: Status) -> None:
+        """From the connection; no ids: nothing of the run arrived."""
+        self._left -= len(entry_ids)
+        if self.all.done():
+            return
+        if status is not Status.OK:
+            self.all.set_result(status)
+        elif self._left <= 0:
+            self.all.set_result(Status.OK)

@@ -1,0 +1,166 @@
+"""The replication worker: takes marked ledgers, one after the other, and makes their copies anew."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.base.errors import CorruptDataError, LedgerError, MetadataError
+from magnetar.ledger.api import NoSuchLedgerError
+from magnetar.ledger.autorecovery.checker import LedgerChecker
+from magnetar.ledger.autorecovery.fragments import Lack
+from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.replicating import Replicator
+from magnetar.ledger.client.ledgers import LedgerClient
+from magnetar.metadata.bookkeeper.registry import BookieRegistry
+from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
+from magnetar.runtime.tasks import TaskGroup, happens_within
+
+_log = logging.getLogger("magnetar.ledger.autorecovery")
+
+_IDLE_S: Final = 60.0
+_RETRY_S: Final = 1.0
+
+
+class ReplicationWorker:
+    """One worker; any number of nodes may have one."""
+
+    def __init__(
+        self,
+        client: LedgerClient,
+        bookies: BookieRegistry,
+        marks: UnderreplicatedLedgers,
+        checker: LedgerChecker,
+        replicator: Replicator,
+        options: RecoveryOptions,
+    ) -> None:
+        self._client = client
+        self._bookies = bookies
+        self._marks = marks
+        self._checker = checker
+        self._replicator = replicator
+        self._options = options
+        self._changed = asyncio.Event()
+        self._failures: dict[int, tuple[int, float]] = {}
+        """Of ledgers that could not be repaired: how often, and when they are tried again."""
+        self._deferred: set[int] = set()
+        """Ledgers whose writers have some time left; they are locked."""
+        self._tasks = TaskGroup("open ledgers that lack copies")
+        self.repaired = 0
+        """Ledgers whose marks this worker took away."""
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        unwatch = self._marks.watch(self._touched)
+        unwatch_bookies = self._bookies.watch_bookies(self._bookies_changed)
+        try:
+            while True:
+                self._changed.clear()
+                try:
+                    wait_s = await self._round()
+                except MetadataError as error:
+                    _log.warning("the replication worker tries again: %s", error)
+                    wait_s = _RETRY_S
+                await happens_within(self._changed, wait_s)
+        finally:
+            unwatch()
+            unwatch_bookies()
+            await self._tasks.close()
+
+    def _touched(self, path: str) -> None:
+        paths = self._marks.paths
+        if path in (paths.disable, paths.root) or path.startswith((paths.ledgers, paths.locks)):
+            self._changed.set()
+
+    def _bookies_changed(self) -> None:
+        # What could not be repaired may be now.
+        self._failures = {ledger_id: (count, 0.0) for ledger_id, (count, _) in self._failures.items()}
+        self._changed.set()
+
+    async def _round(self) -> float:
+        """Goes once through the list; how long to wait for news before the next round, in seconds."""
+        now_s = asyncio.get_running_loop().time()
+        wait_s = _IDLE_S
+        if not await self._marks.enabled():
+            return wait_s
+        locked = await self._marks.locked()
+        async for ledger_id in self._marks.marked():
+            _, again_s = self._failures.get(ledger_id, (0, 0.0))
+            if again_s > now_s:
+                wait_s = min(wait_s, again_s - now_s)
+            elif ledger_id not in locked and await self._marks.lock(ledger_id, self._options.node_id):
+                wait_s = min(wait_s, await self._locked_one(ledger_id))
+                if not await self._marks.enabled():
+                    break
+        return wait_s
+
+    async def _locked_one(self, ledger_id: int) -> float:
+        """Repairs a ledger that this worker has locked; how long to wait before it is tried again."""
+        try:
+            done = await self._repair(ledger_id)
+        except (LedgerError, CorruptDataError, MetadataError) as error:
+            _log.warning("ledger %d could not be repaired: %s", ledger_id, error)
+            done = False
+        if ledger_id in self._deferred:
+            return _IDLE_S
+        await self._marks.unlock(ledger_id)
+        if done:
+            self._failures.pop(ledger_id, None)
+            self.repaired += 1
+            return _IDLE_S
+        count, _ = self._failures.get(ledger_id, (0, 0.0))
+        pause_s = min(self._options.retry_first_s * 2.0**count, self._options.retry_max_s)
+        self._failures[ledger_id] = (min(count + 1, 16), asyncio.get_running_loop().time() + pause_s)
+        return pause_s
+
+    async def _repair(self, ledger_id: int) -> bool:
+        """Makes what copies it can; whether the mark is gone."""
+        found = await self._marks.get(ledger_id)
+        if found is None:
+            return True
+        _, version = found
+        try:
+            lacks = await self._lacks(ledger_id)
+            for lack in lacks:
+                if not lack.fragment.is_open:
+                    # Read anew for each: the last repair has changed it.
+                    stored = await self._client.cluster.ledgers.read(ledger_id)
+                    await self._replicator.repair(stored, lack, await self._available())
+            if lacks:
+                lacks = await self._lacks(ledger_id)
+        except NoSuchLedgerError:
+            lacks = []
+        if not lacks:
+            return await self._marks.replicated(ledger_id, version)
+        if any(lack.fragment.is_open for lack in lacks):
+            self._defer(ledger_id)
+        return False
+
+    async def _lacks(self, ledger_id: int) -> Sequence[Lack]:
+        stored = await self._client.cluster.ledgers.read(ledger_id)
+        return await self._checker.lacks(stored, await self._available())
+
+    async def _available(self) -> frozenset[str]:
+        return (await self._bookies.bookies()).all()
+
+    def _defer(self, ledger_id: int) -> None:
+        """Gives the writer of an open ledger time to replace who is lost, and closes the ledger after it."""
+        if ledger_id not in self._deferred:
+            self._deferred.add(ledger_id)
+            self._tasks.spawn(self._after_grace(ledger_id))
+
+    async def _after_grace(self, ledger_id: int) -> None:
+        try:
+            await asyncio.sleep(self._options.open_ledger_grace_s)
+            if any(lack.fragment.is_open for lack in await self._lacks(ledger_id)):
+                stored = await self._client.cluster.ledgers.read(ledger_id)
+                _log.warning("ledger %d has lost a bookie, and its writer does nothing: closed", ledger_id)
+                await self._client.open(ledger_id, stored.metadata.password, recover=True)
+        except (LedgerError, CorruptDataError, MetadataError) as error:
+            _log.warning("ledger %d could not be closed: %s", ledger_id, error)
+        finally:
+            self._deferred.discard(ledger_id)
+        # The unlocking is news for this worker as well, which goes on with it then.
+        await self._marks.unlock(ledger_id)

@@ -1,0 +1,62 @@
+"""Who is the auditor: the candidate with the oldest vote."""
+
+from __future__ import annotations
+
+import contextlib
+
+from magnetar.metadata.bookkeeper.underreplication import (
+    UnderreplicationPaths,
+    decode_vote,
+    encode_vote,
+    vote_order,
+)
+from magnetar.metadata.store import MetadataStore, NotFoundError
+
+
+class AuditorElection:
+    """One candidate's vote. It stands as long as the store's session."""
+
+    def __init__(self, store: MetadataStore, paths: UnderreplicationPaths, candidate_id: str) -> None:
+        self._store = store
+        self._paths = paths
+        self._candidate_id = candidate_id
+        self._vote: str | None = None
+        self._announced: str | None = None
+        """The vote that was told to have won."""
+
+    async def wins(self) -> bool:
+        """Whether this candidate is the auditor now; votes first, where it has not. Raises MetadataError.
+
+        To be asked again after each change below the election's node, and before each deed of the auditor.
+        """
+        await self._store.sync()
+        own = None if self._vote is None else await self._store.get(self._vote)
+        if self._vote is None or own is None or not own.stat.created_by_self:
+            value = encode_vote(self._candidate_id)
+            put = await self._store.put(self._paths.vote_prefix, value, ephemeral=True, sequential=True)
+            self._vote = put.path
+        first = await self._first()
+        if first is None or f"{self._paths.election}/{first}" != self._vote:
+            return False
+        if self._announced != self._vote:
+            # Others may read there who it is.
+            await self._store.put(self._paths.election, encode_vote(self._candidate_id))
+            self._announced = self._vote
+        return True
+
+    async def auditor(self) -> str | None:
+        """Id of the auditor; None when there is no candidate."""
+        first = await self._first()
+        found = None if first is None else await self._store.get(f"{self._paths.election}/{first}")
+        return None if found is None else decode_vote(found.data)
+
+    async def withdraw(self) -> None:
+        """Takes the vote back."""
+        if self._vote is not None:
+            vote, self._vote = self._vote, None
+            with contextlib.suppress(NotFoundError):
+                await self._store.delete(vote)
+
+    async def _first(self) -> str | None:
+        votes = await self._store.children(self._paths.election)
+        return min(votes, key=vote_order, default=None)

@@ -1,0 +1,173 @@
+"""The list of ledgers that lack copies, with its locks and switches, on any metadata store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MetadataError
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.underreplication import (
+    UnderreplicatedLedger,
+    UnderreplicationPaths,
+    check_layout,
+    decode_mark,
+    encode_check_time,
+    encode_layout,
+    encode_lock,
+    encode_mark,
+)
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    MetadataStore,
+    NotFoundError,
+    Notification,
+    SessionEvent,
+)
+
+_LEVELS: Final = 4
+
+
+class UnderreplicatedLedgers:
+    """Marks ledgers, and gives them to one worker at a time."""
+
+    def __init__(self, store: MetadataStore, tree: BookKeeperTree, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.paths: Final = UnderreplicationPaths(tree)
+
+    async def prepare(self) -> None:
+        """Makes the nodes of auto-recovery where they are not. Raises MetadataError."""
+        for path, value in (
+            (self.paths.layout, encode_layout()),
+            (self.paths.ledgers, b""),
+            (self.paths.locks, b""),
+            (self.paths.election, b""),
+        ):
+            with contextlib.suppress(BadVersionError):
+                await self._store.put(path, value, expected_version=MUST_NOT_EXIST)
+        found = await self._store.get(self.paths.layout)
+        if found is not None:
+            check_layout(found.data)
+
+    # -- marks ---------------------------------------------------------------------------------
+
+    async def mark(self, ledger_id: int, replicas: frozenset[str]) -> None:
+        """Notes that bookies have lost their copies of a ledger, besides what was noted before."""
+        path = self.paths.ledger(ledger_id)
+        while True:
+            found = await self._store.get(path)
+            if found is None:
+                known, version = UnderreplicatedLedger(ledger_id, (), self._clock.now_ms()), MUST_NOT_EXIST
+            else:
+                known, version = decode_mark(ledger_id, found.data), found.stat.version
+            # Also without news it is written again: a worker that is done with what it knew finds a newer
+            # version and leaves the mark.
+            every = (*known.replicas, *sorted(replicas - set(known.replicas)))
+            value = encode_mark(UnderreplicatedLedger(ledger_id, every, known.marked_ms))
+            with contextlib.suppress(BadVersionError):
+                await self._store.put(path, value, expected_version=version)
+                return
+
+    async def get(self, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
+        """The mark and its version."""
+        found = await self._store.get(self.paths.ledger(ledger_id))
+        return None if found is None else (decode_mark(ledger_id, found.data), found.stat.version)
+
+    async def marked(self) -> AsyncIterator[int]:
+        """Every marked ledger, in no order."""
+        folders = [(self.paths.ledgers, 0)]
+        while folders:
+            folder, level = folders.pop()
+            for name in await self._store.children(folder):
+                if level < _LEVELS:
+                    folders.append((f"{folder}/{name}", level + 1))
+                elif (ledger_id := self.paths.ledger_id_of(name)) is not None:
+                    yield ledger_id
+
+    async def replicated(self, ledger_id: int, version: int) -> bool:
+        """Takes the mark away, unless it was marked again since `version`; whether it is gone."""
+        try:
+            await self._store.delete(self.paths.ledger(ledger_id), expected_version=version)
+        except NotFoundError:
+            return True
+        except BadVersionError:
+            return False
+        return True
+
+    # -- locks ---------------------------------------------------------------------------------
+
+    async def lock(self, ledger_id: int, worker_id: str) -> bool:
+        """Takes the ledger for this worker, for as long as its session lasts; False when another has it."""
+        try:
+            await self._store.put(
+                self.paths.lock(ledger_id),
+                encode_lock(worker_id),
+                expected_version=MUST_NOT_EXIST,
+                ephemeral=True,
+            )
+        except BadVersionError:
+            return False
+        return True
+
+    async def locked(self) -> frozenset[int]:
+        """Ledgers that somebody works on."""
+        names = await self._store.children(self.paths.locks)
+        found = (self.paths.ledger_id_of(name) for name in names)
+        return frozenset(ledger_id for ledger_id in found if ledger_id is not None)
+
+    async def unlock(self, ledger_id: int) -> None:
+        """Gives a ledger back. Raises MetadataError."""
+        found = await self._store.get(self.paths.lock(ledger_id))
+        # After a lost session it may be another worker's by now.
+        if found is not None and found.stat.created_by_self:
+            with contextlib.suppress(NotFoundError):
+                await self._store.delete(self.paths.lock(ledger_id))
+
+    # -- switches ------------------------------------------------------------------------------
+
+    async def enabled(self) -> bool:
+        """Whether auto-recovery is to work."""
+        return not await self._store.exists(self.paths.disable)
+
+    async def lost_bookie_delay_s(self) -> int | None:
+        """Seconds for which a single lost bookie is waited for; None when nobody has set them."""
+        found = await self._store.get(self.paths.lost_bookie_delay)
+        if found is None:
+            return None
+        if not found.data.isdigit():
+            raise MetadataError(f"{self.paths.lost_bookie_delay}: no number: {found.data[:32]!r}")
+        return int(found.data)
+
+    async def propose_lost_bookie_delay(self, seconds: int) -> None:
+        """Sets the delay where nobody has."""
+        with contextlib.suppress(BadVersionError):
+            path = self.paths.lost_bookie_delay
+            await self._store.put(path, str(seconds).encode(), expected_version=MUST_NOT_EXIST)
+
+    async def note_all_checked(self) -> None:
+        """Notes that all ledgers were checked now."""
+        await self._store.put(self.paths.all_checked, encode_check_time(self._clock.now_ms()))
+
+    def watch(self, changed: Callable[[str], None]) -> Callable[[], None]:
+        """Calls back, on the event loop, with the path below underreplication that may have changed, or the
+        root of it after a reconnection; returns the cancel."""
+
+        def on_change(notification: Notification) -> None:
+            changed(notification.path)
+
+        def on_session(event: SessionEvent) -> None:
+            if event in (SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
+                changed(self.paths.root)
+
+        unwatch = self._store.watch(self.paths.root, on_change)
+        unwatch_session = self._store.watch_session(on_session)
+
+        def cancel() -> None:
+            unwatch()
+            unwatch_session()
+
+        return cancel

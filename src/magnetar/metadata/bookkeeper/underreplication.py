@@ -1,0 +1,141 @@
+"""What auto-recovery works on, in Apache's nodes and values.
+
+    underreplication/LAYOUT                           type: "BASIC" version: 1
+    underreplication/ledgers/<4 levels>/urL<id>       a ledger that lacks copies: who has lost them
+    underreplication/locks/urL<id>                    ephemeral: somebody works on it
+    underreplication/auditorelection/V_<n>            ephemeral: the first of them is the auditor
+    underreplication/disable                          auto-recovery does nothing while it is there
+    underreplication/lostBookieRecoveryDelay          seconds, decimal text
+    underreplication/checkallledgersctime             when all ledgers were last checked; binary
+
+The four levels are the id's 64 bits by 16, as four hexadecimal digits each. Values are protobuf text unless
+said otherwise.
+
+Source: BookKeeper's ZkLedgerUnderreplicationManager and ZkLedgerAuditorManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from google.protobuf import text_format
+from google.protobuf.message import Message
+
+from magnetar.base.errors import MetadataError
+from magnetar.metadata.bookkeeper.nodes_pb2 import (
+    AuditorVoteFormat,
+    CheckTimeFormat,
+    LedgerRereplicationLayoutFormat,
+    LockDataFormat,
+    UnderreplicatedLedgerFormat,
+)
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+
+_MARK: Final = "urL"
+_VOTE: Final = "V_"
+
+_M = TypeVar("_M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class UnderreplicatedLedger:
+    """A ledger that lacks copies."""
+
+    ledger_id: int
+    replicas: tuple[str, ...]
+    """Bookies that have lost theirs."""
+    marked_ms: int | None
+    """Unix milliseconds."""
+
+
+class UnderreplicationPaths:
+    """The paths below one tree."""
+
+    def __init__(self, tree: BookKeeperTree) -> None:
+        self.root = tree.underreplication
+        self.layout = f"{self.root}/LAYOUT"
+        self.ledgers = f"{self.root}/ledgers"
+        self.locks = f"{self.root}/locks"
+        self.election = f"{self.root}/auditorelection"
+        self.vote_prefix = f"{self.election}/{_VOTE}"
+        self.disable = f"{self.root}/disable"
+        self.lost_bookie_delay = f"{self.root}/lostBookieRecoveryDelay"
+        self.all_checked = f"{self.root}/checkallledgersctime"
+
+    def ledger(self, ledger_id: int) -> str:
+        """The mark of a ledger."""
+        levels = "/".join(f"{ledger_id >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
+        return f"{self.ledgers}/{levels}/{_MARK}{ledger_id:010d}"
+
+    def lock(self, ledger_id: int) -> str:
+        """Its lock."""
+        return f"{self.locks}/{_MARK}{ledger_id:010d}"
+
+    @staticmethod
+    def ledger_id_of(name: str) -> int | None:
+        """The ledger of a mark or lock, by the node's name; None for other names."""
+        digits = name.removeprefix(_MARK)
+        return int(digits) if name.startswith(_MARK) and digits.isdigit() else None
+
+
+def vote_order(name: str) -> tuple[int, str]:
+    """By this key votes are sorted: the first is the auditor's."""
+    digits = name.rpartition("_")[2]
+    return (int(digits) if digits.isdigit() else 1 << 62, name)
+
+
+def encode_layout() -> bytes:
+    """Value of the LAYOUT node."""
+    return _text(LedgerRereplicationLayoutFormat(type="BASIC", version=1))
+
+
+def check_layout(value: bytes) -> None:
+    """Raises MetadataError for a layout of another kind."""
+    layout = _parse(value, LedgerRereplicationLayoutFormat())
+    if (layout.type, layout.version) != ("BASIC", 1):
+        raise MetadataError(f"a layout of underreplicated ledgers that is not known: {value[:80]!r}")
+
+
+def encode_mark(ledger: UnderreplicatedLedger) -> bytes:
+    """Value of a mark."""
+    return _text(UnderreplicatedLedgerFormat(replica=ledger.replicas, ctime=ledger.marked_ms))
+
+
+def decode_mark(ledger_id: int, value: bytes) -> UnderreplicatedLedger:
+    """The mark of a ledger. Raises MetadataError."""
+    mark = _parse(value, UnderreplicatedLedgerFormat())
+    return UnderreplicatedLedger(
+        ledger_id, tuple(mark.replica), mark.ctime if mark.HasField("ctime") else None
+    )
+
+
+def encode_lock(worker_id: str) -> bytes:
+    """Value of a lock: who holds it."""
+    return _text(LockDataFormat(bookieId=worker_id))
+
+
+def encode_vote(candidate_id: str) -> bytes:
+    """Value of a vote, and of the node above them when its candidate has won."""
+    return _text(AuditorVoteFormat(bookieId=candidate_id))
+
+
+def decode_vote(value: bytes) -> str:
+    """Whose vote it is. Raises MetadataError."""
+    return _parse(value, AuditorVoteFormat()).bookieId
+
+
+def encode_check_time(time_ms: int) -> bytes:
+    """Value of a time, Unix milliseconds."""
+    return CheckTimeFormat(ctime=time_ms).SerializeToString()
+
+
+def _text(message: Message) -> bytes:
+    return text_format.MessageToString(message, as_utf8=False).encode()
+
+
+def _parse(value: bytes, message: _M) -> _M:
+    try:
+        return text_format.Parse(value, message, allow_unknown_field=True)
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise MetadataError(f"a value of auto-recovery is damaged: {error}") from error

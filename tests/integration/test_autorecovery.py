@@ -1,0 +1,197 @@
+"""Auto-recovery over bookies on loopback: what lost bookies held is made anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from magnetar.ledger.api import LedgerEnd
+from magnetar.ledger.autorecovery.node import AutoRecoveryNode
+from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions, LedgerWriteHandle
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.metadata.bookkeeper.underreplication import UnderreplicationPaths, encode_vote
+from support.bookie_nodes import BookieNodes, bookie_nodes
+from support.ledger_clusters import Marks
+
+QUICK = ClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.2)
+OPTIONS = LedgerOptions(layout=QuorumLayout(3, 2, 2), password=b"secret")
+
+
+@asynccontextmanager
+async def recovering(
+    cluster: BookieNodes, node_id: str = "node", *, grace_s: float = 0.1, check_all_s: float = 0.0
+) -> AsyncIterator[AutoRecoveryNode]:
+    options = RecoveryOptions(
+        node_id=node_id, open_ledger_grace_s=grace_s, retry_first_s=0.05, check_all_s=check_all_s
+    )
+    node = await AutoRecoveryNode.start(cluster.store, cluster.tree, cluster.clock, options, QUICK)
+    try:
+        yield node
+    finally:
+        await node.close()
+
+
+@asynccontextmanager
+async def client_of(cluster: BookieNodes) -> AsyncIterator[LedgerClient]:
+    client = LedgerClient(Cluster(cluster.registry, cluster.bookies, QUICK))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def write(client: LedgerClient, count: int) -> tuple[LedgerWriteHandle, list[bytes]]:
+    marks = Marks()
+    writer = await client.create(OPTIONS, marks)
+    payloads = [b"entry %d" % number for number in range(count)]
+    writer.append(payloads)
+    await marks.reach(count - 1)
+    return writer, payloads
+
+
+async def read(client: LedgerClient, ledger_id: int) -> list[bytes]:
+    handle = await client.open(ledger_id, OPTIONS.password)
+    out: list[bytes] = []
+    while len(out) <= handle.last_entry:
+        out += [entry.payload for entry in await handle.read(len(out), handle.last_entry, 1 << 20)]
+    return out
+
+
+async def until(cluster: BookieNodes, ledger_id: int, condition: Callable[[LedgerMetadata], bool]) -> None:
+    """Waits until the ledger's metadata are so and no mark of it is left."""
+    news = asyncio.Event()
+    cancel = cluster.store.watch("/ledgers", lambda _: news.set())
+    async with asyncio.timeout(30):
+        while True:
+            news.clear()
+            stored = await cluster.registry.read(ledger_id)
+            marked = await cluster.store.children("/ledgers/underreplication/ledgers/0000")
+            if condition(stored.metadata) and not marked:
+                break
+            await news.wait()
+    cancel()
+
+
+async def elected(cluster: BookieNodes, node_id: str) -> None:
+    """Waits until the node is the auditor."""
+    paths = UnderreplicationPaths(cluster.tree)
+    news = asyncio.Event()
+    cancel = cluster.store.watch(paths.election, lambda _: news.set())
+    async with asyncio.timeout(30):
+        while True:
+            news.clear()
+            value = await cluster.store.get(paths.election)
+            if value is not None and value.data == encode_vote(node_id):
+                break
+            await news.wait()
+    cancel()
+
+
+def name_of(cluster: BookieNodes, bookie_id: str) -> str:
+    return next(name for name, node in cluster.nodes.items() if node.bookie_id == bookie_id)
+
+
+def holders(metadata: LedgerMetadata) -> set[str]:
+    return {bookie for _, members in metadata.ensembles for bookie in members}
+
+
+def test_what_a_lost_bookie_held_is_on_others_soon(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 5) as cluster, client_of(cluster) as client:
+            writer, payloads = await write(client, 200)
+            await writer.close()
+            members = writer.metadata.ensembles[0][1]
+            async with recovering(cluster) as node:
+                await cluster.stop(name_of(cluster, members[1]))
+                await until(cluster, writer.ledger_id, lambda metadata: members[1] not in holders(metadata))
+                assert node.auditor.is_elected
+                assert node.replicator.entries_copied == 134
+            # Every entry has two copies again: one more bookie may go.
+            await cluster.stop(name_of(cluster, members[0]))
+            assert await read(client, writer.ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+def test_an_open_ledger_is_closed_when_its_writer_does_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 4) as cluster, client_of(cluster) as client:
+            writer, payloads = await write(client, 30)
+            members = writer.metadata.ensembles[0][1]
+            async with recovering(cluster):
+                await cluster.stop(name_of(cluster, members[2]))
+
+                def repaired(metadata: LedgerMetadata) -> bool:
+                    return metadata.state is LedgerState.CLOSED and members[2] not in holders(metadata)
+
+                await until(cluster, writer.ledger_id, repaired)
+            stored = await cluster.registry.read(writer.ledger_id)
+            assert stored.metadata.end == LedgerEnd(29, sum(map(len, payloads)))
+            assert await read(client, writer.ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+def test_a_bookie_that_lacks_its_entries_gets_them_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 4) as cluster, client_of(cluster) as client:
+            writer, payloads = await write(client, 40)
+            await writer.close()
+            stored = await cluster.registry.read(writer.ledger_id)
+            ((_, members),) = stored.metadata.ensembles
+            every = {node.bookie_id for node in cluster.nodes.values()}
+            (spare,) = every - set(members)
+            # As if it had lost its disk: the metadata say that it has entries which it never got.
+            wrong = stored.metadata.with_ensembles(((0, (spare, *members[1:])),))
+            await cluster.registry.write(writer.ledger_id, wrong, stored.version)
+            checked = asyncio.Event()
+            cluster.store.watch("/ledgers/underreplication/checkallledgersctime", lambda _: checked.set())
+            async with recovering(cluster, check_all_s=0.2) as node:
+                await asyncio.wait_for(checked.wait(), 30)
+                await until(cluster, writer.ledger_id, lambda metadata: metadata.ensembles == wrong.ensembles)
+                assert node.worker.repaired >= 1
+            # Of every third entry the spare one has the only copy that is left.
+            await cluster.stop(name_of(cluster, members[1]))
+            assert await read(client, writer.ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+def test_nothing_happens_while_it_is_disabled(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 4) as cluster, client_of(cluster) as client:
+            writer, payloads = await write(client, 20)
+            await writer.close()
+            member = writer.metadata.ensembles[0][1][0]
+            paths = UnderreplicationPaths(cluster.tree)
+            await cluster.store.put(paths.disable, b"")
+            async with recovering(cluster) as node:
+                await cluster.stop(name_of(cluster, member))
+                await node.marks.mark(writer.ledger_id, frozenset({member}))
+                await elected(cluster, "node")
+                assert await node.marks.locked() == frozenset()
+                assert member in holders((await cluster.registry.read(writer.ledger_id)).metadata)
+                await cluster.store.delete(paths.disable)
+                await until(cluster, writer.ledger_id, lambda metadata: member not in holders(metadata))
+            assert await read(client, writer.ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+def test_another_node_takes_the_office_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 1) as cluster, AsyncExitStack() as stack:
+            async with recovering(cluster, "first"):
+                await elected(cluster, "first")
+                second = await stack.enter_async_context(recovering(cluster, "second"))
+                assert await second.election.auditor() == "first"
+            await elected(cluster, "second")
+            assert await second.election.auditor() == "second"
+
+    asyncio.run(story())
