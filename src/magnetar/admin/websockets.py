@@ -8,7 +8,7 @@ only this machine can reach the port.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
@@ -20,7 +20,10 @@ from magnetar.admin.call import Service
 from magnetar.admin.errors import RequestError
 from magnetar.admin.sources import check_socket
 from magnetar.broker.service import Broker
-from magnetar.websocket.app import WebSockets, refuse
+from magnetar.websocket.sockets import sockets_of
+
+if TYPE_CHECKING:
+    from magnetar.websocket.app import WebSockets
 
 TEXT_BESIDE_BYTES: Final = 1 << 20
 """What a text may have beside its largest payload in base64."""
@@ -36,18 +39,26 @@ class Gate:
     """Lets those through to the WebSockets who may open one."""
 
     def __init__(self, broker: Broker, service: Service) -> None:
-        self.sockets = WebSockets(broker, STATE_CERTIFICATE_ROLE)
+        self._sockets: WebSockets | None = None
+        self._broker = broker
         self._service = service
+        # Now, so that `/metrics` knows them.
+        sockets_of(broker)
         self._guarded = broker.guard is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Loaded with the first WebSocket, like the library below: a start does not wait for it.
+        from magnetar.websocket.app import WebSockets, refuse
+
+        if self._sockets is None:
+            self._sockets = WebSockets(self._broker, STATE_CERTIFICATE_ROLE)
         try:
             check_socket(HTTPConnection(scope), self._service, guarded=self._guarded)
         except RequestError as error:
             await receive()
             await refuse(send, error.http_status, str(error))
             return
-        await self.sockets(scope, receive, send)
+        await self._sockets(scope, receive, send)
 
 
 class Upgrades:
@@ -62,7 +73,6 @@ class Upgrades:
     def __call__(
         self, config: Config, server_state: ServerState, app_state: dict[str, Any]
     ) -> asyncio.Protocol:
-        # Loaded with the first WebSocket: a start does not wait for it.
         from magnetar.admin.socket_protocol import SocketProtocol
 
         return SocketProtocol(config=config, server_state=self.state, app_state=app_state)

@@ -348,6 +348,15 @@ class ConsumerSocket(Endpoint):
             else None
         )
 
+    def describe(self) -> dict[str, object]:
+        return {
+            "remoteConnection": self.peer,
+            "subscriptionName": self.subscription,
+            "subscriptionType": pb.CommandSubscribe.SubType.Name(self.options.kind),
+            "subscriptionMode": "Durable" if self.options.durable else "NonDurable",
+            "numberOfMsgDelivered": self.messages,
+        }
+
     # -- time --------------------------------------------------------------------------------------
 
     def _watch_time(self) -> None:

@@ -69,6 +69,10 @@ class Endpoint:
         """What the broker says that answers no request."""
         raise NotImplementedError
 
+    def describe(self) -> dict[str, object]:
+        """For operators, as Pulsar's proxy tells it."""
+        raise NotImplementedError
+
     # -- ends --------------------------------------------------------------------------------------
 
     def ended(self, reason: str) -> None:

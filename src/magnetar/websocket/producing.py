@@ -177,6 +177,9 @@ class ProducerSocket(Endpoint):
                     self._room.set()
             await self._until_woken()
 
+    def describe(self) -> dict[str, object]:
+        return {"remoteConnection": self.peer, "numberOfMsgPublished": self.messages}
+
     # -- time --------------------------------------------------------------------------------------
 
     def _watch_time(self) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.observability.metrics import Exposition, labels
-from magnetar.websocket.consuming import ConsumerSocket
-from magnetar.websocket.endpoint import Endpoint
 from magnetar.websocket.errors import TooManySocketsError
 from magnetar.websocket.paths import Role
-from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    # Loaded with the first socket only.
+    from magnetar.websocket.endpoint import Endpoint
 
 SOCKETS_MAX: Final = 10_000
 """Open at a time."""
@@ -74,12 +75,8 @@ class OpenSockets:
                 if topic is not None and name != topic:
                     continue
                 known = found.setdefault(str(name), {"producerStats": [], "consumerStats": []})
-                if isinstance(endpoint, ConsumerSocket):
-                    known["consumerStats"].append(_of_consumer(endpoint))
-                else:
-                    known["producerStats"].append(
-                        {"remoteConnection": endpoint.peer, "numberOfMsgPublished": endpoint.messages}
-                    )
+                kind = "producerStats" if endpoint.target.role is Role.PRODUCER else "consumerStats"
+                known[kind].append(endpoint.describe())
         return found
 
 
@@ -91,13 +88,3 @@ def sockets_of(broker: Broker) -> OpenSockets:
     sockets = OpenSockets(broker.config.cluster)
     broker.collectors.append(sockets)
     return sockets
-
-
-def _of_consumer(socket: ConsumerSocket) -> dict[str, Any]:
-    return {
-        "remoteConnection": socket.peer,
-        "subscriptionName": socket.subscription,
-        "subscriptionType": pb.CommandSubscribe.SubType.Name(socket.options.kind),
-        "subscriptionMode": "Durable" if socket.options.durable else "NonDurable",
-        "numberOfMsgDelivered": socket.messages,
-    }

@@ -1,4 +1,7 @@
-"""Consumers of wildcards: where the room `wildcards` meets a session."""
+"""Consumers of wildcards: where the room `wildcards` meets a session.
+
+The room is loaded with the first wildcard: a start does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,6 @@ from magnetar.base.names import TopicName
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import NotAllowedError, RefusedError
 from magnetar.broker.handlers import permission
-from magnetar.broker.wildcards.room import Wildcard, wildcard_of
-from magnetar.broker.wildcards.subscription import WildcardSubscription
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -23,6 +24,8 @@ async def opened(session: Session, request: pb.CommandSubscribe) -> bool:
     AuthorizationError."""
     if "*" not in request.topic:
         return False
+    from magnetar.broker.wildcards.room import Wildcard, wildcard_of
+
     name = TopicName.parse(request.topic)
     levels = await wildcard_of(session.broker, name)
     if levels is None:
@@ -50,6 +53,10 @@ async def unsubscribed(session: Session, consumer: AttachedConsumer) -> bool:
     Raises PreconditionFailedError while one of them has other consumers.
     """
     subscription = consumer.subscription
+    if "*" not in subscription.topic.local:
+        return False
+    from magnetar.broker.wildcards.subscription import WildcardSubscription
+
     if not isinstance(subscription, WildcardSubscription):
         return False
     parts = dict(subscription.parts)
