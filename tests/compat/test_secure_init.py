@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,7 +102,7 @@ def test_tokens_and_certificates_work_and_denials_are_explained(secured: Secured
 
 def test_strangers_are_refused(secured: Secured) -> None:
     with pytest.raises(pulsar.PulsarException):
-        secured.client().create_producer("t")
+        secured.client(operation_timeout_seconds=2).create_producer("t")
 
 
 def test_the_doctor_reads_the_certificate_and_top_asks_with_the_token(secured: Secured) -> None:
@@ -112,3 +115,23 @@ def test_the_doctor_reads_the_certificate_and_top_asks_with_the_token(secured: S
     assert "364 days" in found["certificate"]["detail"] or "365 days" in found["certificate"]["detail"]
     shown = secured.command("top", "--looks", "1", "--interval", "0.1", "-o", "json")
     assert shown.returncode == 0, shown.stderr
+
+
+def test_prometheus_may_read_the_metrics_and_nothing_else(secured: Secured) -> None:
+    context = ssl.create_default_context(cafile=str(secured.folder / "ca.pem"))
+
+    def status(path: str, role: str) -> int:
+        request = urllib.request.Request(f"{secured.ready['https_url']}{path}")
+        request.add_header(
+            "Authorization", f"Bearer {(secured.folder / 'tokens' / f'{role}.token').read_text().strip()}"
+        )
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    assert status("/metrics", "prometheus") == status("/metrics", "admin") == 200
+    assert status("/metrics", "orders") == 403
+    assert status("/admin/v2/tenants", "prometheus") == 403

@@ -42,6 +42,8 @@ class Scope(enum.Enum):
     NAMESPACE = enum.auto()
     TENANT = enum.auto()
     CLUSTER = enum.auto()
+    METRICS = enum.auto()
+    """What the process says of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ def need(method: str, path: str) -> Need:
         return Need(Scope.NOTHING)
     if path in _FOR_ALL_ROLES and reading:
         return Need(Scope.IDENTITY)
+    if path == "/metrics" and reading:
+        return Need(Scope.METRICS, Action.READ_METRICS)
     parts = path.strip("/").split("/")
     if parts[:3] == ["lookup", "v2", "topic"]:
         return Need(Scope.TOPIC, Action.LOOKUP)
@@ -149,6 +153,8 @@ async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[st
     identity = await _identify(guard, request, peer)
     if needed.scope is Scope.CLUSTER:
         guard.require_superuser(identity, peer)
+    elif needed.scope is Scope.METRICS:
+        guard.require_metrics(identity, peer)
     elif needed.scope is Scope.TENANT:
         await guard.require_tenant(identity, peer, params["tenant"])
     elif needed.scope is Scope.NAMESPACE:

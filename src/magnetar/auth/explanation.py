@@ -55,17 +55,17 @@ def explain(
     """`tenant` and `namespace`: the policies documents, {} for what does not exist."""
     role, tenant_name = question.role, question.namespace.partition("/")[0]
     rules = [_listed("superuser", role, superusers, "the setting superuser_roles")]
-    if question.action is not Action.ADMINISTER_CLUSTER:
+    if question.action not in (Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
         where = f"adminRoles of tenant {tenant_name}"
         rules.append(_listed("tenant administrator", role, tenant.get("adminRoles") or (), where))
     for rule in rules:
         if rule.granted:
             return Explanation(True, rule.detail, tuple(rules))
-    if question.action in (Action.ADMINISTER_TENANT, Action.ADMINISTER_CLUSTER):
+    if question.action in (Action.ADMINISTER_TENANT, Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
         # The call replaces the list, so that it must name those who are there.
         roles = " ".join(f"--admin-role {each}" for each in (*(tenant.get("adminRoles") or ()), role))
         remedy = f"magnetar tenants update {tenant_name} {roles}"
-        if question.action is Action.ADMINISTER_CLUSTER:
+        if question.action is not Action.ADMINISTER_TENANT:
             remedy = f"add {role} to superuser_roles in the broker's settings and start it again"
         return Explanation(False, f"only administrators may {question.action.value}", tuple(rules), remedy)
     rules += _grants(question, namespace)

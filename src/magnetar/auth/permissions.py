@@ -29,6 +29,7 @@ class Action(enum.Enum):
     """Asking where a topic is and what its schema is: whoever may produce or consume."""
     ADMINISTER_TENANT = "administer the tenant"
     ADMINISTER_CLUSTER = "administer the cluster"
+    READ_METRICS = "read the metrics"
 
 
 def may(
@@ -42,7 +43,7 @@ def may(
 ) -> bool:
     """Whether a role that is no superuser may do it. `tenant` and `namespace`: the policies documents, {}
     for what does not exist; `topic`: full name without a partition, "" for the namespace itself."""
-    if action is Action.ADMINISTER_CLUSTER:
+    if action in (Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
         return False
     if role in (tenant.get("adminRoles") or ()):
         return True

@@ -39,6 +39,8 @@ class BrokerConfig:
     """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
     authorization: bool = True
     """False: whoever is authenticated may do everything."""
+    metrics_roles: frozenset[str] = frozenset()
+    """Roles that may read the metrics; superusers may anyway."""
     creation: CreationRules = field(default_factory=CreationRules)
     """What clients may bring into being where policies say nothing."""
     inactive: InactivePolicy = field(default_factory=InactivePolicy)

@@ -59,13 +59,16 @@ class Guard:
         policies: PolicyStore,
         clock: Clock,
         authorization: bool = True,
+        metrics_roles: frozenset[str] = frozenset(),
     ) -> None:
-        """Without `authorization` whoever proves who he is may do everything."""
+        """Without `authorization` whoever proves who he is may do everything; `metrics_roles` may read the
+        metrics and need no other right for it."""
         self.authentication = authentication
         self.superuser_roles = superuser_roles
         """Who may do everything."""
         self.authorizes = authorization
         """Whether rights are asked for at all."""
+        self._metrics_roles = metrics_roles
         self._policies = policies
         self._clock = clock
         self._errands: SingleFlight[None] = SingleFlight()
@@ -161,6 +164,11 @@ class Guard:
         """For administering the cluster. Raises AuthorizationError."""
         if not self.is_superuser(identity):
             raise self._refusal(identity, peer, Action.ADMINISTER_CLUSTER, "cluster")
+
+    def require_metrics(self, identity: Identity, peer: str) -> None:
+        """For reading the metrics. Raises AuthorizationError."""
+        if not (self.is_superuser(identity) or self._metrics_roles.issuperset(identity.roles)):
+            raise self._refusal(identity, peer, Action.READ_METRICS, "cluster")
 
     def is_superuser(self, identity: Identity) -> bool:
         """Whether it may do everything."""

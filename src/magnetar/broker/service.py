@@ -95,6 +95,7 @@ class Broker:
                 policies=self.policies,
                 clock=clock,
                 authorization=config.authorization,
+                metrics_roles=config.metrics_roles,
             )
         self.tasks = TaskGroup("broker")
         self.alarms = Alarms(clock)

@@ -68,7 +68,7 @@ def init(
     away with its key, and what is missing is made.
     """
     try:
-        from magnetar.cli.secure_files import SETTINGS_FILE, Wanted, run
+        from magnetar.cli.secure_files import METRICS_ROLE, SETTINGS_FILE, Wanted, run
     except ModuleNotFoundError as error:
         raise click.ClickException(
             "certificates and tokens need the extra 'auth': pip install 'magnetar[auth]'"
@@ -77,7 +77,11 @@ def init(
         folder=folder.expanduser(),
         hosts=tuple(dict.fromkeys((*hosts, *([] if hosts else _own_names()), *_LOCAL))),
         hosts_named=hosts,
-        roles=tuple(dict.fromkeys((*_roles(click.get_current_context(), init.params[3], (admin,)), *roles))),
+        roles=tuple(
+            dict.fromkeys(
+                (*_roles(click.get_current_context(), init.params[3], (admin,)), METRICS_ROLE, *roles)
+            )
+        ),
         listen=listen,
         days=days,
     )
@@ -145,7 +149,10 @@ def _what_next(wanted: Wanted, settings: Path, context: str | None, *, nothing_n
     ]
     lines += [
         f"  Allow      magnetar namespaces grant public/default {role} --action produce --action consume{on}"
-        for role in wanted.roles[1:]
+        for role in wanted.roles[2:]
     ]
+    lines.append(
+        f"  Metrics    Prometheus reads them with {folder / 'tokens' / (wanted.roles[1] + '.token')}"
+    )
     lines.append(f"  Then       keep {folder / 'ca.key'} where the broker's machine cannot reach it")
     return "\n".join(lines)

@@ -25,6 +25,7 @@ from magnetar.auth.token import new_token
 from magnetar.base.errors import MagnetarError
 
 SETTINGS_FILE = "secure.toml"
+METRICS_ROLE = "prometheus"
 _SECRET_BYTES = 32
 _CA_DAYS = 3650
 
@@ -43,7 +44,7 @@ class Wanted:
     hosts_named: tuple[str, ...] = ()
     """Those among them that a certificate which is there already must name."""
     roles: tuple[str, ...]
-    """The first one may do everything."""
+    """The first one may do everything, METRICS_ROLE may read the metrics."""
     listen: str = "127.0.0.1"
     days: int = 365
     """How long certificates and tokens count."""
@@ -116,6 +117,7 @@ def settings(wanted: Wanted) -> str:
         "authentication": "token,tls",
         "token_secret_key": str(folder / "token-secret.key"),
         "superuser_roles": wanted.roles[0],
+        "metrics_roles": METRICS_ROLE,
     }
     if wanted.listen not in ("127.0.0.1", "::1", "localhost"):
         lines["advertised_address"] = wanted.hosts[0]

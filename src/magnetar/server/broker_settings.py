@@ -8,7 +8,7 @@ from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
 from magnetar.broker.schema_rules import SchemaRules
 from magnetar.schemas.compatibility import Strategy
-from magnetar.server.config import StandaloneConfig
+from magnetar.server.config import StandaloneConfig, names
 from magnetar.server.limit_settings import default_limits, tenant_limits
 
 
@@ -31,6 +31,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
             validation_enforced=config.schema_validation_enforced,
         ),
         authorization=config.authorization,
+        metrics_roles=frozenset(names(config.metrics_roles)),
         limits=default_limits(config),
         limits_interval_s=config.limits_interval_seconds,
         creation=CreationRules(

@@ -23,6 +23,8 @@ class MonitoringSettings(OffloadSettings):
     """Between two messages of a canary. At least 1."""
     canary_timeout_seconds: int = 10
     """After which a canary's message counts as lost. At least 1."""
+    metrics_roles: str = ""
+    """Roles, separated by commas, that may read the metrics; superusers may anyway."""
     otlp_endpoint: str = ""
     """OpenTelemetry collector that gets the metrics: http://host:4318 (OTLP over HTTP; also with a path) or
     grpc://host:4317, https:// and grpcs:// over TLS; empty: none does."""

@@ -17,7 +17,7 @@ NAMESPACE: dict[str, Any] = {
         "subscription_auth_roles": {"closed": ["reader-2"]},
     }
 }
-EVERYTHING = set(Action) - {Action.ADMINISTER_CLUSTER}
+EVERYTHING = set(Action) - {Action.ADMINISTER_CLUSTER, Action.READ_METRICS}
 ALLOWED = {
     "boss": EVERYTHING,
     "writer": {Action.PRODUCE, Action.LOOKUP},
