@@ -13,6 +13,7 @@ import os
 import random
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pulsar
 import pytest
@@ -157,17 +158,28 @@ def drain(process: StandaloneProcess, history: History) -> None:
     client.close()
 
 
-def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(standalone_folder: StandaloneProcess) -> None:
+@pytest.mark.parametrize(
+    ("options", "rounds"), [((), ROUNDS), (("--bookies", "3"), max(2, ROUNDS // 6))], ids=["alone", "bookies"]
+)
+def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
+    tmp_path: Path, options: tuple[str, ...], rounds: int
+) -> None:
+    with StandaloneProcess(tmp_path, options=options) as process:
+        process.stop()
+        kill_and_read(process, rounds)
+
+
+def kill_and_read(process: StandaloneProcess, rounds: int) -> None:
     seed = int(os.environ.get("MAGNETAR_KILL_SEED", random.SystemRandom().randrange(1 << 32)))
     chance = random.Random(seed)
     history = History()
     total = 0
-    for number in range(ROUNDS):
-        standalone_folder.start()
-        read_log(standalone_folder, history)
-        total += publish_until_killed(standalone_folder, number, chance.uniform(0.0, 0.4), history)
-    standalone_folder.start()
-    read_log(standalone_folder, history)
+    for number in range(rounds):
+        process.start()
+        read_log(process, history)
+        total += publish_until_killed(process, number, chance.uniform(0.0, 0.4), history)
+    process.start()
+    read_log(process, history)
     wrong = {
         data: (count, history.stored.get(data, 0))
         for data, count in history.acknowledged.items()
@@ -175,10 +187,10 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(standalone_folde
     }
     assert not wrong, f"seed {seed}: (acknowledged, stored) of {len(wrong)}: {dict(list(wrong.items())[:5])}"
     assert all(count == 1 for count in history.stored.values()), f"seed {seed}: stored twice"
-    drain(standalone_folder, history)
+    drain(process, history)
     skipped = set(history.stored) - history.delivered
     assert not skipped, (
         f"seed {seed}: {len(skipped)} stored messages were never delivered: {sorted(skipped)[:5]}"
     )
-    assert standalone_folder.stop() == 0
-    print(f"{ROUNDS} rounds, {total} acknowledged, {len(history.stored)} stored, seed {seed}")
+    assert process.stop() == 0
+    print(f"{rounds} rounds, {total} acknowledged, {len(history.stored)} stored, seed {seed}")

@@ -24,6 +24,7 @@ from magnetar.ledger.api import (
     NoSuchEntryError,
     NoSuchLedgerError,
 )
+from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.ledgers import RemoteLedgers, TooFewBookiesError
@@ -281,7 +282,7 @@ def tell_of_bookies(folder: Path, story: Callable[[BookieNodes], Awaitable[None]
 
 def test_too_few_bookies_are_said_with_what_to_do(tmp_path: Path) -> None:
     async def story(cluster: BookieNodes) -> None:
-        async with cluster.ledgers(QuorumLayout(2, 2, 2)) as ledgers:
+        async with cluster.ledgers(QuorumLayout(2, 2, 2), ClientOptions(replacement_wait_s=0.0)) as ledgers:
             marks = Marks()
             writer = await ledgers.create(marks, {})
             assert ledgers.has_room()
@@ -297,6 +298,26 @@ def test_too_few_bookies_are_said_with_what_to_do(tmp_path: Path) -> None:
             assert (await ledgers.open(writer.ledger_id)).last_entry in (-1, 0)
 
     tell_of_bookies(tmp_path, story, count=2)
+
+
+def test_a_bookie_that_comes_back_takes_its_own_place(tmp_path: Path) -> None:
+    async def story(cluster: BookieNodes) -> None:
+        async with cluster.ledgers(QuorumLayout(3, 3, 3), ClientOptions(replacement_wait_s=50.0)) as ledgers:
+            marks = Marks()
+            writer = await ledgers.create(marks, {})
+            await marks.reach(writer.append([b"before"] * 10, None, 0, 1) + 9)
+            for name in "abc":
+                await cluster.stop(name)
+                writer.append([b"while it is gone"] * 10, None, 0, 1)
+                await cluster.start(name)
+                writer.append([b"since it is back"] * 10, None, 0, 1)
+                await marks.reach(writer.last_pushed)
+            assert marks.error is None
+            assert (await writer.close()).last_entry == 69
+            reader = await ledgers.open(writer.ledger_id)
+            assert sum(len(run.entries) for run in await read_all(reader)) == 70
+
+    tell_of_bookies(tmp_path, story)
 
 
 def test_another_process_takes_the_ledger_away(tmp_path: Path) -> None:

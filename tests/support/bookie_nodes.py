@@ -11,6 +11,7 @@ from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.options import StoreOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -50,9 +51,11 @@ class BookieNodes:
         await self.nodes.pop(name).close()
 
     @asynccontextmanager
-    async def ledgers(self, layout: QuorumLayout) -> AsyncIterator[RemoteLedgers]:
+    async def ledgers(
+        self, layout: QuorumLayout, options: ClientOptions | None = None
+    ) -> AsyncIterator[RemoteLedgers]:
         """The ledgers as one process sees them, until it ends without closing its writers."""
-        client = LedgerClient(Cluster(self.registry, self.bookies))
+        client = LedgerClient(Cluster(self.registry, self.bookies, options))
         ledgers = RemoteLedgers(client, LedgerOptions(layout=layout), self.clock)
         try:
             yield ledgers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
@@ -17,6 +18,12 @@ from magnetar.ledger.registry import LedgerRegistry
 from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
 
 _log = logging.getLogger("magnetar.ledger.client")
+
+_LOOK_S: Final = 0.2
+"""Between two looks for a bookie to take a place."""
+_BACK_S: Final = 10.0
+"""So young must the connection to a bookie be that failed before, if it is to be taken again: one that
+answers with errors over the connection that it had is no better now."""
 
 
 class Bookies(Protocol):
@@ -75,10 +82,31 @@ class Cluster:
     async def replacements(
         self, layout: QuorumLayout, ensemble: Sequence[str], choose: ChooseBookies
     ) -> dict[int, str]:
-        """Answers ChooseBookies."""
+        """Answers ChooseBookies; where nobody can be had, after waiting for somebody to come (back)."""
+        deadline_s = self.pool.now_s + self.options.replacement_wait_s
+        while True:
+            chosen = await self._replacements_now(layout, ensemble, choose)
+            if chosen or self.pool.is_closed or self.pool.now_s >= deadline_s:
+                return chosen
+            await asyncio.sleep(_LOOK_S)
+
+    async def _replacements_now(
+        self, layout: QuorumLayout, ensemble: Sequence[str], choose: ChooseBookies
+    ) -> dict[int, str]:
         avoid = self.pool.health.quarantined(self.pool.now_s)
         writable = await self._writable()
-        return self._placement.replacements(layout, ensemble, choose.failed, writable, choose.exclude, avoid)
+        chosen = self._placement.replacements(
+            layout, ensemble, choose.failed, writable, choose.exclude, avoid
+        )
+        lost = {index: bookie for index, bookie in choose.failed.items() if index not in chosen}
+        if lost:
+            # Who failed before and is there again has all that it acknowledged: better than nobody.
+            members = [chosen.get(index, bookie) for index, bookie in enumerate(ensemble)]
+            staying = {bookie for index, bookie in enumerate(members) if index not in lost}
+            failed = sorted(writable & choose.exclude - staying)
+            back = [bookie for bookie in failed if await self.pool.came_back(bookie, _BACK_S)]
+            chosen |= self._placement.replacements(layout, members, lost, frozenset(back), frozenset(), avoid)
+        return chosen
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs `work` in the background as long as the client lives."""

@@ -22,6 +22,8 @@ class ClientOptions:
     backoff_first_s: float = 0.1
     backoff_max_s: float = 10.0
     """Between two attempts to connect; doubles from first to last. Requests meanwhile fail at once."""
+    replacement_wait_s: float = 5.0
+    """How long a writer waits for somebody to take a failed bookie's place, which may be that bookie."""
     speculative_read_s: float = 0.5
     """After so long without any answer the next copy is asked as well. 0: never."""
     reads_at_once: int = 64

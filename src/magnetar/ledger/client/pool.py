@@ -40,6 +40,8 @@ class _Channel:
         self._connecting = False
         self._waiting: list[Callable[[BookieConnection | None], None]] = []
         self._retry_at_s = float("-inf")
+        self.made_s = float("-inf")
+        """When the connection was made."""
         self._failures = 0
 
     def use(self, action: Callable[[BookieConnection | None], None]) -> None:
@@ -76,6 +78,7 @@ class _Channel:
             connecting = loop.create_connection(lambda: made, *address)
             await asyncio.wait_for(connecting, options.connect_timeout_s)
             connection = made
+            self.made_s = loop.time()
             self._failures = 0
         except (OSError, TimeoutError, MetadataError) as error:
             delay_s = min(options.backoff_first_s * 2**self._failures, options.backoff_max_s)
@@ -127,6 +130,19 @@ class BookiePool:
     def now_s(self) -> float:
         """The loop's time, which `health` counts in."""
         return self._loop.time()
+
+    async def came_back(self, bookie: str, within_s: float) -> bool:
+        """Whether it can be reached by a connection that is no older than `within_s` seconds: what was known
+        of it before does not count then."""
+        channel = self._channel(bookie, 0, recovery=False)
+        reached: asyncio.Future[bool] = self._loop.create_future()
+
+        def told(connection: BookieConnection | None) -> None:
+            if not reached.done():
+                reached.set_result(connection is not None)
+
+        channel.use(told)
+        return await reached and self.now_s - channel.made_s <= within_s
 
     def send_adds(self, bookie: str, run: AddRun, sink: AddSink) -> None:
         """Adds of one ledger to one bookie; the sink hears of each."""

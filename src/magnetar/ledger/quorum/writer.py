@@ -168,14 +168,18 @@ class QuorumWriter:
         return [*self._replacing.begin(self._ensemble)] if self._written is None else []
 
     def bookies_chosen(self, chosen: Mapping[int, str]) -> list[Effect]:
-        """Answers ChooseBookies: by index, who takes the place; those without a successor are left out."""
+        """Answers ChooseBookies: by index, who takes the place, which may be who had it and is back; those
+        without a successor are left out."""
         if self.is_over:
             return []
         if not chosen:
             lost = ", ".join(sorted(self._replacing.leaving.values()))
             return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")
         self._staying = self._replacing.narrow(chosen)
-        return self._write_ensemble([chosen.get(at, member) for at, member in enumerate(self._ensemble)])
+        self._staying += [at for at, bookie in chosen.items() if bookie == self._ensemble[at]]
+        members = [chosen.get(at, member) for at, member in enumerate(self._ensemble)]
+        # The metadata says so already when all of them are back.
+        return self._adopt_ensemble() if members == self._ensemble else self._write_ensemble(members)
 
     def _write_ensemble(self, members: Sequence[str]) -> list[Effect]:
         return self._write(self._metadata.with_ensemble(self._first_of_change(), tuple(members)))

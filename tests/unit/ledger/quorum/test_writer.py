@@ -124,6 +124,38 @@ def test_one_that_finds_no_successor_is_tried_again() -> None:
     assert sent(core.metadata_written(2)) == [("e", [0]), ("c", [0])]
 
 
+def test_one_that_is_back_takes_its_own_place() -> None:
+    core = writer()
+    core.append([b"0"])
+    acked(core, "a", entries=[0])
+    core.append([b"1"])
+    core.added("a", 0, [1], Status.IO_ERROR)
+    # The metadata names it already; what it acknowledged before, it still has.
+    assert sent(core.bookies_chosen({0: "a"})) == [("a", [1])]
+    assert acked(core, "b", entries=[0]) == [Advance(0)]
+    assert acked(core, "a", "b", entries=[1]) == [Advance(1)]
+    core.append([b"2"])
+    core.added("a", 0, [2], Status.IO_ERROR)
+    core.added("c", 2, [2], Status.IO_ERROR)
+    core.bookies_chosen({0: "a"})
+    (write,) = core.bookies_chosen({2: "d"})
+    assert write == WriteMetadata(OPEN.with_ensemble(2, ("a", "b", "d")), 0)
+    core.check()
+
+
+def test_one_is_back_and_another_one_is_new() -> None:
+    core = writer()
+    core.append([b"0"])
+    core.added("a", 0, [0], Status.IO_ERROR)
+    core.bookies_chosen({0: "d"})
+    core.added("b", 1, [0], Status.IO_ERROR)
+    core.added("c", 2, [0], Status.IO_ERROR)
+    core.metadata_written(1)
+    core.bookies_chosen({1: "b", 2: "e"})
+    assert sent(core.metadata_written(2)) == [("b", [0]), ("e", [0])]
+    core.check()
+
+
 def test_nobody_to_take_a_place() -> None:
     core = writer()
     core.append([b"0"])
