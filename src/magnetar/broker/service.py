@@ -87,16 +87,7 @@ class Broker:
         self.lake: LakeRoom | None = None
         """Tables over what was offloaded; None: there are none."""
         self.listeners = Listeners()
-        self.guard: Guard | None = None
-        if authentication is not None:
-            self.guard = Guard(
-                authentication,
-                superuser_roles=superuser_roles,
-                policies=self.policies,
-                clock=clock,
-                authorization=config.authorization,
-                metrics_roles=config.metrics_roles,
-            )
+        self.guard = None if authentication is None else self._guarded_by(authentication, superuser_roles)
         self.tasks = TaskGroup("broker")
         self.alarms = Alarms(clock)
         """For whatever must happen at a time; one timer for all topics."""
@@ -127,6 +118,16 @@ class Broker:
         )
         self._names, self._name_prefix = 0, ""
         self.policies.on_change(self._in_force.changed)
+
+    def _guarded_by(self, authentication: Authentication, superuser_roles: frozenset[str]) -> Guard:
+        return Guard(
+            authentication,
+            superuser_roles=superuser_roles,
+            policies=self.policies,
+            clock=self.clock,
+            authorization=self.config.authorization,
+            metrics_roles=self.config.metrics_roles,
+        )
 
     # -- life cycle --------------------------------------------------------------------------------
 
