@@ -49,7 +49,12 @@ class Lake:
     def _open(self) -> Catalog:
         try:
             return load_catalog(self.settings.name, **self.settings.properties)
-        except Exception as error:  # of every kind of catalog and driver
+        except Exception:  # noqa: BLE001  # of every kind of catalog and driver
+            # Two programs that open a new database at the same time both make what it lacks: once more.
+            pass
+        try:
+            return load_catalog(self.settings.name, **self.settings.properties)
+        except Exception as error:
             raise LakeSetupError(f"the catalog cannot be opened: {type(error).__name__}: {error}") from error
 
     def table(self, topic: TopicName) -> Table | None:

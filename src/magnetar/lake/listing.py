@@ -39,5 +39,6 @@ def files_of_log(
         except NoLakeHereError:
             # Copies in a store that only this process can read are no part of the table.
             continue
+    # Nobody who has read the same list and does not know of them may come after.
     version = ListVersion(stat.created_ms, stat.version, int(bool(without)))
     return LogFiles(str(topic.base), topic.partition, version, tuple(files))

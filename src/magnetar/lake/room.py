@@ -90,6 +90,7 @@ class LakeRoom:
         self._clock = clock
         self._spawn = spawn
         self._waiting: dict[str, None] = {}
+        self._retired: dict[str, frozenset[UUID]] = {}
         self._failed: dict[str, tuple[Backoff, str]] = {}
         self._following = False
 
@@ -164,12 +165,19 @@ class LakeRoom:
             _log.info("table %s: %d files more, %d less", synced.table, synced.added, synced.removed)
         return synced
 
-    async def _wanted(self, log_name: str, without: Collection[UUID] = ()) -> LogFiles | None:
+    async def _wanted(self, log_name: str, retiring: frozenset[UUID] = frozenset()) -> LogFiles | None:
         path = log_path(log_name)
         value = await self._store.get(path)
         if value is None:
+            self._retired.pop(log_name, None)
             return None
-        return files_of_log(log_name, decode(value.data, path), value.stat, without=without)
+        metadata = decode(value.data, path)
+        named = {ledger.offload.attempt for ledger in metadata.ledgers if ledger.offload is not None}
+        if retired := self._retired.get(log_name, frozenset()) & named:
+            self._retired[log_name] = retired
+        else:
+            self._retired.pop(log_name, None)
+        return files_of_log(log_name, metadata, value.stat, without=retired | retiring)
 
     # ------------------------------------------------------------ before objects go
 
@@ -178,9 +186,14 @@ class LakeRoom:
 
         Raises LakeError, MetadataError: then they must stay.
         """
-        wanted = await self._wanted(log_name, attempts)
-        if wanted is not None:
-            await self._sync(wanted)
+        # Remembered: the list may go on naming them, and whoever reads it meanwhile must not bring them back.
+        retiring = frozenset(attempts)
+        self._retired[log_name] = self._retired.get(log_name, frozenset()) | retiring
+        for _ in range(_TRIES):
+            wanted = await self._wanted(log_name, retiring)
+            if wanted is None or (await self._sync(wanted)).outcome != "behind":
+                return
+        raise LakeError(f"the list of log {log_name} changes all the time")
 
     # ------------------------------------------------------------ logs that are gone
 

@@ -152,11 +152,25 @@ def test_retired_files_leave_before_their_objects() -> None:
         await world.room.retire(LOG, [UUID(int=1)])
         assert world.files() == {2}
         # The list still names it; nobody brings it back while it does.
-        assert (await world.room.sync(LOG)).outcome == "behind"
+        await world.room.sync(LOG)
         assert world.files() == {2}
         await world.keep(LOG, 2, 3)
         await world.room.sync(LOG)
         assert world.files() == {2, 3}
+
+    run(story)
+
+
+def test_who_retires_brings_nothing_back_that_another_one_retired() -> None:
+    """A copy is about to be made anew while retention deletes another one, by one version of the list."""
+
+    async def story(world: World) -> None:
+        await world.keep(LOG, 1, 2)
+        await world.room.sync(LOG)
+        await world.keep(LOG, 2, 3)
+        await world.room.retire(LOG, [UUID(int=2)])
+        await world.room.retire(LOG, [UUID(int=1)])
+        assert world.files() == {3}
 
     run(story)
 
