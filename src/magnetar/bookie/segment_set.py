@@ -160,6 +160,14 @@ class SegmentSet:
         """Last entry of the ledger that is known to be lost; -1 when none is."""
         return max((damage.last_entry for _, damage in self._damages(ledger_id)), default=-1)
 
+    def has_lost_blocks(self) -> bool:
+        """Whether damage took blocks of ledgers that nobody knows."""
+        return any(
+            damage.ledger_id == UNKNOWN_OWNER
+            for segment in self._segments.values()
+            for damage in segment.damages
+        )
+
     def may_have_lost(self, ledger_id: int, entry: int) -> bool:
         """Whether damage may have taken an entry that lies in no block."""
         return any(

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
+from magnetar.bookie.known_ledger import KnownLedger
 from magnetar.bookie.served import (
     Answer,
     ListedEntries,
@@ -29,7 +30,7 @@ from magnetar.bookie.served import (
     Wait,
     Write,
 )
-from magnetar.bookie.tailing import Tail, lac_of_blob, lac_of_entry, previous_of
+from magnetar.bookie.tailing import lac_of_blob, lac_of_entry, previous_of
 from magnetar.wire.bookkeeper.availability import encode_entries
 from magnetar.wire.bookkeeper.requests import (
     LAST_ENTRY,
@@ -57,51 +58,26 @@ BATCH_BYTES_MAX: Final = 5 << 20
 _BATCH_HEAD_BYTES: Final = 36
 
 
-class _Ledger:
-    __slots__ = ("fence_durable", "fenced", "limbo", "master_key", "tail", "waiting")
-
-    def __init__(
-        self,
-        master_key: bytes,
-        *,
-        fenced: bool = False,
-        limbo: bool = False,
-        lac_blob: bytes | None = None,
-    ) -> None:
-        self.master_key = master_key
-        self.fenced = fenced
-        self.fence_durable = fenced
-        self.limbo = limbo
-        self.tail = Tail(lac_blob)
-        self.waiting: list[tuple[object, Read]] = []
-        """Reads that came with the fence, until it is durable."""
-
-    def opens_to(self, master_key: bytes) -> bool:
-        """Whether this is the key; a ledger in limbo takes the first one."""
-        if self.limbo and not self.master_key:
-            self.master_key = master_key
-        return self.master_key == master_key
-
-
 class BookieLedgers:
     """Decides for all ledgers of one bookie."""
 
     def __init__(
-        self, store: StoredEntries, ledgers: Sequence[StoredLedger] = (), buried: Iterable[int] = ()
+        self,
+        store: StoredEntries,
+        ledgers: Sequence[StoredLedger] = (),
+        buried: Iterable[int] = (),
+        *,
+        knows_all: bool = True,
     ) -> None:
-        """`ledgers`: what was durable when the bookie started; `buried`: deleted before, space in use."""
+        """`ledgers`: what was durable when the bookie started; `buried`: deleted before, space in use.
+
+        `knows_all`: whether there certainly were no others.
+        """
+        self._unknown = Status.NO_LEDGER if knows_all else Status.UNKNOWN_LEDGER_STATE
         self.read_only = False
         """Takes only what recoveries write: the disk is full."""
         self._store = store
-        self._ledgers = {
-            ledger.ledger_id: _Ledger(
-                ledger.master_key,
-                fenced=ledger.fenced or ledger.limbo,
-                limbo=ledger.limbo,
-                lac_blob=ledger.lac_blob,
-            )
-            for ledger in ledgers
-        }
+        self._ledgers = {ledger.ledger_id: KnownLedger.of(ledger) for ledger in ledgers}
         self._buried = set(buried)
         """Deleted ledgers: a writer that does not know it yet must not bring them back."""
         self._tickets = 0
@@ -121,7 +97,10 @@ class BookieLedgers:
             return [_added(asker, run, Status.FENCED)]
         ledger = self._ledgers.get(run.ledger_id)
         if ledger is None:
-            ledger = self._ledgers[run.ledger_id] = _Ledger(run.master_key)
+            if self._unknown is not Status.NO_LEDGER and not run.recovery:
+                # It may have been fenced here.
+                return [_added(asker, run, Status.READ_ONLY)]
+            ledger = self._ledgers[run.ledger_id] = KnownLedger(run.master_key)
         elif not ledger.opens_to(run.master_key):
             return [_added(asker, run, Status.UNAUTHORIZED)]
         if not self._may_add(ledger, run):
@@ -132,7 +111,7 @@ class BookieLedgers:
         # Written all the same, and answered first: whoever wants it durable forces the ledger.
         return [_added(asker, run, Status.OK), write] if run.deferred_sync else [write]
 
-    def _may_add(self, ledger: _Ledger, run: AddRun) -> bool:
+    def _may_add(self, ledger: KnownLedger, run: AddRun) -> bool:
         return not ledger.fenced or run.recovery
 
     # -- reads ----------------------------------------------------------------------------------
@@ -158,7 +137,8 @@ class BookieLedgers:
             return [Answer(asker, _read_done(request, Status.NO_LEDGER))]
         if ledger is None:
             # Fenced before its first entry: the writer may still be on its way to this bookie.
-            ledger = self._ledgers[request.ledger_id] = _Ledger(key)
+            limbo = self._unknown is not Status.NO_LEDGER
+            ledger = self._ledgers[request.ledger_id] = KnownLedger(key, limbo=limbo)
         if ledger.fence_durable:
             return [self._look_up(asker, request)]
         outputs: list[Output] = []
@@ -175,7 +155,7 @@ class BookieLedgers:
         ledger_id = request.ledger_id
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
-            return Answer(asker, _read_done(request, Status.NO_LEDGER))
+            return Answer(asker, _read_done(request, self._unknown))
         entry_id = request.entry_id
         if entry_id == LAST_ENTRY:
             entry_id = self._store.last_entry(ledger_id)
@@ -225,7 +205,7 @@ class BookieLedgers:
 
     # -- the end of a ledger --------------------------------------------------------------------
 
-    def _lac(self, ledger_id: int, ledger: _Ledger) -> int:
+    def _lac(self, ledger_id: int, ledger: KnownLedger) -> int:
         """The highest last add confirmed that is known here. Raises CorruptDataError."""
         tail = ledger.tail
         if tail.lac is None:
@@ -252,7 +232,7 @@ class BookieLedgers:
             return [Wait(asker, request, request.timeout_ms)]
         return [self._answer_tail(asker, request, ledger)]
 
-    def _answer_tail(self, asker: object, request: Read, ledger: _Ledger) -> Answer:
+    def _answer_tail(self, asker: object, request: Read, ledger: KnownLedger) -> Answer:
         if not request.piggyback:
             return self._look_up(asker, request)
         wanted = previous_of(request) + 1
@@ -283,7 +263,7 @@ class BookieLedgers:
         if self.read_only:
             status = Status.READ_ONLY
         elif ledger is None:
-            ledger = self._ledgers[request.ledger_id] = _Ledger(request.master_key)
+            ledger = self._ledgers[request.ledger_id] = KnownLedger(request.master_key)
         elif not ledger.opens_to(request.master_key):
             status = Status.UNAUTHORIZED
         if status is not Status.OK:

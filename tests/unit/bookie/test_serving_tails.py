@@ -262,5 +262,14 @@ def test_in_limbo_nothing_is_absent_for_certain() -> None:
     assert statuses(bookie.take(bookie.core.read("reader", Read(1, 0)))) == [Status.OK]
 
 
+def test_a_bookie_that_does_not_know_what_it_lost_is_certain_of_nothing() -> None:
+    bookie = Bookie()
+    bookie.core = BookieLedgers(bookie.entries, knows_all=False)
+    assert statuses(bookie.take(bookie.core.read("reader", Read(1, 0)))) == [Status.UNKNOWN_LEDGER_STATE]
+    assert statuses(bookie.add(0)) == [Status.READ_ONLY]
+    bookie.take(bookie.core.read("other", Read(1, LAST_ENTRY, fence=True, master_key=KEY)))
+    assert statuses(bookie.sync()) == [Status.UNKNOWN_LEDGER_STATE]
+
+
 def test_ids_below_zero_are_no_ids() -> None:
     assert statuses(Bookie().add(-3)) == [Status.BAD_REQUEST]

@@ -15,9 +15,11 @@ from magnetar.bookie.network.scattered import ScatteredAppender
 from magnetar.bookie.network.states import (
     FIRST_STATES_ID,
     DamagedStateError,
+    all_in_limbo,
     fence_record,
     gone_record,
     is_complete,
+    knows_all,
     lac_record,
     ledger_record,
     replay,
@@ -54,6 +56,8 @@ class NetworkEntries:
         self.store: Final = store
         self.waits = False
         """Whether a question waits for the device instead of raising NotAtHandError."""
+        self.knows_all = True
+        """Whether there certainly were no other ledgers here than those that are known."""
         self._durable = durable
         self._failed = failed
         self._indexes: dict[int, LedgerIndex] = {}
@@ -62,8 +66,8 @@ class NetworkEntries:
         """Ledgers whose key is recorded, durably or in what is under way."""
         self._states: ScatteredAppender
         self._next_record = 0
-        self._records_under_way: dict[int, tuple[int, int | None]] = {}
-        """Of each record its ledger, and the ticket that waits for it."""
+        self._records_under_way: dict[int, tuple[int | None, int | None]] = {}
+        """Of each record the ledger whose key it says, and the ticket that waits for it."""
 
     @classmethod
     async def open(
@@ -78,37 +82,44 @@ class NetworkEntries:
         """
         entries = cls(store, durable, failed)
         ids = sorted(ledger_id for ledger_id in store.ledger_ids() if ledger_id < 0)
-        known: dict[int, StoredLedger] = {}
-        # The lowest is the latest; it counts unless its snapshot was not finished.
-        for states_id in ids:
-            records = await entries._records(states_id)
-            if is_complete(records):
-                try:
-                    known = replay(records)
-                except DamagedStateError as error:
-                    _log.critical("what was known of the ledgers is damaged: %s", error)
-                break
+        known = await entries._known(ids)
+        if store.segments.has_lost_blocks():
+            _log.critical(
+                "%s: blocks were lost, nobody knows whose: all ledgers are in limbo", store.directory
+            )
+            known = all_in_limbo(known)
+            entries.knows_all = False
         ledgers = with_limbo(known, sorted(entries.held_ledgers()))
-        for ledger in ledgers:
-            if ledger.limbo:
-                _log.error("ledger %d: its key or its fence may be lost", ledger.ledger_id)
+        if lost := sum(ledger.limbo for ledger in ledgers):
+            _log.error("%d ledgers are in limbo: their keys, fences or entries may be lost", lost)
         await entries._begin_states(min([FIRST_STATES_ID, *ids]) - 1, ledgers)
         for states_id in ids:
             await store.delete(states_id)
         return entries, ledgers
 
+    async def _known(self, ids: Sequence[int]) -> dict[int, StoredLedger]:
+        """What ledgers of states say, the latest (the lowest id) first."""
+        for states_id in ids:
+            try:
+                records = await self._records(states_id)
+                # One whose snapshot was not finished says nothing; the one before it is still there.
+                if is_complete(records):
+                    self.knows_all = knows_all(records)
+                    return replay(records)
+            except (CorruptDataError, DamagedStateError) as error:
+                # What is damaged may have been a fence: none of it can be trusted, nor anything older.
+                _log.critical("what was known of the ledgers is damaged: %s", error)
+                self.knows_all = False
+                return {}
+        return {}
+
     async def _records(self, states_id: int) -> list[bytes]:
-        """The records of a ledger of states, up to a damaged one."""
+        """The records of a ledger of states. Raises CorruptDataError."""
         index = await self.store.reader.index_of(states_id)
         records: list[bytes] = []
         while len(records) <= index.last_entry:
-            try:
-                runs = await self.store.reader.read(index, len(records), index.last_entry, _READ_BYTES_MAX)
-            except CorruptDataError as error:
-                # What came after may have been fences: nothing of it can be trusted.
-                _log.critical("what was known of the ledgers is damaged: %s", error)
-                return []
-            for run in runs:
+            first = len(records)
+            for run in await self.store.reader.read(index, first, index.last_entry, _READ_BYTES_MAX):
                 records += run.entries
         return records
 
@@ -119,7 +130,7 @@ class NetworkEntries:
             if not written.done():
                 written.set_exception(error)
 
-        records = snapshot(ledgers)
+        records = snapshot(ledgers, knows_all=self.knows_all)
         index = LedgerIndex(states_id)
         first = ScatteredAppender(index, self.store.enqueue, lambda _: written.set_result(None), failed)
         self.store.attach(first)
@@ -147,18 +158,20 @@ class NetworkEntries:
         if ledger_id not in self._recorded:
             self._recorded.add(ledger_id)
             # Before its entries in the log, and so never later than they.
-            self._record(ledger_record(StoredLedger(ledger_id, write.master_key, fenced=False)), ledger_id)
+            self._record(
+                ledger_record(StoredLedger(ledger_id, write.master_key, fenced=False)), key_of=ledger_id
+            )
         if write.fence:
-            self._record(fence_record(ledger_id), ledger_id, ticket)
+            self._record(fence_record(ledger_id), ticket)
         elif write.lac_blob is not None:
-            self._record(lac_record(ledger_id, write.lac_blob), ledger_id, ticket)
+            self._record(lac_record(ledger_id, write.lac_blob), ticket)
         else:
             self._appender(ledger_id).append(ticket, write.entry_ids, list(write.entries))
 
-    def _record(self, record: bytes, ledger_id: int, ticket: int | None = None) -> None:
+    def _record(self, record: bytes, ticket: int | None = None, *, key_of: int | None = None) -> None:
         number = self._next_record
         self._next_record += 1
-        self._records_under_way[number] = (ledger_id, ticket)
+        self._records_under_way[number] = (key_of, ticket)
         self._states.append(number, (number,), [record])
 
     def _appender(self, ledger_id: int) -> ScatteredAppender:
@@ -180,8 +193,8 @@ class NetworkEntries:
 
     def _states_failed(self, records: Sequence[int], error: StorageError) -> None:
         lost = [self._records_under_way.pop(number) for number in records]
-        # Whatever they said must be said again; the numbers go on behind what is durable.
-        self._recorded.difference_update(ledger_id for ledger_id, _ in lost)
+        # Keys must be said again; the numbers go on behind what is durable.
+        self._recorded.difference_update(key_of for key_of, _ in lost if key_of is not None)
         if not self._records_under_way:
             self._next_record = self._states.index.last_entry + 1
         tickets = [ticket for _, ticket in lost if ticket is not None]
@@ -251,7 +264,7 @@ class NetworkEntries:
         await self.store.delete(ledger_id)
         if ledger_id in self._recorded:
             self._recorded.discard(ledger_id)
-            self._record(gone_record(ledger_id), ledger_id)
+            self._record(gone_record(ledger_id))
 
     def release_idle(self, idle_s: float) -> None:
         """Gives up what is kept in memory of ledgers that nobody has written to for so long."""

@@ -171,8 +171,9 @@ class BookieNode:
         await self._announce()
 
     def _switch(self, *, read_only: bool) -> None:
-        self.read_only = read_only
-        self.server.ledgers.read_only = read_only
+        # A bookie that lost what it knew may have forgotten fences: it gives, and takes no more.
+        self.read_only = read_only or not self.server.entries.knows_all
+        self.server.ledgers.read_only = self.read_only
 
     async def _announce(self) -> None:
         """The registration says what is true; tried again at the next look."""

@@ -79,7 +79,12 @@ class BookieServer:
         """A server over the store, which it closes. Raises StorageError."""
         server = cls(options or ServerOptions())
         server.entries, known = await NetworkEntries.open(store, server._durable, server._failed)
-        server.ledgers = BookieLedgers(server.entries, known, store.segments.deleted)
+        server.ledgers = BookieLedgers(
+            server.entries,
+            known,
+            store.segments.deleted,
+            knows_all=server.entries.knows_all,
+        )
         server._tasks.every(server._options.idle_s / 2, server._release_idle)
         return server
 

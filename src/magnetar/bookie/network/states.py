@@ -9,6 +9,7 @@ when that is durable.
     FENCE     u8 = 2 | ledgerId i64
     LAC       u8 = 3 | ledgerId i64 | sealed last add confirmed
     GONE      u8 = 4 | ledgerId i64
+    UNSURE    u8 = 5 | i64 = -1                    there may have been ledgers that no record names
 
 All integers are big-endian. Bit 0 of the flags: the ledger is fenced; bit 1: it is in limbo.
 """
@@ -26,7 +27,7 @@ from magnetar.bookie.served import StoredLedger
 FIRST_STATES_ID: Final = -1_000
 """Ledger of the first records; each start takes the next lower id."""
 
-_SNAPSHOT, _LEDGER, _FENCE, _LAC, _GONE = range(5)
+_SNAPSHOT, _LEDGER, _FENCE, _LAC, _GONE, _UNSURE = range(6)
 _COUNT: Final = struct.Struct(">BI")
 _HEAD: Final = struct.Struct(">Bq")
 _LEDGER_HEAD: Final = struct.Struct(">BqB")
@@ -59,9 +60,12 @@ def gone_record(ledger_id: int) -> bytes:
     return _HEAD.pack(_GONE, ledger_id)
 
 
-def snapshot(ledgers: Iterable[StoredLedger]) -> list[bytes]:
-    """The records with which the ledger of states begins."""
-    records: list[bytes] = []
+def snapshot(ledgers: Iterable[StoredLedger], *, knows_all: bool = True) -> list[bytes]:
+    """The records with which the ledger of states begins.
+
+    `knows_all`: whether there certainly are no other ledgers.
+    """
+    records: list[bytes] = [] if knows_all else [_HEAD.pack(_UNSURE, -1)]
     for ledger in ledgers:
         records.append(ledger_record(ledger))
         if ledger.lac_blob is not None:
@@ -77,17 +81,29 @@ def is_complete(records: Sequence[bytes]) -> bool:
     return bool(kind == _SNAPSHOT and len(records) > count)
 
 
+def knows_all(records: Iterable[bytes]) -> bool:
+    """Whether there certainly were no other ledgers than those that the records name."""
+    return all(record[0] != _UNSURE for record in records)
+
+
 def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
     """What the records of one ledger of states say. Raises DamagedStateError."""
     known: dict[int, StoredLedger] = {}
     for record in records:
         kind = record[0]
-        if kind == _SNAPSHOT:
+        if kind in (_SNAPSHOT, _UNSURE):
             continue
         if kind == _LEDGER:
             _, ledger_id, flags = _LEDGER_HEAD.unpack_from(record)
-            fenced, limbo = flags & _FENCED != 0, flags & _LIMBO != 0
-            known[ledger_id] = StoredLedger(ledger_id, record[_LEDGER_HEAD.size :], fenced, limbo=limbo)
+            # Said again after a full disk: what was durable before stays.
+            before = known.get(ledger_id)
+            known[ledger_id] = StoredLedger(
+                ledger_id,
+                record[_LEDGER_HEAD.size :],
+                flags & _FENCED != 0 or (before is not None and before.fenced),
+                None if before is None else before.lac_blob,
+                flags & _LIMBO != 0 or (before is not None and before.limbo),
+            )
             continue
         ledger_id = _HEAD.unpack_from(record)[1]
         if kind == _GONE:
@@ -102,6 +118,11 @@ def replay(records: Iterable[bytes]) -> dict[int, StoredLedger]:
         else:
             raise DamagedStateError(f"record of kind {kind} for ledger {ledger_id}")
     return known
+
+
+def all_in_limbo(known: Mapping[int, StoredLedger]) -> dict[int, StoredLedger]:
+    """The same ledgers when nobody knows what else was said of them."""
+    return {ledger_id: replace(ledger, fenced=True, limbo=True) for ledger_id, ledger in known.items()}
 
 
 def with_limbo(known: Mapping[int, StoredLedger], held: Iterable[int]) -> list[StoredLedger]:

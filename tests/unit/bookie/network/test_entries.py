@@ -175,6 +175,28 @@ def test_entries_without_a_state_are_in_limbo(tmp_path: Path) -> None:
     run(story)
 
 
+def test_damaged_states_put_their_ledgers_in_limbo(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, 0)
+            disk.write(2, fence=True)
+            await disk.settle()
+            states = min(disk.entries.store.ledger_ids())
+            place = disk.entries.store.reader._indexes[states].last_place
+            assert place is not None
+            segment = disk.entries.store.segments.get(place.segment_id)
+            assert segment is not None
+        data = bytearray(segment.path.read_bytes())
+        data[place.offset + place.size - 1] ^= 1
+        segment.path.write_bytes(data)
+        for _ in range(2):
+            async with disk_in(tmp_path) as disk:
+                assert disk.known == [StoredLedger(1, b"", fenced=True, limbo=True)]
+                assert not disk.entries.knows_all
+
+    run(story)
+
+
 def test_an_idle_ledger_is_forgotten_and_found_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with disk_in(tmp_path) as disk:

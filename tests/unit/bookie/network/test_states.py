@@ -4,6 +4,7 @@ import pytest
 
 from magnetar.bookie.network.states import (
     DamagedStateError,
+    all_in_limbo,
     fence_record,
     gone_record,
     is_complete,
@@ -53,3 +54,12 @@ def test_a_record_that_cannot_be_is_damage(record: bytes) -> None:
 
 def test_a_ledger_without_a_record_is_in_limbo() -> None:
     assert with_limbo({1: PLAIN}, [1, 7]) == [PLAIN, StoredLedger(7, b"", fenced=True, limbo=True)]
+
+
+def test_a_key_that_is_said_again_takes_no_fence_back() -> None:
+    records = [*snapshot([StoredLedger(1, KEY, fenced=True, lac_blob=b"blob")]), ledger_record(PLAIN)]
+    assert replay(records) == {1: StoredLedger(1, KEY, fenced=True, lac_blob=b"blob")}
+
+
+def test_when_blocks_of_nobody_are_lost_every_ledger_is_in_limbo() -> None:
+    assert all_in_limbo({1: PLAIN}) == {1: StoredLedger(1, KEY, fenced=True, limbo=True)}

@@ -1,0 +1,45 @@
+"""What a bookie knows of one ledger besides its entries. Sync, no I/O."""
+
+from __future__ import annotations
+
+from magnetar.bookie.served import StoredLedger
+from magnetar.bookie.tailing import Tail
+from magnetar.wire.bookkeeper.requests import Read
+
+
+class KnownLedger:
+    """Its key, its fence, its end."""
+
+    __slots__ = ("fence_durable", "fenced", "limbo", "master_key", "tail", "waiting")
+
+    def __init__(
+        self,
+        master_key: bytes,
+        *,
+        fenced: bool = False,
+        limbo: bool = False,
+        lac_blob: bytes | None = None,
+    ) -> None:
+        self.master_key = master_key
+        self.fenced = fenced
+        self.fence_durable = fenced
+        self.limbo = limbo
+        self.tail = Tail(lac_blob)
+        self.waiting: list[tuple[object, Read]] = []
+        """Reads that came with the fence, until it is durable."""
+
+    @classmethod
+    def of(cls, stored: StoredLedger) -> KnownLedger:
+        """What was durable when the bookie started."""
+        return cls(
+            stored.master_key,
+            fenced=stored.fenced or stored.limbo,
+            limbo=stored.limbo,
+            lac_blob=stored.lac_blob,
+        )
+
+    def opens_to(self, master_key: bytes) -> bool:
+        """Whether this is the key; a ledger in limbo takes the first one."""
+        if self.limbo and not self.master_key:
+            self.master_key = master_key
+        return self.master_key == master_key
