@@ -163,8 +163,7 @@ class ConsumerSocket(Endpoint):
     def _acknowledge(self, part: Part, data: pb.MessageIdData, pieces: Iterable[Position]) -> None:
         position = position_of(data)
         if data.batch_size > 1 and 0 <= data.batch_index < data.batch_size:
-            left = (1 << data.batch_size) - 1 & ~(1 << data.batch_index)
-            words = tuple(left >> at & 0xFFFF_FFFF_FFFF_FFFF for at in range(0, data.batch_size, 64))
+            words = documents.all_but(data.batch_index, data.batch_size)
             batch_acks = [(position, words, data.batch_size)]
             self.line.hand(AckEvent(part.consumer_id, [], batch_acks=batch_acks))
         else:

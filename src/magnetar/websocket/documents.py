@@ -41,6 +41,10 @@ from magnetar.wire.commands import message_id_data
 PERMITS_MAX: Final = (1 << 31) - 1
 """Of one `permit`; the protocol counts in 32 bits."""
 
+BATCH_MAX: Final = 1 << 20
+"""Messages of a batch that a client's message id may speak of."""
+_NUMBER_MAX: Final = (1 << 63) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
@@ -84,7 +88,7 @@ def outgoing_of(text: str, now_ms: int) -> Outgoing:
     deliver_at_ms = _number(document, "deliverAt", context)
     after_ms = _number(document, "deliverAfterMs", context)
     if after_ms:
-        deliver_at_ms = now_ms + after_ms
+        deliver_at_ms = min(now_ms + after_ms, _NUMBER_MAX)
     return Outgoing(
         payload=data,
         context=context,
@@ -169,9 +173,21 @@ def message_id_of(text: str) -> pb.MessageIdData:
         data = pb.MessageIdData.FromString(b64decode(text, validate=True))
     except (ValueError, binascii.Error, DecodeError) as error:
         raise MessageError(Fault.NOT_JSON, "messageId is no message id") from error
-    if not data.IsInitialized():
+    if not data.IsInitialized() or not data.batch_size <= BATCH_MAX:
         raise MessageError(Fault.NOT_JSON, "messageId is no message id")
     return data
+
+
+def all_but(index: int, size: int) -> tuple[int, ...]:
+    """The ack set that acknowledges one message of a batch: words of 64 bits, a bit for each message left."""
+    words = [_WORD] * (size >> 6)
+    if size & 63:
+        words.append((1 << (size & 63)) - 1)
+    words[index >> 6] &= ~(1 << (index & 63))
+    return tuple(words)
+
+
+_WORD: Final = (1 << 64) - 1
 
 
 # -- fields ----------------------------------------------------------------------------------------------
@@ -213,7 +229,7 @@ def _number(document: dict[str, Any], name: str, context: str | None) -> int | N
     value = document.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _NUMBER_MAX:
         raise MessageError(Fault.NOT_JSON, f"{name} must be a number", context)
     return value
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from magnetar.auth.authentication import Authentication
+from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.wildcards.levels import Levels, in_namespace, is_wildcard
 from magnetar.wire import pulsar_pb2 as pb
@@ -183,5 +187,102 @@ def test_a_topic_of_that_very_name_is_that_topic() -> None:
         await peer.consumer(topic=PLACE + "a.*", permits=100)
         await world.settle()
         assert sorted(peer.bodies) == [b"2"]
+
+    in_world(story)
+
+
+class _ByName:
+    """A provider that believes what it is told."""
+
+    slow = False
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
+        return Identity(credentials.data.decode())
+
+
+def test_rights_on_the_namespace_or_on_the_wildcard_itself() -> None:
+    async def story(world: World) -> None:
+        await publish_as(world, "root", "nyc.a", b"1")
+        await world.broker.policies.update_namespace(
+            NamespaceName.parse("public/default"),
+            lambda document: document.update(
+                auth_policies={
+                    "namespace_auth": {"all": ["consume"]},
+                    "destination_auth": {
+                        PLACE + "nyc.**": {"some": ["consume"]},
+                        PLACE + "nyc.a": {"one": ["consume"]},
+                    },
+                }
+            ),
+        )
+        outcomes = {}
+        for role in ("all", "some", "one", "none"):
+            peer = world.peer(connected=False)
+            peer.send(connect(role))
+            await world.settle()
+            answer = await peer.consumer(topic=PLACE + "nyc.**", subscription=role, permits=9)
+            outcomes[role] = answer.error if isinstance(answer, pb.CommandError) else len(peer.messages)
+            await world.settle()
+            outcomes[role] = outcomes[role] or len(peer.messages)
+        denied = pb.AuthorizationError
+        assert outcomes == {"all": 1, "some": 1, "one": denied, "none": denied}
+
+    async def run() -> None:
+        chain = Authentication({"name": _ByName()})
+        world = World(authentication=chain, superuser_roles=frozenset(("root",)))
+        await world.start()
+        try:
+            await story(world)
+        finally:
+            await world.close()
+
+    asyncio.run(run())
+
+
+def connect(role: str) -> bytes:
+    data = {"auth_method_name": "name", "auth_data": role.encode()}
+    return command(Type.CONNECT, client_version="test", protocol_version=19, **data)
+
+
+async def publish_as(world: World, role: str, name: str, body: bytes) -> None:
+    peer = world.peer(connected=False)
+    peer.send(connect(role))
+    await world.settle()
+    await peer.producer(topic=PLACE + name)
+    peer.send(send(1, 0, body))
+    await world.until(lambda: peer.receipts, "a receipt")
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Key_Shared"])
+def test_partitions_and_all_kinds_of_subscriptions(kind: str) -> None:
+    async def story(world: World) -> None:
+        await world.broker.policies.create_partitioned(TopicName.parse(PLACE + "nyc.p"), 2)
+        await publish(world, "nyc.p-partition-0", b"1", b"2")
+        await publish(world, "nyc.p-partition-1", b"3")
+        peer = world.peer()
+        await peer.consumer(topic=PLACE + "nyc.*", kind=kind, permits=100)
+        await world.until(lambda: len(peer.messages) == 3, "messages")
+        assert sorted(peer.bodies) == [b"1", b"2", b"3"]
+        peer.ack(1, *(message.position for message in peer.messages))
+        await world.settle()
+        assert [await backlog(world, f"nyc.p-partition-{number}") for number in (0, 1)] == [0, 0]
+
+    in_world(story)
+
+
+def test_a_seek_rewinds_every_topic() -> None:
+    async def story(world: World) -> None:
+        for name in ("a.x", "b.x"):
+            await publish(world, name, name.encode())
+        peer = world.peer()
+        await peer.consumer(topic=PLACE + "*.x", kind="Shared", permits=100)
+        await world.until(lambda: len(peer.messages) == 2, "messages")
+        peer.ack(1, *(message.position for message in peer.messages))
+        await world.settle()
+        answer = await peer.ask(Type.SEEK, consumer_id=1, request_id=80, message_publish_time=0)
+        assert not isinstance(answer, pb.CommandError)
+        world.clock.advance(1_000)
+        world.broker.alarms.ring()
+        await world.until(lambda: len(peer.messages) == 4, "the same once more")
 
     in_world(story)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from magnetar.base.ids import Position
-from magnetar.websocket.documents import Outgoing
-from magnetar.websocket.errors import BadQueryError
+from magnetar.websocket.documents import Outgoing, all_but, message_id_of, outgoing_of
+from magnetar.websocket.errors import BadQueryError, MessageError
 from magnetar.websocket.options import consumer_options, producer_options, reader_options
 from magnetar.websocket.publishing import BATCH_BYTES_MAX, Publishing
 from magnetar.websocket.routing import Routing, java_hash
@@ -98,6 +100,27 @@ def test_routing() -> None:
     assert [turns.partition_of(None) for _ in range(4)] == [1, 2, 0, 1]
     assert turns.partition_of("hello") == 99162322 % 3
     assert 0 <= Routing(3, murmur=True, round_robin=True, first=0).partition_of("hello") < 3
+
+
+def test_one_message_of_a_batch() -> None:
+    assert all_but(0, 2) == (0b10,)
+    assert all_but(64, 66) == ((1 << 64) - 1, 0b10)
+    assert all_but(63, 64) == ((1 << 63) - 1,)
+
+
+def test_numbers_that_are_too_large() -> None:
+    largest = (1 << 63) - 1
+    message = outgoing_of(json.dumps({"payload": "", "deliverAfterMs": largest}), 5)
+    assert message.deliver_at_ms == largest
+    made = publishing()
+    assert made.add(message, 5)[0].sequence_ids == [0]
+    huge = pb.MessageIdData(ledgerId=1, entryId=1, batch_index=0, batch_size=(1 << 31) - 1)
+    for text in ("%", "", b64encode(huge.SerializeToString()).decode()):
+        with pytest.raises(MessageError):
+            message_id_of(text)
+    for text in ("[" * 100_000, '{"payload": "", "sequenceId": 9223372036854775808}', "[]", '{"payload": 1}'):
+        with pytest.raises(MessageError):
+            outgoing_of(text, 5)
 
 
 def test_parameters() -> None:
