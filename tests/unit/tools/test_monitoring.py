@@ -8,7 +8,7 @@ import pytest
 from alerts import ALERTS
 from dashboards import ALL, DASHBOARDS, NoSuchMetricError, quantile, rate, value
 from log_events import events
-from monitoring import files
+from monitoring import MARK, PAGE, files
 
 from magnetar.observability.catalogue import METRICS
 
@@ -48,6 +48,12 @@ def test_panels_do_not_overlap(dashboard: object) -> None:
         assert not cells & taken, panel["title"]
         assert place["x"] + place["w"] <= 24
         taken |= cells
+
+
+def test_the_page_names_metrics_that_there_are() -> None:
+    names = re.findall(r"`((?:pulsar|magnetar)_[a-z_]+[a-z])`", PAGE.read_text("utf-8").partition(MARK)[0])
+    assert len(names) > 20
+    assert sorted(set(names) - METRICS.keys()) == []
 
 
 def test_expressions_are_checked() -> None:
