@@ -17,6 +17,7 @@ import click
 from magnetar.base.errors import MagnetarError
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.exit_codes import code_of
 from magnetar.cli.output import styled
 
 GOOD: Final = "ok"
@@ -140,7 +141,10 @@ def broker(caller: Caller) -> Iterator[Finding]:
         yield _clock(caller, before_ms, after_ms)
         yield from _canaries(caller)
     except MagnetarError as error:
-        yield Finding("health", BAD, str(error))
+        if code_of(error) == exit_codes.NOT_ALLOWED:
+            yield Finding("health", DOUBTFUL, f"it cannot be asked with these rights: {error}")
+        else:
+            yield Finding("health", BAD, str(error))
 
 
 def _port(what: str, url: str) -> Finding:

@@ -38,7 +38,7 @@ CODES: Final[dict[str, Meaning]] = {
     ),
     "AuthorizationError": Meaning(
         "the role is known and may not do this",
-        "`magnetar namespaces permissions NAMESPACE` says who may; an administrator grants",
+        "`magnetar auth can-i ACTION TOPIC` says which grant is missing; an administrator grants",
     ),
     "ConsumerBusy": Meaning(
         "an Exclusive subscription has its consumer, or a limit of consumers is met",
@@ -115,7 +115,7 @@ CODES: Final[dict[str, Meaning]] = {
     "401": Meaning("the admin API does not know who you are", "give a token: --token-file, or a context"),
     "403": Meaning(
         "your role may not do this, or the call comes from a web page of another site",
-        "`magnetar namespaces permissions`; superusers are in the setting superuser_roles",
+        "`magnetar auth can-i ACTION TOPIC` says which grant is missing",
     ),
     "404": Meaning("what the path names does not exist", "check the name; names are parts of the path"),
     "405": Meaning(
