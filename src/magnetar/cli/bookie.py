@@ -54,25 +54,20 @@ def bookie(
 ) -> int:
     """Run one bookie of a BookKeeper cluster, until Ctrl-C."""
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.
-    from magnetar.bookie.network.node import NodeOptions
-    from magnetar.metadata.opening import parse_metadata_url
     from magnetar.observability import logs
     from magnetar.server.bookie import BookieConfig, run
 
     logs.configure(level=log_level, as_json=log_json)
     return run(
         BookieConfig(
-            metadata=parse_metadata_url(metadata),
-            node=NodeOptions(
-                data=data,
-                host=host,
-                port=port,
-                advertised=advertised_address,
-                bookie_id=bookie_id,
-                claim_timeout_s=session_timeout + 5,
-                collect_interval_s=collect_interval,
-            ),
-            session_timeout_ms=int(session_timeout * 1_000),
+            metadata=metadata,
+            data=data,
+            host=host,
+            port=port,
+            advertised=advertised_address,
+            bookie_id=bookie_id,
+            collect_interval_s=collect_interval,
+            session_timeout_s=session_timeout,
             initialize=initialize,
             ready_file=ready_file,
         )

@@ -11,6 +11,7 @@ import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import magnetar
 from magnetar.base.errors import StartupError
@@ -20,7 +21,7 @@ from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayou
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
-from magnetar.metadata.opening import MetadataUrl, open_metadata
+from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata_url
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
@@ -28,34 +29,62 @@ from magnetar.server import open_files
 
 _log = logging.getLogger("magnetar.server")
 
+_CLAIM_MARGIN_S: Final = 5.0
+"""By so much the registration of this bookie's last process is waited for longer than its session lasts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieConfig:
     """One bookie."""
 
-    metadata: MetadataUrl
-    node: NodeOptions
-    session_timeout_ms: int = 30_000
+    metadata: str
+    """Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers."""
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 3181
+    advertised: str | None = None
+    bookie_id: str | None = None
+    """These five are as in NodeOptions."""
+    collect_interval_s: float = 600.0
+    """Between two looks for deleted ledgers."""
+    session_timeout_s: float = 30.0
     """How long the cluster takes this bookie for alive without hearing of it."""
     initialize: bool = False
     """Make the tree of a new cluster where there is none."""
     ready_file: Path | None = None
 
+    def node_options(self) -> NodeOptions:
+        """What the node is told."""
+        return NodeOptions(
+            data=self.data,
+            host=self.host,
+            port=self.port,
+            advertised=self.advertised,
+            bookie_id=self.bookie_id,
+            claim_timeout_s=self.session_timeout_s + _CLAIM_MARGIN_S,
+            collect_interval_s=self.collect_interval_s,
+        )
+
 
 def run(config: BookieConfig) -> int:
-    """Runs until SIGTERM or SIGINT, or until its disk fails; returns the exit code. Raises StartupError."""
+    """Runs until SIGTERM or SIGINT, or until its disk fails; returns the exit code.
+
+    Raises StartupError, also for a URL that is none.
+    """
     open_files.raise_limit()
-    return event_loop.run(_serve(config))
+    return event_loop.run(_serve(config, parse_metadata_url(config.metadata)))
 
 
-async def _serve(config: BookieConfig) -> int:
+async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    store = await open_metadata(config.metadata, SystemClock(), session_timeout_ms=config.session_timeout_ms)
+    session_timeout_ms = round(config.session_timeout_s * 1_000)
+    store = await open_metadata(url, SystemClock(), session_timeout_ms=session_timeout_ms)
     try:
-        node = await BookieNode.start(config.node, await _registry(config, store))
+        registry = await _registry(url, store, initialize=config.initialize)
+        node = await BookieNode.start(config.node_options(), registry)
         try:
             _tell(config, node)
             return await _until_over(node, stop)
@@ -67,10 +96,9 @@ async def _serve(config: BookieConfig) -> int:
         await store.close()
 
 
-async def _registry(config: BookieConfig, store: MetadataStore) -> TreeBookieRegistry:
-    url = config.metadata
+async def _registry(url: MetadataUrl, store: MetadataStore, *, initialize: bool) -> TreeBookieRegistry:
     try:
-        if config.initialize:
+        if initialize:
             layout = url.layout or LedgerLayout.HIERARCHICAL
             await initialize_cluster(store, BookKeeperTree(url.root, layout), str(uuid.uuid4()))
         tree = await open_tree(store, url.root, layout=url.layout)
@@ -85,8 +113,8 @@ def _tell(config: BookieConfig, node: BookieNode) -> None:
     mode = "read-only: the disk is full" if node.read_only else "writable"
     lines = [
         f"Magnetar {magnetar.__version__} bookie {node.bookie_id} is ready ({mode})",
-        f"  Ledger clients   {config.node.host}:{node.port}",
-        f"  Data             {config.node.data}",
+        f"  Ledger clients   {config.host}:{node.port}",
+        f"  Data             {config.data}",
         "",
     ]
     sys.stdout.write("\n".join(lines))
