@@ -58,7 +58,7 @@ def test_no_row_is_lost_or_doubled(standalone: StandaloneProcess, tmp_path: Path
 
 
 def test_brokers_that_are_killed_while_a_sink_commits(tmp_path: Path) -> None:
-    """The broker dies and comes back at the same address while a job writes; at times the job dies as well."""
+    """The broker dies and comes back at the same address while a job writes; at times the job dies too."""
     chosen = random.Random(SEED)
     environment = {"MAGNETAR_INACTIVE_TOPIC_DELETION": "false"}
     standalone = StandaloneProcess(tmp_path / "standalone", environment=environment).start()
