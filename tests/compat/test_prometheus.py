@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pulsar
 import pytest
 from alerts import ALERTS
 from dashboards import DASHBOARDS, WINDOW, Query
+from log_events import events
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.observability.catalogue import METRICS
@@ -33,6 +35,8 @@ class World(NamedTuple):
     prometheus: Prometheus
     scrape: str
     """The broker's own words, at the end."""
+    log: list[str]
+    """Its records."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     prometheus.programs()
     folder = tmp_path_factory.mktemp("watched")
     settings = {"MAGNETAR_CANARY_NAMESPACES": "public/*", "MAGNETAR_CANARY_INTERVAL_SECONDS": "1"}
+    settings["MAGNETAR_LOG_JSON"] = "true"
     with StandaloneProcess(folder / "broker", environment=settings) as broker:
         client = connect(broker)
         target = broker.http_url.removeprefix("http://")
@@ -55,7 +60,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             wait_until(watched, 60, "four scrapes with a canary")
             with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=30) as answer:
                 scrape = answer.read().decode()
-            yield World(server, scrape)
+            records = [line for line in broker.log_text().splitlines() if line.startswith("{")]
+            yield World(server, scrape, records)
         client.close()
 
 
@@ -133,6 +139,12 @@ def test_lag_is_told_in_messages_bytes_and_seconds(world: World) -> None:
     assert lags["messages"] == 50
     assert lags["bytes"] > sum(range(50))
     assert lags["seconds"] > 0
+
+
+def test_the_log_names_events_that_are_listed(world: World) -> None:
+    found = {json.loads(line)["event"] for line in world.log}
+    assert {"server.ready", "broker.topic.subscription-created"} <= found
+    assert found <= {event.name for event in events()}
 
 
 def test_promtool_finds_nothing(world: World) -> None:

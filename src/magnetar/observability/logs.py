@@ -33,6 +33,7 @@ PER_MINUTE_MAX: Final = 600
 
 _ROOT: Final = "magnetar"
 _AUDIT: Final = "magnetar.audit"
+_EVENT: Final = "event"
 
 
 class _LineFormatter(logging.Formatter):
@@ -62,7 +63,11 @@ class _JsonFormatter(logging.Formatter):
 
 
 def _event_of(record: logging.LogRecord) -> str:
-    return event_of(record.name, str(record.msg), record.funcName or "")
+    """Kept on the record: what is added to its message later does not change what happened."""
+    known = record.__dict__.get(_EVENT)
+    if known is None:
+        known = record.__dict__[_EVENT] = event_of(record.name, str(record.msg), record.funcName or "")
+    return str(known)
 
 
 class _Limiter(logging.Filter):

@@ -64,7 +64,7 @@ def counted() -> dict[str, float]:
     }
 
 
-def test_records_name_their_event_and_are_limited(tmp_path: Path) -> None:
+def test_records_name_their_event_and_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = counted()
     logs.configure(path=tmp_path / "log", as_json=True, per_minute_max=2)
     for number in range(5):
@@ -73,6 +73,11 @@ def test_records_name_their_event_and_are_limited(tmp_path: Path) -> None:
     written = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
     assert written.count("broker.request-refused") == 2
     assert written.count("audit.changed") == 5
+    monkeypatch.setattr("magnetar.observability.logs.time.monotonic", lambda: 1e9)
+    logging.getLogger("magnetar.broker").warning("%s: request %d refused: %s", "peer", 6, "no")
+    newest = json.loads((tmp_path / "log").read_text().splitlines()[-1])
+    assert newest["event"] == "broker.request-refused"
+    assert newest["message"].endswith("(before it 3 of broker.request-refused were left out)")
     after = counted()
-    assert after["warning"] - before["warning"] == 5
+    assert after["warning"] - before["warning"] == 6
     assert after["suppressed"] - before["suppressed"] == 3
