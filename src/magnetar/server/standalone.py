@@ -72,10 +72,11 @@ async def _serve(config: StandaloneConfig) -> int:
         sys.stdout.flush()
         _log.info("ready: clients at %s, admin at %s", server.endpoints.broker_url, server.endpoints.http_url)
         server.begin_rest()
-        return await server.wait()
+        code = await server.wait()
     finally:
         await server.close()
-        _log.info("stopped")
+    _log.info("stopped")
+    return code
 
 
 def _in_url(host: str) -> str:
