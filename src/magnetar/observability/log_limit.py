@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOW_S: Final = 60.0
+EVENTS_MAX: Final = 2_000
+"""Far more than places that log; a message that is no template must not fill memory."""
 
 
 @dataclass(slots=True)
@@ -17,7 +19,7 @@ class _Window:
 
 
 class EventLimit:
-    """Of all events of a process. There are as many as places that log, so that they need no bound."""
+    """Of all events of a process."""
 
     def __init__(self, per_minute_max: int) -> None:
         """0: everything is logged."""
@@ -31,6 +33,8 @@ class EventLimit:
         window = self._windows.get(event)
         left_out = 0
         if window is None:
+            if len(self._windows) >= EVENTS_MAX:
+                self._windows.clear()
             window = self._windows[event] = _Window(now_s)
         elif now_s - window.began_s >= WINDOW_S:
             left_out = max(0, window.count - self._max)
