@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from magnetar.admin.call import Call
+from magnetar.base.levels import in_namespace
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.watchers.selection import is_system, matching
-from magnetar.broker.wildcards.levels import in_namespace
 
 
 async def chosen(call: Call, namespace: NamespaceName, topics: Iterable[TopicName]) -> list[str]:

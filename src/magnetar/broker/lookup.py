@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from magnetar.base.levels import levels_of
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.watchers.pattern import PatternError
@@ -16,7 +17,6 @@ from magnetar.broker.watchers.selection import (
     matching,
     topics_digest,
 )
-from magnetar.broker.wildcards.levels import levels_of
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:

@@ -35,7 +35,6 @@ from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
-from magnetar.broker.wildcards.levels import levels_of
 from magnetar.lake.room import LakeRoom
 from magnetar.managedlog.errors import LogExistsError
 from magnetar.managedlog.log import ManagedLog

@@ -16,6 +16,7 @@ from magnetar.adminclient.errors import AdminRefusedError
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.output import table_lines
+from magnetar.cli.wildcards import topics_named
 
 NAMESPACE: Final = {
     "autoSubscriptionCreation": "allowAutoSubscriptionCreation=false",
@@ -191,15 +192,15 @@ def _set(level: _Level) -> click.Command:
     @calls
     def run(caller: Caller, name: str, value: tuple[str, ...], dry_run: bool, **where: str) -> None:
         _check(name, level.known)
-        method = "PUT" if (level.kind, name) in _PUT else "POST"
-        owner = where[level.kind]
-        path, body, done = f"{level.place(owner)}/{name}", value_of(value), f"{name} of {owner} is set"
-        try:
-            _change(caller, method, path, body, dry_run=dry_run, done=done)
-        except AdminRefusedError as error:
-            if error.status != _METHOD_NOT_ALLOWED or name in level.known:
-                raise
-            _change(caller, "PUT", path, body, dry_run=dry_run, done=done)
+        method, body = "PUT" if (level.kind, name) in _PUT else "POST", value_of(value)
+        for owner in _owners(caller, level, where[level.kind]):
+            path, done = f"{level.place(owner)}/{name}", f"{name} of {owner} is set"
+            try:
+                _change(caller, method, path, body, dry_run=dry_run, done=done)
+            except AdminRefusedError as error:
+                if error.status != _METHOD_NOT_ALLOWED or name in level.known:
+                    raise
+                _change(caller, "PUT", path, body, dry_run=dry_run, done=done)
 
     return run
 
@@ -216,11 +217,16 @@ def _unset(level: _Level) -> click.Command:
     @calls
     def run(caller: Caller, name: str, dry_run: bool, **where: str) -> None:
         _check(name, level.known)
-        owner = where[level.kind]
-        path = f"{level.place(owner)}/{name}"
-        _change(caller, "DELETE", path, None, dry_run=dry_run, done=f"{name} of {owner} is not set any more")
+        for owner in _owners(caller, level, where[level.kind]):
+            done = f"{name} of {owner} is not set any more"
+            _change(caller, "DELETE", f"{level.place(owner)}/{name}", None, dry_run=dry_run, done=done)
 
     return run
+
+
+def _owners(caller: Caller, level: _Level, name: str) -> list[str]:
+    """The namespace or topic of this name, or the topics that it names as a wildcard."""
+    return topics_named(caller, name) if level.kind == "topic" else [name]
 
 
 def _change(caller: Caller, method: str, path: str, body: Any, *, dry_run: bool, done: str) -> None:

@@ -16,6 +16,7 @@ import click
 
 from magnetar.adminclient import paths
 from magnetar.cli.caller import Caller, calls, confirm
+from magnetar.cli.wildcards import topics_named
 
 _PLACES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "tenant": ("tenant", paths.tenant),
@@ -111,10 +112,37 @@ def path_of(template: str, given: Mapping[str, Any]) -> str:
 
 
 def _run(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> None:
-    path = path_of(verb.path, given)
-    query = {
+    # What is to be created is taken by its name.
+    names = topics_named(caller, given["topic"]) if "topic" in given and verb.name != "create" else []
+    if len(names) < 2:
+        _run_one(verb, caller, {**given, "topic": names[0]} if names else given)
+        return
+    if verb.question and not given.get("dry_run"):
+        said = verb.question.format(**{**given, "topic": f"{len(names)} topics"})
+        confirm(f"{', '.join(names)}\n{said}", yes=given["yes"])
+    if verb.method == "GET":
+        caller.show({name: _called(verb, caller, {**given, "topic": name}) for name in names})
+        return
+    for name in names:
+        # It stops at the first that fails; what was done before was said.
+        _run_one(verb, caller, {**given, "topic": name, "yes": True})
+
+
+def _called(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> Any:
+    with caller.admin() as admin:
+        answer = admin.call(verb.method, path_of(verb.path, given), query=_query(verb, given))
+    return answer if verb.rows is None else verb.rows(answer)
+
+
+def _query(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         key: given[option] for key, option in (verb.query or {}).items() if given[option] not in (None, False)
     }
+
+
+def _run_one(verb: Verb, caller: Caller, given: Mapping[str, Any]) -> None:
+    path = path_of(verb.path, given)
+    query = _query(verb, given)
     body = None if verb.body is None else verb.body(given)
     if given.get("dry_run"):
         words = "&".join(f"{key}={value}" for key, value in query.items())

@@ -8,8 +8,8 @@ import pytest
 
 from magnetar.auth.authentication import Authentication
 from magnetar.auth.identity import Credentials, Identity
+from magnetar.base.levels import Levels, in_namespace, is_wildcard
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.wildcards.levels import Levels, in_namespace, is_wildcard
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
 from support.sessions import Type, World, command, in_world, send

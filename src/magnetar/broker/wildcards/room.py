@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.levels import Levels, levels_of
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_subscription import KeySharedPolicy, SubscriptionType
@@ -14,7 +15,6 @@ from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import NotAllowedError, TopicNotFoundError, UnsupportedError
 from magnetar.broker.watchers.selection import matching
 from magnetar.broker.watchers.watched import Update
-from magnetar.broker.wildcards.levels import Levels, levels_of
 from magnetar.broker.wildcards.part import NotingEncoder, PartConnection, PartConsumer
 from magnetar.broker.wildcards.subscription import WildcardSubscription
 from magnetar.wire import pulsar_pb2 as pb
