@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.auth.authentication import Authentication
 from magnetar.base.clock import Clock
+from magnetar.base.levels import levels_of
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
