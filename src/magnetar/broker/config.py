@@ -47,6 +47,8 @@ class BrokerConfig:
     """When a topic that nobody uses is deleted, where policies say nothing."""
     inactive_partitioned: bool = False
     """Whether a partitioned topic is deleted with the last of its partitions."""
+    idle_topic_unload_s: int = 0
+    """After how long a topic that nobody uses and that has nothing to do leaves the memory; 0: never."""
     inactive_interval_s: float = 60.0
     """Between two looks for topics and subscriptions that nobody uses."""
     subscription_expiration_minutes: int = 0

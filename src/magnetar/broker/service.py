@@ -25,7 +25,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
 from magnetar.broker.in_force import PoliciesInForce, guarded
-from magnetar.broker.inactive.room import InactiveTopics
+from magnetar.broker.inactive.room import TOPICS_PER_TURN, InactiveTopics
 from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.tenants import Connections, TopicsMade
@@ -44,7 +44,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, pause, yield_loop
+from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, in_slices, pause, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.room import Offloading
 
@@ -184,13 +184,13 @@ class Broker:
             session.keep_alive()
 
     async def _maintain(self) -> None:
-        for topic in list(self.topics.values()):
+        async for topic in in_slices(list(self.topics.values()), TOPICS_PER_TURN):
             await guarded(topic.log.trim(), f"{topic.name}: trimming")
             if topic.dedup is not None:
                 await guarded(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
 
     async def _compact_due(self) -> None:
-        for topic in list(self.topics.values()):
+        async for topic in in_slices(list(self.topics.values()), TOPICS_PER_TURN):
             await guarded(topic.compaction.start_if_due(), f"{topic.name}: compaction")
 
     async def enforce_limits(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 _log = logging.getLogger("magnetar.runtime")
@@ -136,6 +136,14 @@ async def pause(seconds: float) -> None:
 async def gathered(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs all at the same time and returns when every one has ended. Raises the first error."""
     await asyncio.gather(*works)
+
+
+async def in_slices(items: Iterable[_T], per_turn: int) -> AsyncIterator[_T]:
+    """The items; after each `per_turn` of them others may have the event loop."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % per_turn == 0:
+            await asyncio.sleep(0)
 
 
 async def yield_loop() -> None:

@@ -45,6 +45,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
             idle_s=config.inactive_topic_seconds,
         ),
         inactive_partitioned=config.inactive_partitioned_topic_deletion,
+        idle_topic_unload_s=config.idle_topic_unload_seconds,
         inactive_interval_s=config.inactive_topic_interval_seconds,
         subscription_expiration_minutes=config.subscription_expiration_minutes,
         compaction_threshold_bytes=config.compaction_threshold_bytes,

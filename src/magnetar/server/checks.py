@@ -23,6 +23,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 _SECONDS: Final = {
+    "idle_topic_unload_seconds": 0,
     "inactive_topic_seconds": 1,
     "compaction_interval_seconds": 1,
     "inactive_topic_interval_seconds": 1,

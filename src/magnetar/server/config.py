@@ -106,6 +106,9 @@ class StandaloneConfig(LedgerSettings):
     """For how long nobody must have used it. At least 1."""
     inactive_partitioned_topic_deletion: bool = False
     """Whether a partitioned topic goes with the last of its partitions."""
+    idle_topic_unload_seconds: int = 600
+    """After how long a topic that nobody uses and that has no backlog leaves the memory; whoever uses it
+    again loads it. 0: never."""
     inactive_topic_interval_seconds: int = 60
     """Between two looks for such topics. At least 1."""
     metrics_topics_max: int = 3_000

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.watchers.selection import is_system
+from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:
+    from magnetar.base.names import TopicName
     from magnetar.broker.policies import Policies
     from magnetar.broker.service import Broker
     from magnetar.broker.subscription import Subscription
@@ -19,6 +21,8 @@ _log = logging.getLogger("magnetar.broker.inactive")
 EXPIRATION_POLICY: Final = "subscription_expiration_time_minutes"
 """Key of a namespace's document; 0: never."""
 
+_TOPICS_PER_TURN: Final = 500
+"""Topics that are looked at before the event loop serves others: about a millisecond."""
 _NOTES_PER_EXPIRATION: Final = 4
 """How often the use of a subscription is written down in the time after which it would be deleted: so much
 of it is lost at most when the broker is killed."""
@@ -38,7 +42,7 @@ class InactiveSubscriptions:
 
     async def round(self) -> None:
         """Looks at every loaded topic once. Errors of one are logged and tried again later."""
-        for topic in list(self._broker.topics.values()):
+        async for topic in in_slices(list(self._broker.topics.values()), _TOPICS_PER_TURN):
             if topic.closed or not topic.subscriptions or is_system(topic.name):
                 continue
             try:
@@ -46,10 +50,18 @@ class InactiveSubscriptions:
             except MagnetarError as error:
                 _log.warning("%s: unused subscriptions stay, tried again later: %s", topic.name, error)
 
+    async def expire(self, name: TopicName) -> bool:
+        """Whether unused subscriptions of the topic are deleted. Raises NamespaceNotFoundError."""
+        return await self._limit_ms(name) > 0
+
+    async def _limit_ms(self, name: TopicName) -> int:
+        broker = self._broker
+        namespace = await broker.policies.namespace(name.namespace_name)
+        return expiration_ms(namespace, broker.config.subscription_expiration_minutes)
+
     async def _look(self, topic: Topic) -> None:
         broker = self._broker
-        namespace = await broker.policies.namespace(topic.name.namespace_name)
-        limit_ms = expiration_ms(namespace, broker.config.subscription_expiration_minutes)
+        limit_ms = await self._limit_ms(topic.name)
         if not limit_ms:
             return
         for name, subscription in list(topic.subscriptions.items()):

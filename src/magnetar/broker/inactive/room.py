@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.inactive.expiry import InactiveSubscriptions
 from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
 from magnetar.broker.inactive.policy import InactivePolicy
+from magnetar.broker.inactive.unloading import may_go
+from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.selection import is_system
+from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:
     from magnetar.broker.any_topic import AnyTopic
     from magnetar.broker.service import Broker
+
+TOPICS_PER_TURN: Final = 100
+"""Topics that are looked at before the event loop serves others: about a millisecond."""
 
 _log = logging.getLogger("magnetar.broker.inactive")
 
@@ -26,7 +32,7 @@ class InactiveTopics:
         """`partitioned`: whether a partitioned topic goes with the last of its partitions."""
         self._broker = broker
         self._partitioned = partitioned
-        self._idle = IdleTimes()
+        self._idle, self._unloadable = IdleTimes(), IdleTimes()
         self._subscriptions = InactiveSubscriptions(broker)
 
     async def round(self) -> None:
@@ -35,12 +41,16 @@ class InactiveTopics:
         await self._subscriptions.round()
         topics: list[AnyTopic] = [*broker.topics.values(), *broker.nonpersistent.topics.values()]
         self._idle.keep_only(set(topics))
-        for topic in topics:
+        self._unloadable.keep_only(set(topics))
+        async for topic in in_slices(topics, TOPICS_PER_TURN):
             if has_clients(topic):
                 self._idle.used(topic)
+                self._unloadable.used(topic)
                 continue
             try:
                 await self._look(topic)
+                if isinstance(topic, Topic):
+                    await self._unload(topic)
             except MagnetarError as error:
                 _log.warning("%s is inactive and could not be deleted: %s", topic.name, error)
 
@@ -70,6 +80,22 @@ class InactiveTopics:
             await broker.policies.forget_topic(name)
         elif self._partitioned:
             await self._end_partitioned(name)
+
+    async def _unload(self, topic: Topic) -> None:
+        """Unloads a topic that has needed no memory for a while."""
+        broker, name = self._broker, topic.name
+        unload_s = broker.config.idle_topic_unload_s
+        if not unload_s or is_system(name) or not may_go(topic):
+            self._unloadable.used(topic)
+            return
+        idle_ms = self._unloadable.idle_ms(topic, broker.clock.now_ms())
+        if idle_ms < unload_s * 1000 or broker.topics.get(str(name)) is not topic:
+            return
+        # Else its time, or that of a subscription, to be deleted would stand still.
+        goes = not topic.subscriptions and (await self._policy(name)).delete
+        if not goes and not (topic.subscriptions and await self._subscriptions.expire(name)):
+            _log.debug("%s was not used for %d s: it is unloaded", name, idle_ms // 1000)
+            await broker.unload(name)
 
     async def _end_partitioned(self, partition: TopicName) -> None:
         """Deletes the partitioned topic of a partition if no other partition is there."""

@@ -20,9 +20,12 @@ from magnetar.broker.limits.room import TopicLimits
 from magnetar.broker.producer import Producer
 from magnetar.managedlog.info import LedgerInfo
 from magnetar.managedlog.log import ManagedLog
+from magnetar.runtime.tasks import in_slices
 
 _log = logging.getLogger("magnetar.broker.limits")
 
+_TOPICS_PER_TURN: Final = 1_000
+"""Topics, most of them without anything to do, that are looked at before the event loop serves others."""
 _EVICTION_ROUNDS_MAX: Final = 100
 """Subscriptions that one round may shorten; the next round goes on."""
 
@@ -136,7 +139,7 @@ async def enforce(topic: BoundedTopic, limits: Limits, now_ms: int) -> None:
 
 async def enforce_all(topics: Iterable[LimitedTopic], clock: Clock) -> None:
     """One round on each of these topics; what fails is tried again in the next one."""
-    for topic in topics:
+    async for topic in in_slices(topics, _TOPICS_PER_TURN):
         if topic.limits.works_alone:
             try:
                 await enforce(topic, topic.limits.limits, clock.now_ms())
