@@ -220,7 +220,7 @@ MUTATIONS: Final = {
     "members-only": Mutation(
         "who was replaced is not heard any more",
         [(QuorumWriter, "_is_member", _true)],
-        found_by=199,
+        found_by=345,
     ),
     "copies-of-the-replaced": Mutation(
         "copies on a bookie that was replaced do not count",

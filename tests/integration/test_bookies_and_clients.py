@@ -67,7 +67,7 @@ class World:
 
     @asynccontextmanager
     async def client(self, *, use_v2: bool = True) -> AsyncIterator[LedgerClient]:
-        options = ClientOptions(use_v2=use_v2, answer_timeout_s=5.0)
+        options = ClientOptions(use_v2=use_v2, call_back_s=0.1)
         client = LedgerClient(Cluster(self.ledgers, self.bookies, options))
         try:
             yield client
@@ -175,6 +175,32 @@ def test_a_bookie_that_goes_is_replaced_and_comes_back(tmp_path: Path, use_v2: b
             assert await payloads_of(reader) == [b"before"] * 10 + [b"after"] * 10
 
     run(tmp_path, story, bookies=4)
+
+
+@VERSIONS
+def test_three_bookies_write_on_with_two_and_the_third_comes_back(tmp_path: Path, use_v2: bool) -> None:
+    async def story(world: World) -> None:
+        async with world.client(use_v2=use_v2) as client:
+            writer, marks = await create(client, 3, 3, 2)
+            await world.stop("b")
+            writer.append([b"two"] * 10)
+            await marks.reach(9)
+            assert len(writer.metadata.ensembles) == 1
+            node = await world.start("b")
+            last = 9
+
+            async def third_has_it() -> None:
+                nonlocal last
+                while node.server.entries.last_entry(writer.ledger_id) < 0:
+                    last = writer.append([b"three"])
+                    await marks.reach(last)
+
+            await asyncio.wait_for(third_has_it(), 30)
+            end = await writer.close()
+            reader = await client.open(writer.ledger_id, b"secret")
+            assert await payloads_of(reader) == [b"two"] * 10 + [b"three"] * (end.last_entry - 9)
+
+    run(tmp_path, story)
 
 
 def test_a_damaged_copy_is_passed_over_and_made_good(tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ class Cluster:
         return self._placement.new_ensemble(layout, await self._writable(), avoid)
 
     async def replacements(
-        self, layout: QuorumLayout, ensemble: Sequence[str], choose: ChooseBookies
+        self, layout: QuorumLayout, ensemble: Sequence[str], choose: ChooseBookies, *, patient: bool = True
     ) -> dict[int, str]:
-        """Answers ChooseBookies; where nobody can be had, after waiting for somebody to come (back)."""
-        deadline_s = self.pool.now_s + self.options.replacement_wait_s
+        """Answers ChooseBookies; where nobody can be had, `patient` waits for somebody to come (back)."""
+        deadline_s = self.pool.now_s + (self.options.replacement_wait_s if patient else 0.0)
         while True:
             chosen = await self._replacements_now(layout, ensemble, choose)
             if chosen or self.pool.is_closed or self.pool.now_s >= deadline_s:

@@ -78,6 +78,7 @@ class CoreDriver:
         self._advanced = advanced
         self._failed = failed
         self._members: dict[tuple[str, int], _Member] = {}
+        self._back: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[LedgerEnd] = asyncio.get_running_loop().create_future()
 
     async def end(self) -> LedgerEnd:
@@ -164,11 +165,28 @@ class CoreDriver:
 
     async def _choose(self, choose: ChooseBookies) -> None:
         ensemble = self.core.ensemble
-        chosen = await self.cluster.replacements(self._layout, ensemble, choose)
+        # Nothing is confirmed meanwhile: nobody is waited for where the others are enough.
+        patient = not (isinstance(self.core, QuorumWriter) and self.core.can_do_without)
+        chosen = await self.cluster.replacements(self._layout, ensemble, choose, patient=patient)
         _log.warning("ledger %d: %s", self.core.ledger_id, _change_in_words(choose, chosen))
         self.do(self.core.bookies_chosen(chosen))
+        if isinstance(self.core, QuorumWriter) and self.core.is_short and self._back is None:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        wait_s = self.cluster.options.call_back_s
+        self._back = asyncio.get_running_loop().call_later(wait_s, self._take_back)
+
+    def _take_back(self) -> None:
+        self._back = None
+        if isinstance(self.core, QuorumWriter) and self.core.is_short:
+            self.do(self.core.take_back())
+            if self.core.is_short:
+                self._call_back()
 
     def _end(self, effect: Closed | Failed) -> None:
+        if self._back is not None:
+            self._back.cancel()
         pool = self.cluster.pool
         for (bookie, _), member in self._members.items():
             pool.forget(bookie, self.core.ledger_id, member, recovery=self._is_recovery)

@@ -24,6 +24,8 @@ class ClientOptions:
     """Between two attempts to connect; doubles from first to last. Requests meanwhile fail at once."""
     replacement_wait_s: float = 5.0
     """How long a writer waits for somebody to take a failed bookie's place, which may be that bookie."""
+    call_back_s: float = 5.0
+    """After so long a member that nobody could replace, and that was done without, is tried again."""
     speculative_read_s: float = 0.5
     """After so long without any answer the next copy is asked as well. 0: never."""
     reads_at_once: int = 64

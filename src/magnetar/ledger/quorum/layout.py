@@ -8,6 +8,7 @@ Source: BookKeeper replication protocol, striping and quorum coverage.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,6 +38,13 @@ class QuorumLayout:
     def holds(self, index: int, entry_id: int) -> bool:
         """Whether the member at `index` holds the entry."""
         return (index - entry_id) % self.ensemble_size < self.write_quorum
+
+    def can_confirm_without(self, out: Collection[int]) -> bool:
+        """Whether each entry has Qa holders among the members that are not in `out`."""
+        return all(
+            sum(index not in out for index in self.write_set(first)) >= self.ack_quorum
+            for first in range(self.ensemble_size)
+        )
 
     @property
     def absence_quorum(self) -> int:

@@ -16,25 +16,28 @@ from magnetar.ledger.quorum.effects import ChooseBookies
 class Replacing:
     """The failed members of one client's ensemble."""
 
-    __slots__ = ("_banned", "_failed", "leaving")
+    __slots__ = ("_banned", "_failed", "absent", "leaving")
 
     leaving: dict[int, str]
     """Members that are being replaced, by index; empty when no replacement is under way."""
+    absent: dict[int, str]
+    """Members that failed, that nobody can replace, and that can be done without for now."""
 
     def __init__(self) -> None:
         self._failed: dict[int, str] = {}
         self._banned: set[str] = set()
         self.leaving = {}
+        self.absent = {}
 
     def is_out(self, index: int) -> bool:
-        """Whether the member at `index` gets no more: its successor will."""
-        return index in self._failed or index in self.leaving
+        """Whether the member at `index` gets no more: its successor will, or it may come back."""
+        return index in self._failed or index in self.leaving or index in self.absent
 
     def fail(self, index: int, bookie: str) -> None:
         """The member at `index` has failed."""
         self._banned.add(bookie)
         # What it had been sent fails piece by piece; once is enough.
-        if self.leaving.get(index) != bookie:
+        if bookie not in (self.leaving.get(index), self.absent.get(index)):
             self._failed[index] = bookie
 
     def begin(self, ensemble: Sequence[str]) -> list[ChooseBookies]:
@@ -51,7 +54,18 @@ class Replacing:
             del self.leaving[index]
         return staying
 
+    def do_without(self) -> None:
+        """Nobody can replace who is leaving; the others go on."""
+        self.absent |= self.leaving
+        self.leaving = {}
+
+    def take_back(self) -> dict[int, str]:
+        """Those who were done without are members again, and fail again if they must."""
+        absent, self.absent = self.absent, {}
+        return absent
+
     def end(self, ensemble: Sequence[str]) -> None:
         """The replacement is done; `ensemble` is the new one."""
         self.leaving = {}
         self._failed = {index: bookie for index, bookie in self._failed.items() if ensemble[index] == bookie}
+        self.absent = {index: bookie for index, bookie in self.absent.items() if ensemble[index] == bookie}

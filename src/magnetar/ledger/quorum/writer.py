@@ -173,6 +173,9 @@ class QuorumWriter:
         if self.is_over:
             return []
         if not chosen:
+            if self.can_do_without:
+                self._replacing.do_without()
+                return self._progress() + self._change_ensemble()
             lost = ", ".join(sorted(self._replacing.leaving.values()))
             return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")
         self._staying = self._replacing.narrow(chosen)
@@ -180,6 +183,27 @@ class QuorumWriter:
         members = [chosen.get(at, member) for at, member in enumerate(self._ensemble)]
         # The metadata says so already when all of them are back.
         return self._adopt_ensemble() if members == self._ensemble else self._write_ensemble(members)
+
+    @property
+    def can_do_without(self) -> bool:
+        """Whether entries can be confirmed by those alone who have not failed."""
+        return self._layout.can_confirm_without({*self._replacing.leaving, *self._replacing.absent})
+
+    @property
+    def is_short(self) -> bool:
+        """Whether members are done without; `take_back` tries them again."""
+        return bool(self._replacing.absent) and not self.is_over
+
+    def take_back(self) -> list[Effect]:
+        """Members that were done without get what is not confirmed yet, and what comes."""
+        if self.is_over or self._replacing.leaving:
+            return []
+        effects: list[Effect] = []
+        for index, bookie in self._replacing.take_back().items():
+            entry_ids, entries = self._pending.missing_at(index)
+            if entry_ids:
+                effects.append(SendAdds(bookie, index, entry_ids, entries))
+        return effects
 
     def _write_ensemble(self, members: Sequence[str]) -> list[Effect]:
         return self._write(self._metadata.with_ensemble(self._first_of_change(), tuple(members)))

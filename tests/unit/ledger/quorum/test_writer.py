@@ -160,8 +160,51 @@ def test_nobody_to_take_a_place() -> None:
     core = writer()
     core.append([b"0"])
     core.added("a", 0, [0], Status.IO_ERROR)
+    assert core.bookies_chosen({}) == []
+    core.added("b", 1, [0], Status.IO_ERROR)
     assert failures(core.bookies_chosen({})) == [Failure.NOT_ENOUGH_BOOKIES]
     assert core.is_over
+
+
+def test_a_member_that_nobody_can_replace_is_done_without_while_the_others_are_enough() -> None:
+    core = writer()
+    core.append([b"0"])
+    core.added("a", 0, [0], Status.IO_ERROR)
+    assert acked(core, "b", "c", entries=[0]) == []
+    assert core.bookies_chosen({}) == [Advance(0)]
+    assert core.is_short
+    assert sent(core.append([b"1"])) == [("b", [1]), ("c", [1])]
+    assert acked(core, "b", entries=[1]) == []
+    assert core.added("a", 0, [1], Status.IO_ERROR) == []
+    assert acked(core, "c", entries=[1]) == [Advance(1)]
+    core.check()
+
+
+def test_a_member_that_was_done_without_is_taken_back() -> None:
+    core = writer()
+    core.append([b"0"])
+    core.added("a", 0, [0], Status.IO_ERROR)
+    core.bookies_chosen({})
+    acked(core, "b", "c", entries=[0])
+    core.append([b"1"])
+    assert sent(core.take_back()) == [("a", [1])]
+    assert not core.is_short
+    assert acked(core, "a", "b", entries=[1]) == [Advance(1)]
+    assert sent(core.append([b"2"])) == [("a", [2]), ("b", [2]), ("c", [2])]
+    (choose,) = core.added("a", 0, [2], Status.IO_ERROR)
+    assert isinstance(choose, ChooseBookies)
+    core.bookies_chosen({0: "d"})
+    assert sent(core.metadata_written(1)) == [("d", [2])]
+    core.check()
+
+
+def test_striped_entries_cannot_be_confirmed_without_a_member() -> None:
+    core = writer(
+        LedgerMetadata(LedgerState.OPEN, None, ((0, ("a", "b", "c")),), write_quorum=2, ack_quorum=2)
+    )
+    core.append([b"0"])
+    core.added("c", 2, [], Status.IO_ERROR)
+    assert failures(core.bookies_chosen({})) == [Failure.NOT_ENOUGH_BOOKIES]
 
 
 @pytest.mark.parametrize(
