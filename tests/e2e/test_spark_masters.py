@@ -22,7 +22,7 @@ from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow]
 
-DEADLINE_S = 300.0
+DEADLINE_S = 600.0
 
 
 @pytest.fixture(scope="module", autouse=True)
