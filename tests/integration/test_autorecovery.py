@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from magnetar.base.clock import ManualClock
 from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.ledger.autorecovery.options import RecoveryOptions
@@ -15,9 +21,13 @@ from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions, LedgerWr
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.metadata.bookkeeper.cluster import initialize_cluster
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplication import UnderreplicationPaths, encode_vote
+from magnetar.metadata.embedded import EmbeddedMetadataStore
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks
+from support.standalone import wait_until
 
 QUICK = ClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.2)
 OPTIONS = LedgerOptions(layout=QuorumLayout(3, 2, 2), password=b"secret")
@@ -195,3 +205,41 @@ def test_another_node_takes_the_office_over(tmp_path: Path) -> None:
             assert await second.election.auditor() == "second"
 
     asyncio.run(story())
+
+
+def command(folder: Path) -> list[str]:
+    words = [
+        sys.executable,
+        "-m",
+        "magnetar",
+        "autorecovery",
+        "--metadata",
+        f"sqlite:{folder / 'metadata.db'}",
+    ]
+    return [*words, "--id", "node", "--ready-file", str(folder / "ready.json")]
+
+
+@pytest.mark.process
+def test_the_process_starts_and_ends_when_asked(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    missing = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=60)
+    assert missing.returncode != 0
+    assert "no cluster was initialized here" in missing.stderr
+    file = tmp_path / "metadata.db"
+
+    async def body() -> None:
+        store = EmbeddedMetadataStore.open(file, clock=ManualClock(), durable=False)
+        await initialize_cluster(store, BookKeeperTree(), "cluster")
+        await store.close()
+
+    asyncio.run(body())
+    process = subprocess.Popen(command(tmp_path), stdout=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: ready.exists() or process.poll() is not None, 60, "auto-recovery is ready")
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "auto-recovery node is ready" in out
+    assert not ready.exists()

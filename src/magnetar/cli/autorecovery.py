@@ -1,4 +1,4 @@
-"""`magnetar autorecovery`: makes copies anew that lost bookies had (docs/bookkeeper.md)."""
+"""`magnetar autorecovery`: makes copies anew that lost bookies had (docs/auto-recovery.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path)
     required=True,
     help="Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers.",
 )
-@click.option("--id", "node_id", help="Name of this node in votes and locks.  [HOST:PID]")
+@click.option("--id", "node_id", help="Name of this node in votes and locks.  [HOST-PID]")
 @click.option(
     "--lost-bookie-delay",
     type=click.IntRange(0),

@@ -54,7 +54,7 @@ async def _serve(config: AutoRecoveryConfig) -> int:
         loop.add_signal_handler(number, stop.set)
     clock, url = SystemClock(), parse_metadata_url(config.metadata)
     options = RecoveryOptions(
-        node_id=config.node_id or f"{socket.gethostname()}:{os.getpid()}",
+        node_id=config.node_id or f"{socket.gethostname()}-{os.getpid()}",
         lost_bookie_delay_s=config.lost_bookie_delay_s,
         open_ledger_grace_s=config.open_ledger_grace_s,
         check_all_s=config.check_all_s,

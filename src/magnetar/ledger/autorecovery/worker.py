@@ -86,7 +86,10 @@ class ReplicationWorker:
         if not await self._marks.enabled():
             return wait_s
         locked = await self._marks.locked()
-        async for ledger_id in self._marks.marked():
+        marked = [ledger_id async for ledger_id in self._marks.marked()]
+        # Others may have repaired some of them.
+        self._failures = {key: self._failures[key] for key in marked if key in self._failures}
+        for ledger_id in marked:
             _, again_s = self._failures.get(ledger_id, (0, 0.0))
             if again_s > now_s:
                 wait_s = min(wait_s, again_s - now_s)
