@@ -18,6 +18,7 @@ SLOW_S: Final = 0.001
 _USUAL_GROWTH: Final = 0.01
 """By how much what is usual for commits may grow with each piece: a disk that has become slower for good is
 believed after some hundred of them."""
+_RECENT_WEIGHT: Final = 0.3
 SHARE_MIN: Final = 0.02
 """Offloading never stops altogether: what keeps it waiting for ever would fill the disk."""
 _GROWTH: Final = 0.02
@@ -39,6 +40,8 @@ class Pace:
         """In force now."""
         self._usual_s: float | None = None
         """What commits take when nothing slows them down."""
+        self._recent_s = 0.0
+        """What they took lately, on the average over some pieces."""
 
     def pause_s(
         self,
@@ -66,8 +69,13 @@ class Pace:
         return min(pause_s, _PAUSE_MAX_S) if not self.bytes_per_s_max else pause_s
 
     def _commits_slowly(self, commit_s: float | None) -> bool:
+        """Both now and over the last pieces: a disk whose commits vary widely by themselves is not slow."""
         if commit_s is None:
             return False
-        usual_s = commit_s if self._usual_s is None else self._usual_s
-        self._usual_s = min(commit_s, usual_s * (1 + _USUAL_GROWTH))
-        return commit_s > SLOW_FACTOR * usual_s and commit_s - usual_s > SLOW_S
+        if self._usual_s is None:
+            self._usual_s = self._recent_s = commit_s
+        self._recent_s += _RECENT_WEIGHT * (commit_s - self._recent_s)
+        usual_s = self._usual_s
+        self._usual_s = min(self._recent_s, usual_s * (1 + _USUAL_GROWTH))
+        least_s = min(commit_s, self._recent_s)
+        return least_s > SLOW_FACTOR * usual_s and least_s - usual_s > SLOW_S
