@@ -119,6 +119,7 @@ OTHERS: Final = {
     "soak": "bench.soak",
     "cli": "bench.command_line",
     "bookies": "bench.bookies",
+    "replicated": "bench.replicated",
     "tenants": "bench.tenants",
 }
 """Words that stand for a program of their own."""
