@@ -92,6 +92,15 @@ class ApacheBookKeeper:
         self._run("bookie", name, str(self._settings(name, root, port)))
         return f"127.0.0.1:{port}"
 
+    def start_recovery(self, name: str, root: str = "/ledgers") -> None:
+        """Starts a node of Apache's auto-recovery: a candidate for the auditor, and a worker."""
+        self._run(
+            "recovery", name, str(self._settings(name, root, self._ports.setdefault(name, free_port())))
+        )
+
+    def stop_recovery(self, name: str) -> None:
+        self._run("stop-recovery", name)
+
     def stop_bookie(self, name: str) -> None:
         """Stops a bookie; its disk stays."""
         self._run("stop", name)

@@ -14,6 +14,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.bookkeeper.bookie.BookieShell;
 import org.apache.bookkeeper.common.component.LifecycleComponent;
 import org.apache.bookkeeper.conf.ServerConfiguration;
+import org.apache.bookkeeper.replication.AutoRecoveryMain;
 import org.apache.bookkeeper.server.Main;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
 import org.apache.bookkeeper.util.EntryFormatter;
@@ -30,6 +31,8 @@ import org.apache.zookeeper.server.ZooKeeperServer;
  * zookeeper FOLDER            starts a server; prints its port
  * bookie NAME CONFIGURATION   starts a bookie
  * stop NAME                   stops it
+ * recovery NAME CONFIGURATION starts a node of auto-recovery
+ * stop-recovery NAME          stops it
  * shell CONFIGURATION WORDS   runs a command of the shell
  * </pre>
  *
@@ -38,6 +41,7 @@ import org.apache.zookeeper.server.ZooKeeperServer;
 public final class ApacheDriver {
     private static final long COMMAND_MS_MAX = 120_000;
     private final Map<String, LifecycleComponent> bookies = new HashMap<>();
+    private final Map<String, AutoRecoveryMain> recoveries = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
@@ -83,6 +87,14 @@ public final class ApacheDriver {
                 return 0;
             case "stop":
                 bookies.remove(words[1]).close();
+                return 0;
+            case "recovery":
+                AutoRecoveryMain recovery = new AutoRecoveryMain(configuration(words[2]));
+                recovery.start();
+                recoveries.put(words[1], recovery);
+                return 0;
+            case "stop-recovery":
+                recoveries.remove(words[1]).shutdown();
                 return 0;
             case "shell":
                 BookieShell shell = new BookieShell(

@@ -1,0 +1,163 @@
+"""Auto-recovery of ours and of Apache's over our bookies, with marks, locks and office in common."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from magnetar.ledger.autorecovery.node import AutoRecoveryNode
+from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.ledger_metadata import LedgerMetadata
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.cluster import open_tree
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
+from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
+from magnetar.metadata.opening import open_metadata, parse_metadata_url
+from magnetar.metadata.store import MetadataStore
+from magnetar.runtime.clock import SystemClock
+from support.apache_bookkeeper import ApacheBookKeeper
+from support.bookie_process import BookieProcess
+from support.ledger_clusters import Marks
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+ROOT = "/recovered"
+QUICK = ClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.5)
+OPTIONS = RecoveryOptions(node_id="recovery-1", retry_first_s=0.2)
+
+
+@pytest.fixture
+def bookies(
+    apache: ApacheBookKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, BookieProcess]]:
+    """Four of ours, by id."""
+    folder = tmp_path_factory.mktemp("bookies")
+    url = f"zk://{apache.zookeeper}{ROOT}"
+    running = [BookieProcess(folder / name, url) for name in ("first", "second", "third", "fourth")]
+    try:
+        for bookie in running:
+            bookie.begin()
+        for bookie in running:
+            bookie.wait()
+        yield {bookie.bookie_id: bookie for bookie in running}
+    finally:
+        for bookie in running:
+            bookie.stop()
+
+
+class World:
+    """Metadata and a client."""
+
+    def __init__(self, apache: ApacheBookKeeper, store: MetadataStore, tree: BookKeeperTree) -> None:
+        self._apache = apache
+        self.store = store
+        self.tree = tree
+        self.ledgers = TreeLedgerRegistry(store, tree)
+        self.bookies = TreeBookieRegistry(store, tree)
+        self.client = LedgerClient(Cluster(self.ledgers, self.bookies, QUICK))
+        self.marks = UnderreplicatedLedgers(store, tree, SystemClock())
+
+    async def shell(self, *words: str) -> str:
+        return await asyncio.to_thread(lambda: self._apache.shell(*words, root=ROOT))
+
+    async def written(self, count: int) -> tuple[int, list[bytes], tuple[str, ...]]:
+        """A closed ledger: its id, its entries, who holds them."""
+        marks = Marks()
+        writer = await self.client.create(LedgerOptions(layout=QuorumLayout(3, 2, 2)), marks)
+        payloads = [b"entry %d" % number for number in range(count)]
+        writer.append(payloads)
+        await marks.reach(count - 1)
+        await writer.close()
+        return writer.ledger_id, payloads, writer.metadata.ensembles[0][1]
+
+    async def read(self, ledger_id: int) -> list[bytes]:
+        handle = await self.client.open(ledger_id)
+        out: list[bytes] = []
+        while len(out) <= handle.last_entry:
+            out += [entry.payload for entry in await handle.read(len(out), handle.last_entry, 1 << 20)]
+        return out
+
+    async def until(self, ledger_id: int, condition: Callable[[LedgerMetadata], bool]) -> None:
+        """Waits until the ledger is so, and not marked."""
+        news = asyncio.Event()
+        cancel = self.store.watch(ROOT, lambda _: news.set())
+        async with asyncio.timeout(90):
+            while True:
+                news.clear()
+                stored = await self.ledgers.read(ledger_id)
+                if condition(stored.metadata) and await self.marks.get(ledger_id) is None:
+                    break
+                await news.wait()
+        cancel()
+
+
+@asynccontextmanager
+async def world_of(apache: ApacheBookKeeper) -> AsyncIterator[World]:
+    url = parse_metadata_url(f"zk://{apache.zookeeper}{ROOT}")
+    store = await open_metadata(url, SystemClock(), session_timeout_ms=6000)
+    world = World(apache, store, await open_tree(store, url.root))
+    await world.marks.prepare()
+    try:
+        yield world
+    finally:
+        await world.client.close()
+        await world.bookies.close()
+        await store.close()
+
+
+def without(bookie: str) -> Callable[[LedgerMetadata], bool]:
+    return lambda metadata: all(bookie not in members for _, members in metadata.ensembles)
+
+
+def test_ours_repairs_and_apaches_shell_looks_on(
+    apache: ApacheBookKeeper, bookies: dict[str, BookieProcess]
+) -> None:
+    async def story() -> None:
+        async with world_of(apache) as world:
+            ledger_id, payloads, members = await world.written(100)
+            await world.shell("autorecovery", "-disable")
+            node = await AutoRecoveryNode.start(world.store, world.tree, SystemClock(), OPTIONS, QUICK)
+            await world.marks.mark(ledger_id, frozenset({members[0]}))
+            listed = await world.shell("listunderreplicated", "-printmissingreplica")
+            assert re.search(rf"\b{ledger_id}\b", listed)
+            assert members[0] in listed
+            bookies[members[0]].kill()
+            await world.shell("autorecovery", "-enable")
+            await world.until(ledger_id, without(members[0]))
+            assert "recovery-1" in await world.shell("whoisauditor")
+            assert "count: 0" in await world.shell("listunderreplicated")
+            await world.shell("lostbookierecoverydelay", "-set", "7")
+            assert "7" in await world.shell("lostbookierecoverydelay", "-get")
+            # As if the auditor had overlooked one: Apache's shell asks for an audit.
+            stored = await world.ledgers.read(ledger_id)
+            ((_, now),) = stored.metadata.ensembles
+            back = stored.metadata.with_ensembles(((0, (members[0], *now[1:])),))
+            await world.ledgers.write(ledger_id, back, stored.version)
+            await world.shell("triggeraudit")
+            await world.until(ledger_id, without(members[0]))
+            assert await world.read(ledger_id) == payloads
+            await node.close()
+
+    asyncio.run(story())
+
+
+def test_apaches_repairs_our_bookies(apache: ApacheBookKeeper, bookies: dict[str, BookieProcess]) -> None:
+    async def story() -> None:
+        async with world_of(apache) as world:
+            ledger_id, payloads, members = await world.written(100)
+            await asyncio.to_thread(apache.start_recovery, "theirs", ROOT)
+            bookies[members[1]].kill()
+            await world.until(ledger_id, without(members[1]))
+            await asyncio.to_thread(apache.stop_recovery, "theirs")
+            assert await world.read(ledger_id) == payloads
+
+    asyncio.run(story())
