@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin import bundles as bundle_ranges
-from magnetar.admin.call import Call, Route
+from magnetar.admin.call import Call, Operation, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
-from magnetar.admin.topic_lists import chosen
+from magnetar.admin.topic_lists import QUERY, chosen
 from magnetar.admin.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError
@@ -131,7 +131,7 @@ ROUTES: list[Route] = [
     ("GET", _N, get_namespace),
     ("PUT", _N, create_namespace),
     ("DELETE", _N, delete_namespace),
-    ("GET", f"{_N}/topics", list_topics),
+    ("GET", f"{_N}/topics", Operation(list_topics, query=("mode", *QUERY))),
     ("PUT", f"{_N}/unload", unload),
     ("PUT", f"{_N}/{{bundle}}/unload", unload),
     ("POST", f"{_N}/clearBacklog", clear_backlog),

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from magnetar.admin import topics
 from magnetar.admin.bundles import within
-from magnetar.admin.call import Call, Handler, Route
+from magnetar.admin.call import Call, Handler, Operation, Route
 from magnetar.admin.rates import Rates
 from magnetar.admin.stats import aggregate, consumer_stats, producer_stats
+from magnetar.admin.topic_lists import QUERY
 from magnetar.admin.topics import any_parts
 from magnetar.base.clock import Clock
 from magnetar.base.names import NON_PERSISTENT
@@ -167,8 +168,8 @@ def _of_this_domain(handler: Handler) -> Handler:
 ROUTES: list[Route] = [
     (method, path, _of_this_domain(handler))
     for method, path, handler in (
-        ("GET", _N, topics.list_topics),
-        ("GET", f"{_N}/partitioned", topics.list_partitioned),
+        ("GET", _N, Operation(topics.list_topics, query=QUERY)),
+        ("GET", f"{_N}/partitioned", Operation(topics.list_partitioned, query=QUERY)),
         ("GET", _T, list_in_bundle),
         ("PUT", _T, topics.create_topic),
         ("DELETE", _T, topics.delete_topic),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from magnetar.admin.call import Call
 from magnetar.base.levels import in_namespace
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.watchers.selection import is_system, matching
+
+QUERY: Final = ("match", "includeSystemTopic")
+"""Parameters of the query that `chosen` reads."""
 
 
 async def chosen(call: Call, namespace: NamespaceName, topics: Iterable[TopicName]) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar.admin.call import PARTITIONS_MAX, Call, Route, position_document, whole
+from magnetar.admin.call import PARTITIONS_MAX, Call, Operation, Route, position_document, whole
 from magnetar.admin.errors import (
     BadRequestError,
     FewerPartitionsError,
     NotAcceptableError,
     NotImplementedHereError,
 )
-from magnetar.admin.topic_lists import chosen
+from magnetar.admin.topic_lists import QUERY, chosen
 from magnetar.base.names import TopicName
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import (
@@ -259,8 +259,8 @@ async def create_missed_partitions(call: Call) -> None:
 
 
 ROUTES: list[Route] = [
-    ("GET", _N, list_topics),
-    ("GET", f"{_N}/partitioned", list_partitioned),
+    ("GET", _N, Operation(list_topics, query=QUERY)),
+    ("GET", f"{_N}/partitioned", Operation(list_partitioned, query=QUERY)),
     ("PUT", _T, create_topic),
     ("DELETE", _T, delete_topic),
     ("PUT", f"{_T}/unload", unload),
