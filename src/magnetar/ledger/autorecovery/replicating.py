@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from magnetar.base.errors import LedgerError
@@ -22,7 +23,9 @@ from magnetar.wire.bookkeeper.status import Status
 _log = logging.getLogger("magnetar.ledger.autorecovery")
 
 BATCH_BYTES: Final = 1 << 20
-"""Entries copied in one go: bounds what one worker has in memory."""
+"""Entries are sent when so many bytes have come together."""
+READS_AT_ONCE: Final = 16
+"""Entries asked for at a time: with BATCH_BYTES it bounds what one worker has in memory."""
 
 
 class CopyError(LedgerError):
@@ -78,10 +81,12 @@ class Replicator:
         )
         batch: list[LedgerEntry] = []
         batch_bytes = 0
-        for entry_id in fragment.entries(index):
-            (entry,) = await reads.read(entry_id, entry_id, BATCH_BYTES)
-            batch.append(entry)
-            batch_bytes += len(entry.payload)
+        wanted = fragment.entries(index)
+        while asked := list(islice(wanted, READS_AT_ONCE)):
+            found = await asyncio.gather(*(reads.read(each, each, BATCH_BYTES) for each in asked))
+            for (entry,) in found:
+                batch.append(entry)
+                batch_bytes += len(entry.payload)
             if batch_bytes >= BATCH_BYTES:
                 await self._add(stored, bookie, batch, batch_bytes)
                 batch, batch_bytes = [], 0
