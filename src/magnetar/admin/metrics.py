@@ -26,7 +26,7 @@ from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, l
 
 _STEPS_PER_TURN: Final = 16
 """Steps of collectors, a topic each, before the event loop serves others: about half a millisecond."""
-_TOPICS_PER_STEP: Final = 500
+_TOPICS_PER_STEP: Final = 50
 """Topics that are counted in a step."""
 _BYTES_PER_TURN: Final = 64 << 10
 """Text that is made before the event loop serves others."""
