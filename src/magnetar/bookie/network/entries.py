@@ -33,6 +33,9 @@ _log = logging.getLogger("magnetar.bookie.network")
 
 _READ_BYTES_MAX: Final = 1 << 30
 """Of one entry: more than there can be."""
+_WINDOW_BYTES: Final = 256 << 10
+"""Read at once for who asks for one entry after the other: a block is read and checked as a whole, so that
+reading its entries one by one would cost a block for each."""
 
 
 class NotAtHandError(Exception):
@@ -60,6 +63,10 @@ class NetworkEntries:
         """Whether there certainly were no other ledgers here than those that are known."""
         self._durable = durable
         self._failed = failed
+        self._asked = (-1, -1)
+        """Ledger and entry that were asked for last."""
+        self._window: tuple[int, int, list[bytes]] = (-1, 0, [])
+        """Ledger, first entry and entries that were read last for who asks for one after the other."""
         self._indexes: dict[int, LedgerIndex] = {}
         self._appenders: dict[int, ScatteredAppender] = {}
         self._recorded: set[int] = set()
@@ -151,6 +158,9 @@ class NetworkEntries:
 
     def write(self, write: Write) -> None:
         """Makes it durable, or says that it failed; the ledger must be `is_ready`."""
+        of, first, entries = self._window
+        if of == write.ledger_id and any(first <= each < first + len(entries) for each in write.entry_ids):
+            self._window = (-1, 0, [])
         ledger_id, ticket = write.ledger_id, write.ticket
         if (failure := self.store.failure) is not None:
             asyncio.get_running_loop().call_soon(self._failed, [ticket], failure)
@@ -231,9 +241,19 @@ class NetworkEntries:
                     str(self.store.directory), 0, f"entry {entry_id} may be lost", ledger_id
                 )
             return None
+        in_order = self._asked == (ledger_id, entry_id - 1)
+        self._asked = (ledger_id, entry_id)
+        of, first, entries = self._window
+        if of == ledger_id and 0 <= entry_id - first < len(entries):
+            return entries[entry_id - first]
         reader = self.store.reader
         try:
-            runs = reader.read_now(index, entry_id, entry_id, _READ_BYTES_MAX)
+            if in_order:
+                runs = reader.read_now(index, entry_id, index.last_entry, _WINDOW_BYTES)
+                if runs is not None:
+                    self._window = (ledger_id, runs[0].first_entry, runs[0].entries)
+            else:
+                runs = reader.read_now(index, entry_id, entry_id, _READ_BYTES_MAX)
             if runs is None:
                 if not self.waits:
                     raise NotAtHandError(index, entry_id)
@@ -261,6 +281,8 @@ class NetworkEntries:
         """Forgets a ledger, its entries and its state; durable on return. Raises StorageError."""
         self._indexes.pop(ledger_id, None)
         self._appenders.pop(ledger_id, None)
+        if self._window[0] == ledger_id:
+            self._window = (-1, 0, [])
         await self.store.delete(ledger_id)
         if ledger_id in self._recorded:
             self._recorded.discard(ledger_id)

@@ -79,6 +79,27 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+def test_reading_in_order_sees_later_copies_and_deletions(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(5, *range(8))
+            disk.write(6, *range(8))
+            await disk.settle()
+            for ledger_id in (5, 6, 5):
+                read = [await disk.read(ledger_id, number) for number in range(8)]
+                assert read == [b"%d:%d" % (ledger_id, number) for number in range(8)]
+            disk.write(5, 6, mark=" again")
+            await disk.settle()
+            assert [await disk.read(5, number) for number in (5, 6, 7)] == [b"5:5", b"5:6 again", b"5:7"]
+            disk.write(5, 8)
+            await disk.settle()
+            assert await disk.read(5, 8) == b"5:8"
+            await disk.entries.delete(5)
+            assert disk.entries.entry(5, 7) is None
+
+    run(story)
+
+
 def test_gaps_late_entries_and_copies(tmp_path: Path) -> None:
     async def story() -> None:
         async with disk_in(tmp_path) as disk:
