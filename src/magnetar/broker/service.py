@@ -36,7 +36,6 @@ from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
-from magnetar.lake.room import LakeRoom
 from magnetar.managedlog.errors import LogExistsError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
@@ -50,6 +49,7 @@ from magnetar.tiered.room import Offloading
 
 if TYPE_CHECKING:
     from magnetar.broker.session import Session
+    from magnetar.lake.room import LakeRoom
 
 _log = logging.getLogger("magnetar.broker")
 

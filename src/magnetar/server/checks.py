@@ -11,7 +11,6 @@ from magnetar.base.names import is_entity_name
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import QuotaPolicy
 from magnetar.broker.listeners import parse_listeners
-from magnetar.lake.setup import check_catalog
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import MIB, StandaloneConfig, names
 from magnetar.server.ledger_settings import check_ledgers
@@ -117,6 +116,11 @@ def _check_offloading(config: StandaloneConfig) -> None:
     _require(config.offload_bytes_per_s_max >= 0, config, "offload_bytes_per_s_max", "0 or more")
     _require(config.offload_read_cache_bytes >= 8 * MIB, config, "offload_read_cache_bytes", "at least 8 MiB")
     _require(config.offload_orphan_hours >= 1, config, "offload_orphan_hours", "at least 1")
+    if not config.lake_catalog:
+        return
+    # Who names no catalog does not wait for this.
+    from magnetar.lake.setup import check_catalog
+
     try:
         check_catalog(config.lake_catalog)
     except ValueError as error:

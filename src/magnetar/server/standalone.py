@@ -99,6 +99,7 @@ class Standalone:
         self._cleanup = contextlib.AsyncExitStack()
         self._admins: list[AdminServer] = []
         self._broker: Broker
+        self._tiering: Tiering
         self._heap: Heap
         self._watch: LoopWatch
 
@@ -195,7 +196,7 @@ class Standalone:
             failed=self._storage_failed,
         )
         store, ledgers = stores.metadata, stores.ledgers
-        tiering = Tiering(
+        tiering = self._tiering = Tiering(
             config,
             None if folder is None else folder.offload_dir,
             clock=self._clock,
@@ -264,6 +265,7 @@ class Standalone:
     def begin_rest(self) -> None:
         """Called once after `start`: begins what clients of the binary protocol need not wait for."""
         self._watch_over(self._broker)
+        self._tiering.load_tables()
         for admin in self._admins:
             admin.serve()
         self._tasks.spawn(self._settle())

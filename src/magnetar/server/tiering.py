@@ -7,19 +7,15 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
-from magnetar.lake.locations import NoLakeHereError
-from magnetar.lake.process import WorkerProcess, is_installed
-from magnetar.lake.room import LakeRoom
-from magnetar.lake.setup import NONE, catalog_settings
-from magnetar.lake.values import CatalogSettings
 from magnetar.managedlog.orphan_objects import OrphanObjects
 from magnetar.runtime.syncer import HelperSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup
@@ -37,14 +33,30 @@ from magnetar.tiered.stores.memory import MEMORY_URL
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import check_url, open_store
 
+if TYPE_CHECKING:
+    from magnetar.lake.room import LakeRoom
+
 _log = logging.getLogger("magnetar.server")
 
 _SWEEP_S: Final = 3600.0
 """Between two looks for objects that nobody names."""
-_TABLES_FIRST_S: Final = 5.0
-"""After the start: tables that a crash left behind are brought up to date when clients are served."""
-_TABLES_AGAIN_S: Final = 5.0
-"""Between two looks for tables that could not be changed; each has pauses of its own."""
+
+
+class _LateTables:
+    """A follower that loads the tables when something concerns them."""
+
+    def __init__(self, load: Callable[[], LakeRoom | None]) -> None:
+        self._load = load
+
+    def changed(self, log_name: str) -> None:
+        """See `Follower`."""
+        if (lake := self._load()) is not None:
+            lake.changed(log_name)
+
+    async def retire(self, log_name: str, attempts: Collection[UUID]) -> None:
+        """See `Follower`."""
+        if (lake := self._load()) is not None:
+            await lake.retire(log_name, attempts)
 
 
 class Tiering:
@@ -63,6 +75,7 @@ class Tiering:
         self._config = config
         self._catalog_file = catalog_file
         self._lake: LakeRoom | None = None
+        self._tables_loaded = False
         self._clock = clock
         self._broker: Broker | None = None
         self._tasks = TaskGroup("tiered storage")
@@ -116,9 +129,10 @@ class Tiering:
             new_id=uuid.uuid4,
         )
         self.offloading.before_each = orphans.claim
-        settings = self._lake_settings()
-        if settings is not None:
-            broker.lake = self.storage.follower = self._begin_lake(broker, settings)
+        if self._catalog_file is not None:
+            self.storage.follower = _LateTables(self.load_tables)
+            if self._config.lake_catalog:
+                self.load_tables()
 
         async def sweep() -> None:
             try:
@@ -128,49 +142,22 @@ class Tiering:
 
         self._tasks.every(_SWEEP_S, sweep)
 
-    def _lake_settings(self) -> CatalogSettings | None:
-        """The catalog of tables; None when there are to be none."""
-        file, wanted = self._catalog_file, self._config.lake_catalog
-        if file is None:
-            return None
-        if not wanted and not file.exists() and not is_installed():
-            # Nobody asked for tables, and there have never been any.
-            return None
-        try:
-            settings = catalog_settings(wanted, store_url=self.storage.url, file=file)
-        except NoLakeHereError as error:
-            if wanted not in ("", NONE):
-                raise StartupError(f"lake_catalog is set, but {error}; set it to none") from error
-            return None
-        file.parent.mkdir(exist_ok=True)
-        return settings
+    def load_tables(self) -> LakeRoom | None:
+        """The tables, begun when this is called first; None when there are none. After `begin`.
 
-    def _begin_lake(self, broker: Broker, settings: CatalogSettings) -> LakeRoom:
-        file = self._catalog_file
-        self._lake = lake = LakeRoom(
-            store=broker.store,
-            worker=WorkerProcess(settings),
-            upkeep=WorkerProcess(settings),
-            clock=self._clock,
-            spawn=self._tasks.spawn,
-            used=bool(self._config.lake_catalog) or (file is not None and file.exists()),
-        )
-        broker.collectors.append(lake.figures.collect)
-        self._tasks.every(_TABLES_AGAIN_S, lake.round)
+        Raises StartupError when the settings name a catalog that cannot be.
+        """
+        if not self._tables_loaded:
+            self._tables_loaded = True
+            assert self._broker is not None
+            # The port is served before: nobody who offloads nothing waits for it.
+            from magnetar.server.tables import begin_tables
 
-        async def look() -> None:
-            try:
-                await lake.look()
-            except MagnetarError as error:
-                _log.warning("tables could not be compared with what is stored, tried again later: %s", error)
-
-        async def look_soon() -> None:
-            await asyncio.sleep(_TABLES_FIRST_S)
-            await look()
-
-        self._tasks.spawn(look_soon())
-        self._tasks.every(_SWEEP_S, look)
-        return lake
+            self._lake = begin_tables(
+                self._config, self._catalog_file, self.storage, self._broker, self._clock, self._tasks
+            )
+            self._broker.lake = self.storage.follower = self._lake
+        return self._lake
 
     def _busy(self) -> bool:
         return self._broker is not None and self._broker.intake.bytes_used > 0

@@ -1,0 +1,83 @@
+"""Puts the Iceberg tables over history together for one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError, StartupError
+from magnetar.broker.service import Broker
+from magnetar.lake.locations import NoLakeHereError
+from magnetar.lake.process import WorkerProcess, is_installed
+from magnetar.lake.room import LakeRoom
+from magnetar.lake.setup import NONE, catalog_settings
+from magnetar.lake.values import CatalogSettings
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.server.config import StandaloneConfig
+from magnetar.tiered.storage import TieredStorage
+
+_log = logging.getLogger("magnetar.server")
+
+_FIRST_S: Final = 5.0
+"""After the start: tables that a crash left behind are brought up to date when clients are served."""
+_AGAIN_S: Final = 5.0
+"""Between two looks for tables that could not be changed; each has pauses of its own."""
+_LOOK_S: Final = 3600.0
+"""Between two comparisons of all tables with what is stored."""
+
+
+def begin_tables(
+    config: StandaloneConfig,
+    file: Path | None,
+    storage: TieredStorage,
+    broker: Broker,
+    clock: Clock,
+    tasks: TaskGroup,
+) -> LakeRoom | None:
+    """The tables with their rounds; None when there are to be none. `file`: of the catalog where the settings
+    name no other. Raises StartupError."""
+    settings = None if file is None else _settings(config, file, storage)
+    if file is None or settings is None:
+        return None
+    lake = LakeRoom(
+        store=broker.store,
+        worker=WorkerProcess(settings),
+        upkeep=WorkerProcess(settings),
+        clock=clock,
+        spawn=tasks.spawn,
+        used=bool(config.lake_catalog) or file.exists(),
+    )
+    broker.collectors.append(lake.figures.collect)
+    tasks.every(_AGAIN_S, lake.round)
+
+    async def look() -> None:
+        try:
+            await lake.look()
+        except MagnetarError as error:
+            _log.warning("tables could not be compared with what is stored, tried again later: %s", error)
+
+    async def look_soon() -> None:
+        await asyncio.sleep(_FIRST_S)
+        await look()
+
+    tasks.spawn(look_soon())
+    tasks.every(_LOOK_S, look)
+    return lake
+
+
+def _settings(config: StandaloneConfig, file: Path, storage: TieredStorage) -> CatalogSettings | None:
+    wanted = config.lake_catalog
+    if not wanted and not file.exists() and not is_installed():
+        # Nobody asked for tables, and there have never been any.
+        return None
+    try:
+        settings = catalog_settings(wanted, store_url=storage.url, file=file)
+    except NoLakeHereError as error:
+        if wanted not in ("", NONE):
+            raise StartupError(f"lake_catalog is set, but {error}; set it to none") from error
+        return None
+    file.parent.mkdir(exist_ok=True)
+    return settings
