@@ -21,9 +21,6 @@ _log = logging.getLogger("magnetar.ledger.client")
 
 _LOOK_S: Final = 0.2
 """Between two looks for a bookie to take a place."""
-_BACK_S: Final = 10.0
-"""So young must the connection to a bookie be that failed before, if it is to be taken again: one that
-answers with errors over the connection that it had is no better now."""
 
 
 class Bookies(Protocol):
@@ -104,7 +101,7 @@ class Cluster:
             members = [chosen.get(index, bookie) for index, bookie in enumerate(ensemble)]
             staying = {bookie for index, bookie in enumerate(members) if index not in lost}
             failed = sorted(writable & choose.exclude - staying)
-            back = [bookie for bookie in failed if await self.pool.came_back(bookie, _BACK_S)]
+            back = [bookie for bookie in failed if await self.pool.came_back(bookie)]
             chosen |= self._placement.replacements(layout, members, lost, frozenset(back), frozenset(), avoid)
         return chosen
 

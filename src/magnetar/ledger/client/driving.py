@@ -33,6 +33,9 @@ _log = logging.getLogger("magnetar.ledger.client")
 _RETRY_S: Final = 0.2
 _RETRY_S_MAX: Final = 5.0
 
+_OF_THE_LEDGER: Final = (Status.FENCED, Status.UNAUTHORIZED)
+"""What says nothing of the bookie."""
+
 Core: TypeAlias = QuorumWriter | LedgerRecovery
 
 
@@ -49,8 +52,12 @@ class _Member:
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
         """From the connection."""
         driver = self._driver
-        if status is Status.IO_ERROR:
-            driver.cluster.pool.health.failed(self._bookie, driver.cluster.pool.now_s)
+        if status is not Status.OK:
+            pool = driver.cluster.pool
+            if status is Status.IO_ERROR:
+                pool.health.failed(self._bookie, pool.now_s)
+            if status not in _OF_THE_LEDGER:
+                pool.health.refused(self._bookie, pool.now_s)
         driver.do(driver.core.added(self._bookie, self._index, entry_ids, status))
 
 

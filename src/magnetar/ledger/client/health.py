@@ -27,12 +27,13 @@ class QuarantineOptions:
 
 
 class _Record:
-    __slots__ = ("errors", "failed_s", "latency_s", "until_s")
+    __slots__ = ("errors", "failed_s", "latency_s", "refused_s", "until_s")
 
     def __init__(self) -> None:
         self.errors: deque[float] = deque()
         self.failed_s = float("-inf")
         self.latency_s = _UNKNOWN_LATENCY_S
+        self.refused_s = float("-inf")
         self.until_s = float("-inf")
 
 
@@ -67,6 +68,16 @@ class BookieHealth:
         if len(errors) >= self._options.errors_max:
             record.until_s = now_s + self._options.quarantine_s
             errors.clear()
+
+    def refused(self, bookie: str, now_s: float) -> None:
+        """It took no entry, for whatever reason: that it can be read from says nothing of that."""
+        self._record(bookie).refused_s = now_s
+
+    def may_take(self, bookie: str, connected_s: float, now_s: float) -> bool:
+        """Whether a bookie that is connected since `connected_s` may be asked to take entries again: it was
+        started anew since it took none, or that is a while ago."""
+        refused_s = self._record(bookie).refused_s
+        return connected_s > refused_s or now_s - refused_s >= self.FAILED_FOR_S
 
     def quarantined(self, now_s: float) -> frozenset[str]:
         """Whom not to choose."""

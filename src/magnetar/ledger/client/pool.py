@@ -131,9 +131,8 @@ class BookiePool:
         """The loop's time, which `health` counts in."""
         return self._loop.time()
 
-    async def came_back(self, bookie: str, within_s: float) -> bool:
-        """Whether it can be reached by a connection that is no older than `within_s` seconds: what was known
-        of it before does not count then."""
+    async def came_back(self, bookie: str) -> bool:
+        """Whether a bookie that failed before can be reached and may be asked to take entries again."""
         channel = self._channel(bookie, 0, recovery=False)
         reached: asyncio.Future[bool] = self._loop.create_future()
 
@@ -142,7 +141,7 @@ class BookiePool:
                 reached.set_result(connection is not None)
 
         channel.use(told)
-        return await reached and self.now_s - channel.made_s <= within_s
+        return await reached and self.health.may_take(bookie, channel.made_s, self.now_s)
 
     def send_adds(self, bookie: str, run: AddRun, sink: AddSink) -> None:
         """Adds of one ledger to one bookie; the sink hears of each."""

@@ -39,3 +39,14 @@ def test_many_failures_in_a_short_time_mean_quarantine() -> None:
     assert known.quarantined(156.0) == {"a"}
     assert known.quarantined(255.9) == {"a"}
     assert known.quarantined(256.0) == frozenset()
+
+
+def test_who_took_no_entry_is_asked_again_after_a_restart_or_a_while() -> None:
+    known = health()
+    assert known.may_take("a", 0.0, 0.0)
+    known.refused("a", 5.0)
+    known.answered("a", 0.0)
+    assert not known.may_take("a", 1.0, 5.0), "the connection is that of before"
+    assert known.may_take("a", 5.1, 5.2)
+    assert not known.may_take("a", 1.0, 4.9 + BookieHealth.FAILED_FOR_S)
+    assert known.may_take("a", 1.0, 5.0 + BookieHealth.FAILED_FOR_S)
