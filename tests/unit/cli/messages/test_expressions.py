@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.base.expressions import ExpressionError
 from magnetar.cli.messages import templates
-from magnetar.cli.messages.expressions import ExpressionError, compiled
+from magnetar.cli.messages.expressions import compiled
 
 MESSAGE: dict[str, Any] = {
     "value": {"amount": 7, "who": {"name": "Ada"}, "tags": ["x", "y"], "raw": b"\xff"},

@@ -1,0 +1,175 @@
+"""Expressions that are looked at once and never run as code: `size > 100 and key in ("a", "b")`.
+
+The notation is Python's, cut down to comparisons, logic, arithmetic, names, fields and functions. Which
+names and functions there are, and what they mean, is said by who uses it: `cli.messages.expressions` about
+messages that are read, `broker.filters.expression` about entries that are sent. A field that is not there is
+None, and a comparison that makes no sense is false: what is looked at need not be alike.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magnetar.base.errors import MagnetarError
+
+_Read = Callable[[Mapping[str, Any]], Any]
+
+_COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda one, many: one in many,
+    ast.NotIn: lambda one, many: one not in many,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: lambda one, other: _number(one) % _number(other),
+}
+"""No products and powers: a short expression must not make a value without bounds."""
+
+
+def _number(value: Any) -> Any:
+    """Itself. Raises TypeError for a text, which `%` would format."""
+    if not isinstance(value, int | float):
+        raise TypeError
+    return value
+
+
+class ExpressionError(MagnetarError):
+    """The text is no expression."""
+
+
+def as_text(value: Any) -> str:
+    """The value as a text; of bytes what they spell, the rest escaped."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _contains(whole: Any, part: Any) -> bool:
+    return part in (as_text(whole) if isinstance(whole, bytes | int | float) else whole)
+
+
+FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "contains": _contains,
+    "lower": lambda text: as_text(text).lower(),
+    "len": len,
+}
+"""Functions that everybody may offer: their cost grows with their arguments alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """What expressions may speak of."""
+
+    names: Collection[str]
+    functions: Mapping[str, Callable[..., Any]]
+
+    def compiled(self, text: str) -> Callable[[Mapping[str, Any]], bool]:
+        """A test of the values of the names; those that are not given are None. Raises ExpressionError."""
+        try:
+            read = _reader(ast.parse(text.strip(), mode="eval").body, self)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ExpressionError(f"{text!r} is no expression: {error}") from error
+
+        def holds(names: Mapping[str, Any]) -> bool:
+            try:
+                return bool(read(names))
+            except (TypeError, ValueError, ArithmeticError, re.error, RecursionError):
+                return False
+
+        return holds
+
+
+def _reader(node: ast.expr, notation: Notation) -> _Read:
+    """What gives the value of a part of the expression."""
+    match node:
+        case ast.Constant(value=value):
+            return lambda _: value
+        case ast.Name(id=name):
+            if name not in notation.names:
+                raise ExpressionError(f"there is no {name!r}; there are {', '.join(sorted(notation.names))}")
+            return lambda names: names.get(name)
+        case ast.Attribute(value=inner, attr=field):
+            return _field(_reader(inner, notation), field)
+        case ast.Subscript(value=inner, slice=ast.Constant(value=field)):
+            return _field(_reader(inner, notation), field)
+        case ast.Subscript(
+            value=inner, slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as place))
+        ):
+            return _field(_reader(inner, notation), -place)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            readers = [_reader(part, notation) for part in parts]
+            return lambda names: [read(names) for read in readers]
+        case ast.BoolOp() | ast.UnaryOp() | ast.BinOp() | ast.Compare():
+            return _operation(node, notation)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in notation.functions:
+            function = notation.functions[name]
+            given = [_reader(each, notation) for each in arguments]
+            return lambda names: function(*(read(names) for read in given))
+    raise ExpressionError(
+        f"{ast.unparse(node)!r} has no place in a filter; there are {', '.join(notation.functions)}(...)"
+    )
+
+
+def _field(read: _Read, field: Any) -> _Read:
+    def get(names: Mapping[str, Any]) -> Any:
+        owner = read(names)
+        if isinstance(owner, Mapping):
+            return owner.get(field)
+        if (
+            isinstance(owner, list | str | bytes)
+            and isinstance(field, int)
+            and -len(owner) <= field < len(owner)
+        ):
+            return owner[field]
+        return None
+
+    return get
+
+
+def _operation(node: ast.expr, notation: Notation) -> _Read:
+    match node:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            readers = [_reader(part, notation) for part in parts]
+            return lambda names: all(_holds(read, names) for read in readers)
+        case ast.BoolOp(values=parts):
+            readers = [_reader(part, notation) for part in parts]
+            return lambda names: any(_holds(read, names) for read in readers)
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            read = _reader(inner, notation)
+            return lambda names: not _holds(read, names)
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            read = _reader(inner, notation)
+            return lambda names: -read(names)
+        case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _ARITHMETIC:
+            apply, one, other = _ARITHMETIC[type(kind)], _reader(left, notation), _reader(right, notation)
+            return lambda names: apply(one(names), other(names))
+        case ast.Compare(left=left, ops=kinds, comparators=others):
+            sides = [_reader(each, notation) for each in (left, *others)]
+            tests = [_COMPARE[type(kind)] for kind in kinds]
+            return lambda names: _compared(tests, [read(names) for read in sides])
+    raise ExpressionError(f"{ast.unparse(node)!r} has no place in a filter")
+
+
+def _holds(read: _Read, names: Mapping[str, Any]) -> bool:
+    """False for what makes no sense for this message, so that `or` can go on."""
+    try:
+        return bool(read(names))
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+
+
+def _compared(tests: list[Callable[[Any, Any], Any]], values: list[Any]) -> bool:
+    return all(test(one, other) for test, one, other in zip(tests, values, values[1:], strict=False))
