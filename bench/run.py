@@ -183,13 +183,13 @@ def _run_case(load: Load, options: Options, graph: Path | None) -> CaseRun:
 def _module(load: ModuleLoad, options: Options, folder: Path, graph: Path | None) -> CaseRun:
     if not modules.exists(load.module):
         return CaseRun(skipped=f"left out: there is no {load.module}")
+    argument, seconds = load.argument, options.seconds
     if not load.needs_broker:
-        return CaseRun(modules.run(load.module, None, seconds=options.seconds, folder=folder))
+        return CaseRun(modules.run(load.module, None, argument=argument, seconds=seconds, folder=folder))
     with (
         _broker(options, folder, discard=False) as broker,
         profiled(broker, graph, after_s=options.warm_up_s, seconds=options.seconds),
     ):
-        argument, seconds = load.argument, options.seconds
         return CaseRun(modules.run(load.module, broker, argument=argument, seconds=seconds, folder=folder))
 
 
