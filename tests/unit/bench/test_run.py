@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from bench import modules, run
 from bench.broker import Cpus
 from bench.run import Options
