@@ -483,13 +483,46 @@ def test_producers_without_a_schema_are_refused(client: pulsar.Client, place: Pl
         client.create_producer(place.topic)
 
 
-# -- refused, because it would have no effect ------------------------------------------------------------
+# -- which messages ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_entry_filters_are_refused_and_not_stored(place: Place, client: pulsar.Client, level: str) -> None:
+@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared], ids=lambda kind: kind.name)
+def test_a_subscription_gets_what_its_filters_accept(
+    client: pulsar.Client, place: Place, kind: ConsumerType, level: str
+) -> None:
+    consumer = client.subscribe(place.topic, "s", consumer_type=kind)
+    wanted = {"filter.expression": 'properties.colour == "red" or key == "always"'}
+    place.call("PUT", f"persistent/{place.space}/t/subscription/s/properties", wanted)
+    producer = client.create_producer(place.topic, batching_enabled=False)
+    producer.send(b"before", properties={"colour": "blue"})
+    consumer.acknowledge(consumer.receive(TIMEOUT_MS))
+
+    place.same(level, "entryFilters", {"entryFilterNames": "expression"})
+    assert place.applied("entryFilters") == {"entryFilterNames": "expression"}
+    producer.send(b"1", properties={"colour": "blue"})
+    producer.send(b"2", properties={"colour": "red"})
+    producer.send(b"3")
+    producer.send(b"4", partition_key="always")
+    for body in (b"2", b"4"):
+        message = consumer.receive(TIMEOUT_MS)
+        assert message.data() == body
+        consumer.acknowledge(message)
+    wait_until(lambda: place.backlog() == 0, DEADLINE_S, "what is rejected counts as acknowledged")
+    counts = place.stats["subscriptions"]["s"]
+    assert counts["filterProcessedMsgCount"] == 4
+    assert (counts["filterAcceptedMsgCount"], counts["filterRejectedMsgCount"]) == (2, 2)
+    assert counts["filterRescheduledMsgCount"] == 0
+    producer.close()
+    consumer.close()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_entry_filters_that_there_are_not_cannot_be_set(
+    place: Place, client: pulsar.Client, level: str
+) -> None:
     client.create_producer(place.topic).close()
     with pytest.raises(HTTPError) as refused:
         place.same(level, "entryFilters", {"entryFilterNames": "some.java.Filter"})
-    assert refused.value.code == 501
-    assert "Java" in json.loads(refused.value.read())["reason"]
+    assert refused.value.code == 412
+    assert "there are expression" in json.loads(refused.value.read())["reason"]

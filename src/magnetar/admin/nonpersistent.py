@@ -9,7 +9,7 @@ from magnetar.admin import topics
 from magnetar.admin.bundles import within
 from magnetar.admin.call import Call, Handler, Operation, Route
 from magnetar.admin.rates import Rates
-from magnetar.admin.stats import aggregate, consumer_stats, producer_stats
+from magnetar.admin.stats import aggregate, consumer_stats, filter_stats, producer_stats
 from magnetar.admin.topic_lists import QUERY
 from magnetar.admin.topics import any_parts
 from magnetar.base.clock import Clock
@@ -74,6 +74,7 @@ def _subscription_stats(
         "activeConsumerName": subscription.active_consumer or "",
         "isDurable": subscription.durable,
         "subscriptionProperties": dict(subscription.properties),
+        **filter_stats(subscription),
         "consumers": [consumer_stats(consumer, now_ms) for consumer in subscription.consumers],
     }
 

@@ -17,9 +17,11 @@ from magnetar.admin.rates import Rates
 from magnetar.admin.topics import loaded, parts
 from magnetar.base.clock import Clock
 from magnetar.broker.access.state import AccessMode
+from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.explain.reasons import diagnose
+from magnetar.broker.filters.judge import FilterCounts
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
 from magnetar.broker.subscription import Subscription
@@ -132,9 +134,21 @@ def subscription_stats(topic: Topic, subscription: Subscription, now_ms: int, ra
         "consumersAfterMarkDeletePosition": {},
         "nonContiguousDeletedMessagesRanges": len(cursor.acked_ranges()),
         "subscriptionProperties": dict(subscription.properties),
+        **filter_stats(subscription),
         "consumers": [consumer_stats(consumer, now_ms) for consumer in consumers],
         "dispatchState": diagnosis.state.value,
         "whyIdle": diagnosis.sentence,
+    }
+
+
+def filter_stats(subscription: AnySubscription) -> Document:
+    """What its entry filters decided, in messages."""
+    counts = subscription.filtered or FilterCounts()
+    return {
+        "filterProcessedMsgCount": counts.processed,
+        "filterAcceptedMsgCount": counts.accepted,
+        "filterRejectedMsgCount": counts.rejected,
+        "filterRescheduledMsgCount": counts.rescheduled,
     }
 
 

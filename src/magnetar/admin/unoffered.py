@@ -28,7 +28,6 @@ GROUPS: Final = {
 }
 """Groups of Pulsar's API, and what they are about."""
 
-_FILTERS: Final = "entry filters are Java classes, which run inside a Java broker only"
 _SHADOWS: Final = "this broker has no shadow topics"
 
 
@@ -41,22 +40,14 @@ def refuse(reason: str) -> Handler:
     return refused
 
 
-async def _unset(call: Call) -> None:
-    """That nothing is set is true, and stays so."""
-    await call.broker.policies.namespace(call.namespace())
-
-
 async def _none(call: Call) -> object:
     await call.broker.policies.namespace(call.namespace())
     return []
 
 
 def _routes() -> list[Route]:
-    found: list[Route] = []
-    for path in (f"{_N}/entryFilters", f"{_T}/entryFilters"):
-        found += [("GET", path, _unset), ("DELETE", path, _unset), ("POST", path, refuse(_FILTERS))]
     shadows = refuse(_SHADOWS)
-    found += [
+    found: list[Route] = [
         ("GET", f"{_T}/shadowTopics", _none),
         ("PUT", f"{_T}/shadowTopics", shadows),
         ("DELETE", f"{_T}/shadowTopics", shadows),

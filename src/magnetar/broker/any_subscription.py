@@ -14,6 +14,7 @@ from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.explain.view import View
+from magnetar.broker.filters.judge import FilterCounts
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.seek_fence import SeekFence
 from magnetar.wire.events import AckEvent
@@ -42,6 +43,9 @@ READ_AGAIN_MS: Final = 5_000
 
 class AnySubscription(ABC):
     """Consumers of one topic that share its messages; what sessions and the admin service see of it."""
+
+    filtered: FilterCounts | None = None
+    """What its entry filters decided; None: it never had any."""
 
     def __init__(self, topic: TopicName, name: str) -> None:
         self.topic = topic

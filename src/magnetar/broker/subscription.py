@@ -21,9 +21,11 @@ from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
+from magnetar.broker.dispatchers import goes_on, nothing_to_send
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
+from magnetar.broker.filters.source import FilteredSource, Place, screened
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.pump_turns import PumpTurns
@@ -78,6 +80,8 @@ class Subscription(AnySubscription):
         """Why the last read failed; empty when it did not."""
         self._clock, self._alarms, self._outputs = clock, alarms, outputs
         self._limits = SubscriptionLimits()
+        self._screen: FilteredSource | None = None
+        """What is read instead of the source while entry filters are in force."""
 
     def view_compacted(self, view: CompactedView | None, start: Position) -> None:
         """What the next consumers get, None: the log; a view stays, as it knows of seeks since. `start`: the
@@ -163,7 +167,7 @@ class Subscription(AnySubscription):
     def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
         """Adds a consumer. Raises ConsumerBusyError, ConsumerAssignmentError."""
         dispatcher = self._dispatcher
-        if dispatcher is None or not (dispatcher.consumers or self._suits(dispatcher, type_, policy)):
+        if dispatcher is None or not (dispatcher.consumers or goes_on(dispatcher, type_, policy)):
             dispatcher = self._new_dispatcher(type_, policy)
         elif type_ is not self.type:
             raise ConsumerBusyError(
@@ -184,6 +188,10 @@ class Subscription(AnySubscription):
     def keep(self, limits: SubscriptionLimits) -> None:
         self._limits = limits
         self._delays.active = limits.delayed_delivery
+        again = self._turns.again
+        self._screen = screened(
+            self, limits.filters, self._screen, self._place, self._delays, self._alarms, self._clock, again
+        )
         dispatcher = self._dispatcher
         if isinstance(dispatcher, SharedDispatcher):
             dispatcher.unacked.limit(limits.unacked_max)
@@ -191,16 +199,8 @@ class Subscription(AnySubscription):
                 consumer.limit_unacked(limits.unacked_max_per_consumer)
         self.pump()
 
-    def _suits(self, dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPolicy) -> bool:
-        """Whether a dispatcher without consumers can go on: it knows which entries wait for their time, and
-        how often each was sent."""
-        if type_ is SubscriptionType.SHARED:
-            return type(dispatcher) is SharedDispatcher
-        return (
-            type_ is SubscriptionType.KEY_SHARED
-            and isinstance(dispatcher, KeySharedDispatcher)
-            and policy == KeySharedPolicy(dispatcher.sticky, dispatcher.allow_out_of_order)
-        )
+    def _place(self) -> Place:
+        return Place(self._source, self._acks, self._dispatcher)
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
         start = self._source.next_position(self._acks.mark_delete)
@@ -300,6 +300,8 @@ class Subscription(AnySubscription):
         what the client named, which the log may not have any more."""
         self.detach_all()
         self.cursor.reset(position)
+        if self._screen is not None:
+            self._screen.forget()
         if isinstance(self._source, CompactedSource):
             self._source.sought(position if wanted is None else wanted)
         else:
@@ -344,21 +346,13 @@ class Subscription(AnySubscription):
             return
         if self._log.terminated is not None and not self._acks.backlog_entries:
             self._tell_end()
-        if self._nothing_to_send(self._dispatcher):
+        if nothing_to_send(self._dispatcher, self._log.last_position):
             return
         self._pumping = True
         try:
             self._pump(self._dispatcher)
         finally:
             self._pumping = False
-
-    def _nothing_to_send(self, dispatcher: Dispatcher) -> bool:
-        """A cheap answer before all of many consumers are asked; False says nothing."""
-        return (
-            isinstance(dispatcher, SharedDispatcher)
-            and not dispatcher.has_returned
-            and dispatcher.read_position > self._log.last_position
-        )
 
     def _tell_end(self) -> None:
         for consumer in self.consumers:
@@ -371,6 +365,7 @@ class Subscription(AnySubscription):
         held = self._delays.count
         self._obstacle = ""
         throttle = self._limits.throttle
+        reads = self._screen or self._source
         while (want := dispatcher.want()) is not None:
             bytes_max = self._outputs.read_bytes
             if throttle is not None:
@@ -380,7 +375,7 @@ class Subscription(AnySubscription):
                     return
                 want = want._replace(entries_max=entries_max)
             try:
-                runs = self._source.read_now(want.position, bytes_max, want.entries_max)
+                runs = reads.read_now(want.position, bytes_max, want.entries_max)
             except MagnetarError as error:
                 self._read_failed(want, error)
                 return
@@ -429,14 +424,16 @@ class Subscription(AnySubscription):
 
     async def _read(self, want: Want, dispatcher: Dispatcher, bytes_max: int) -> None:
         """Reads what is not in memory, then goes on. One read at a time."""
+        screen = self._screen
         try:
-            runs = await self._source.read(want.position, bytes_max, want.entries_max)
+            runs = await (screen or self._source).read(want.position, bytes_max, want.entries_max)
         except MagnetarError as error:
             self._reading = False
             self._read_failed(want, error)
             return
         self._reading = False
-        if dispatcher is self._dispatcher and (runs or want.replay):
+        # What was read for other filters is read again.
+        if dispatcher is self._dispatcher and screen is self._screen and (runs or want.replay):
             self._deliver(dispatcher, want, runs)
         self.pump()
 

@@ -21,6 +21,9 @@ UNLIMITED: Final = -1
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
+_AT_LEAST_ONE: Final = ("limits_interval_seconds", "subscribe_rate_period_seconds", "entry_filter_budget_ms")
+"""Limits that have no meaning at 0."""
+
 _SECONDS: Final = {
     "idle_topic_unload_seconds": 0,
     "inactive_topic_seconds": 1,
@@ -75,7 +78,7 @@ def check(config: StandaloneConfig) -> None:
     _require(0 <= config.auto_topic_partitions <= 10_000, config, "auto_topic_partitions", "from 0 to 10000")
     for limit in fields(LimitSettings):
         if limit.type == "int":
-            least = 1 if limit.name in ("limits_interval_seconds", "subscribe_rate_period_seconds") else 0
+            least = 1 if limit.name in _AT_LEAST_ONE else 0
             _require(getattr(config, limit.name) >= least, config, limit.name, f"at least {least}")
     _check_offloading(config)
     rule = "one of " + ", ".join(QuotaPolicy)

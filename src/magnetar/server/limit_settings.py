@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from magnetar.base.errors import StartupError
 from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
 from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
+from magnetar.broker.filters.installed import known_filters
+from magnetar.broker.filters.rules import FilterRules, names_in
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.tenants import TenantLimits
@@ -60,6 +63,15 @@ class LimitSettings:
     """Topics that a tenant may make in a minute, partitioned ones counted once; who makes more waits."""
     subscription_expiration_minutes: int = 0
     """For how long a subscription stays that has no consumers."""
+    entry_filters: str = ""
+    """Entry filters, separated by commas, that every subscription has where policies choose no others."""
+    entry_filters_override: bool = True
+    """Whether policies of namespaces and topics may choose entry filters."""
+    entry_filters_allowed: str = ""
+    """Installed entry filters, separated by commas, that may be chosen beside our own. They run in this
+    process and can do whatever it can."""
+    entry_filter_budget_ms: int = 5
+    """Time that an entry filter may take for a vector before it is named in the log. At least 1."""
     limits_interval_seconds: int = 60
     """Between two looks at ages and quotas. At least 1."""
 
@@ -72,6 +84,23 @@ def tenant_limits(settings: LimitSettings) -> TenantLimits:
         connections_max_per_role=settings.connections_max_per_role,
         topics_made_per_minute=settings.topics_made_per_minute,
     )
+
+
+def _filter_rules(settings: LimitSettings) -> FilterRules:
+    """Raises StartupError for a filter that there is not."""
+    rules = FilterRules(
+        names=names_in(settings.entry_filters),
+        known=known_filters(names_in(settings.entry_filters_allowed)),
+        override=settings.entry_filters_override,
+        budget_ms=settings.entry_filter_budget_ms,
+    )
+    for name in rules.names:
+        if name not in rules.known:
+            raise StartupError(
+                f"entry_filters names {name!r}; there are {', '.join(sorted(rules.known))}"
+                " (an installed filter must stand in entry_filters_allowed too)"
+            )
+    return rules
 
 
 def default_limits(settings: LimitSettings) -> Limits:
@@ -97,5 +126,6 @@ def default_limits(settings: LimitSettings) -> Limits:
         subscription_dispatch_rate=Rate(
             settings.subscription_dispatch_rate_messages, settings.subscription_dispatch_rate_bytes
         ),
+        entry_filters=_filter_rules(settings),
         subscribe_rate=Rate(settings.subscribe_rate, 0, settings.subscribe_rate_period_seconds * 1000),
     )

@@ -10,6 +10,7 @@ from magnetar.server.config import MIB
 SAME: Final = {
     "advertisedAddress": "advertised_address",
     "advertisedListeners": "advertised_listeners",
+    "allowOverrideEntryFilters": "entry_filters_override",
     "allowAutoSubscriptionCreation": "auto_subscription_creation",
     "allowAutoTopicCreation": "auto_topic_creation",
     "anonymousUserRole": "anonymous_role",
@@ -31,6 +32,7 @@ SAME: Final = {
     "defaultRetentionSizeInMB": "retention_mib",
     "defaultRetentionTimeInMinutes": "retention_minutes",
     "encryptionRequireOnProducer": "encryption_required",
+    "entryFilterNames": "entry_filters",
     "internalListenerName": "internal_listener",
     "isAllowAutoUpdateSchemaEnabled": "schema_auto_update",
     "isSchemaValidationEnforced": "schema_validation_enforced",

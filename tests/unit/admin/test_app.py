@@ -28,7 +28,7 @@ def test_groups_that_are_not_offered_say_so() -> None:
             assert (await api.refused("GET", group))[0] == 501
             assert (await api.refused("POST", f"{group}/a/b/c"))[0] == 501
         assert (await api.refused("PUT", f"{T}/t/offload"))[0] == 501
-        assert (await api.refused("POST", "/admin/v2/namespaces/public/default/entryFilters", 5))[0] == 501
+        assert (await api.refused("PUT", f"{T}/t/shadowTopics"))[0] == 501
 
     with_api(story)
 

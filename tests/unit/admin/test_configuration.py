@@ -121,10 +121,19 @@ def test_the_size_of_what_lies_behind_a_message() -> None:
     with_api(story)
 
 
-def test_policies_that_are_not_offered_read_as_unset() -> None:
+def test_entry_filters_are_chosen_among_those_that_there_are() -> None:
     async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{T}/t")
         for path in (f"{N}/entryFilters", f"{T}/t/entryFilters"):
             assert (await api.call("GET", path)).status == 204
-            assert (await api.refused("POST", path, 1))[0] == 501
+            assert (await api.refused("POST", path, 1))[0] == 400
+            for names in ("", "com.company.JavaFilter", "expression,even"):
+                status, reason = await api.refused("POST", path, {"entryFilterNames": names})
+                assert status == 412
+                assert "there are expression" in reason
+            await api.done("POST", path, {"entryFilterNames": " expression"})
+            assert await api.get(path) == {"entryFilterNames": "expression"}
+        await api.done("DELETE", f"{T}/t/entryFilters")
+        assert await api.get(f"{T}/t/entryFilters?applied=true") == {"entryFilterNames": "expression"}
 
     with_api(story)

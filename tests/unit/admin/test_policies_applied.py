@@ -56,6 +56,8 @@ VALUES: dict[int, tuple[Any, Any]] = {
             kinds.SUBSCRIPTION_CREATION,
             ({"allowAutoSubscriptionCreation": False}, {"allowAutoSubscriptionCreation": True}),
         ),
+        # Without installed ones there is one filter to choose.
+        (kinds.ENTRY_FILTERS, ({"entryFilterNames": "expression"}, {"entryFilterNames": "expression"})),
         (kinds.DELAYED_DELIVERY, ({"active": True, "tickTime": 7}, {"active": False, "tickTime": 3})),
         (
             kinds.PERSISTENCE,

@@ -10,6 +10,7 @@ from magnetar.admin.errors import BadRequestError
 from magnetar.admin.policies.declared import Kind
 from magnetar.broker.creation import NON_PARTITIONED, PARTITIONED
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.filters.rules import FILTER_NAMES, names_in
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.limits import ALL_TYPES, DELAY_MAX
 from magnetar.broker.schema_rules import AUTO_UPDATE_STRATEGIES
@@ -155,6 +156,16 @@ def _delayed_delivery(call: Call) -> dict[str, Any]:
     return {**found, DELAY_MAX: longest_ms} if longest_ms else found
 
 
+def _entry_filters(call: Call) -> dict[str, str]:
+    value = call.json()
+    text = value.get(FILTER_NAMES) if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        raise BadRequestError(f'the body must be {{"{FILTER_NAMES}": "names, separated by commas"}}')
+    names = names_in(text)
+    call.broker.config.limits.entry_filters.check_choice(names)
+    return {FILTER_NAMES: ",".join(names)}
+
+
 def _always(_: Call) -> bool:
     """A switch that is set without a body."""
     return True
@@ -248,6 +259,7 @@ SUBSCRIPTION_CREATION: Final = Kind(
 DELAYED_DELIVERY: Final = Kind(
     _delayed_delivery, _object({"active": _BOOLEAN, "tickTime": _COUNT, DELAY_MAX: _COUNT}, "active")
 )
+ENTRY_FILTERS: Final = Kind(_entry_filters, _object({FILTER_NAMES: {"type": "string"}}, FILTER_NAMES))
 PERSISTENCE: Final = Kind(
     _persistence, _object({**dict.fromkeys(_COPIES, _COUNT), _MARK_RATE: {"type": "number", "minimum": 0}})
 )

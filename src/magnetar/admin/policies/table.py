@@ -14,6 +14,7 @@ from magnetar.broker.config import BrokerConfig
 from magnetar.broker.creation import SUBSCRIPTIONS_POLICY, TOPICS_POLICY
 from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.filters.rules import FILTER_NAMES, FILTERS_POLICY
 from magnetar.broker.inactive.expiry import EXPIRATION_POLICY
 from magnetar.broker.inactive.policy import INACTIVE_POLICY
 from magnetar.broker.limits.backlog import fits_retention
@@ -41,6 +42,11 @@ def _inactive(config: BrokerConfig) -> dict[str, Any]:
         "maxInactiveDurationSeconds": config.inactive.idle_s,
         "deleteWhileInactive": config.inactive.delete,
     }
+
+
+def _filters(config: BrokerConfig) -> dict[str, str] | None:
+    names = config.limits.entry_filters.names
+    return {FILTER_NAMES: ",".join(names)} if names else None
 
 
 def _same(key: str, path: str | None = None, **options: Any) -> Policy:
@@ -212,6 +218,7 @@ POLICIES: Final = (
         null_removes=True,
     ),
     _same(DELAYED_DELIVERY_POLICY, "delayedDelivery", kind=kinds.DELAYED_DELIVERY),
+    _same(FILTERS_POLICY, kind=kinds.ENTRY_FILTERS, default=_filters),
     _same(
         "dispatcherPauseOnAckStatePersistentEnabled",
         "dispatcherPauseOnAckStatePersistent",

@@ -34,6 +34,7 @@ class DelayedDelivery:
         "_forgotten",
         "_index",
         "_ledgers",
+        "_postpones",
         "_reread",
         "_spawn",
         "_wake",
@@ -72,6 +73,8 @@ class DelayedDelivery:
         self._armed_ms: int | None = None
         self._working = False
         self._forgotten = False
+        self._postpones = False
+        """Whether entries may be held that do not say so themselves."""
         self.active = True
         self.loading = False
         if self._ledgers is not None and self._ledgers.ids:
@@ -101,7 +104,7 @@ class DelayedDelivery:
 
     def screen(self, entries: Sequence[bytes]) -> bool:
         """Whether `hold` must be asked about any of these entries."""
-        return may_be_delayed(entries)
+        return (self._postpones and len(self._index) > 0) or may_be_delayed(entries)
 
     def hold(self, run: EntryRun, start: int, stop: int, is_acked: Callable[[Position], bool] | None) -> int:
         """Holds back the entries from `start` on that are to be delivered later; see `Delays`."""
@@ -135,6 +138,19 @@ class DelayedDelivery:
         if len(due) < count_max:
             self._arm()
         return due
+
+    def postpone(self, positions: Sequence[Position], due_ms: int) -> None:
+        """Holds these back until then, whatever they say themselves; those that are held stay as they are."""
+        self._postpones = True
+        index = self._index
+        of_ledger: dict[int, list[tuple[int, int]]] = {}
+        for position in positions:
+            if position not in index:
+                of_ledger.setdefault(position.ledger_id, []).append((position.entry_id, due_ms))
+        for ledger_id, entries in of_ledger.items():
+            index.add_many(ledger_id, entries, self._clock.now_ms())
+        self._arm()
+        self._work_soon()
 
     def discard(self, positions: Sequence[Position]) -> None:
         """These were acknowledged."""

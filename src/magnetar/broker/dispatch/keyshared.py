@@ -7,7 +7,7 @@ there first), else to whom the ranges say. With `allow_out_of_order` neither rul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -161,7 +161,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         assignments: list[Assignment] = []
         known = want.replay or self._cursor.may_know_from(want.position)
-        self._holes = known and self._cursor.has_holes
+        self._holes = known and (self._cursor.has_holes or want.position <= self._cursor.mark_delete)
         self._given_back = known and self._cursor.has_redeliveries
         if want.replay and want.position in self._due:
             self._drop_unreadable(self._due, want, runs)
@@ -331,6 +331,13 @@ class KeySharedDispatcher(SharedDispatcher):
         if self._rows:
             assignments += [_assignment(consumer, run, rows) for consumer, rows in self._rows.items()]
             self._rows.clear()
+
+    def withdraw(self, positions: Iterable[Position]) -> None:
+        for position in positions:
+            self._due.discard(position)
+            key = self._lines.key_of.get(position)
+            if key is not None:
+                self._lines.leave(position, key)
 
     def _released(self, consumer: Consumer, done: Sequence[Pending]) -> None:
         keys = self._keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 
 from magnetar.base.entries import EntryRun
@@ -318,6 +318,11 @@ class SharedDispatcher:
         consumer.released(messages)
         self.unacked.released(messages)
         self._released(consumer, done)
+
+    def withdraw(self, positions: Iterable[Position]) -> None:
+        """These are not to be sent again now: they come with what is due."""
+        for position in positions:
+            self._replay.discard(position)
 
     def acked_cumulative(self, consumer: Consumer, position: Position) -> None:
         """The protocol forbids it on these types; what arrives all the same counts for each entry."""

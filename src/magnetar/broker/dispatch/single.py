@@ -62,7 +62,8 @@ class SingleActiveDispatcher(ActiveConsumers):
 
     def _assign_each(self, active: Consumer, run: EntryRun, assignments: list[Assignment]) -> int:
         """Assigns entry by entry; returns the offset of the first that was left."""
-        holes = self._cursor.has_holes
+        # Entries that a filter rejected since the read was asked for may lie before mark-delete.
+        holes = self._cursor.has_holes or self._cursor.mark_delete >= (run.ledger_id, run.first_entry)
         start = offset = 0
         ack_sets: list[tuple[int, ...] | None] = []
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
 from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
+from magnetar.broker.filters.rules import FilterRules
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.groups import ResourceGroup
 from magnetar.broker.limits.token_bucket import Rate
@@ -57,6 +58,8 @@ class Limits:
     """Of single subscriptions of the topic, by name, instead of `subscription_dispatch_rate`."""
     group: ResourceGroup | None = None
     """Whose rates the topic shares with others."""
+    entry_filters: FilterRules = field(default_factory=FilterRules)
+    """Which decide what subscriptions get."""
     subscribe_rate: Rate = field(default_factory=Rate)
     """Subscribe commands of one consumer (`messages`)."""
 
@@ -128,6 +131,7 @@ def effective(own: Document, namespace: Document, defaults: Limits, cluster: str
         delay_ms_max=max(0, int(delayed.get(DELAY_MAX) or 0)),
         subscription_rates=_subscription_rates(own.get(SUBSCRIPTION_POLICIES) or {}),
         quotas=_quotas(own, namespace, defaults),
+        entry_filters=defaults.entry_filters.under(own, namespace),
         **found,
     )
 

@@ -6,7 +6,7 @@ A limit that is not set costs nothing: `gate` and a subscription's `throttle` ar
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock
@@ -18,6 +18,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
     ProducerBusyError,
 )
+from magnetar.broker.filters.rules import FilterRules
 from magnetar.broker.limits.delivering import Counters, DispatchThrottle, limiter
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.publishing import PublishGate, gate_for
@@ -42,6 +43,7 @@ class SubscriptionLimits:
     unacked_max: int = UNACKED_MESSAGES_MAX_SHARED
     throttle: DispatchThrottle | None = None
     delayed_delivery: bool = True
+    filters: FilterRules = field(default_factory=FilterRules)
 
 
 class Holder(Protocol):
@@ -118,6 +120,7 @@ class TopicLimits:
             limits.unacked_max_per_subscription,
             DispatchThrottle(self._clock, tuple(limiters)) if limiters else None,
             limits.delayed_delivery,
+            limits.entry_filters,
         )
 
     def admit_producer(self, producers: Mapping[str, Producer], name: str, *, encrypted: bool) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from typing import Final
 
+from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
@@ -12,16 +15,26 @@ from magnetar.broker.entry import entry_hash
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.broker.explain.reading import consumer_views
 from magnetar.broker.explain.view import View
+from magnetar.broker.filters.api import FilterError, Verdict
+from magnetar.broker.filters.judge import FilterCounts, Judge
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
 from magnetar.wire.events import AckEvent
+
+_log: Final = logging.getLogger("magnetar.broker.nonpersistent")
 
 
 class NonPersistentSubscription(AnySubscription):
     """Consumers of one non-persistent topic that share its messages. No cursor, no backlog."""
 
     def __init__(
-        self, topic: TopicName, name: str, *, durable: bool, properties: Mapping[str, str] | None = None
+        self,
+        topic: TopicName,
+        name: str,
+        *,
+        durable: bool,
+        properties: Mapping[str, str] | None = None,
+        clock: Clock,
     ) -> None:
         """A subscription that is not `durable`, a reader's, goes with its last consumer."""
         super().__init__(topic, name)
@@ -29,6 +42,8 @@ class NonPersistentSubscription(AnySubscription):
         self._properties = dict(properties or {})
         self._policy = KeySharedPolicy()
         self._chooser: Chooser | None = None
+        self._clock = clock
+        self._judge: Judge | None = None
         self.messages_dropped = 0
         """Messages that no consumer could take."""
 
@@ -105,14 +120,22 @@ class NonPersistentSubscription(AnySubscription):
             consumer.connection.consumer_detached(consumer)
 
     def keep(self, limits: SubscriptionLimits) -> None:
-        """Nothing here waits to be acknowledged or sent later: what cannot be taken is dropped."""
+        """Of all limits only filters: nothing here waits to be acknowledged or sent later."""
+        rules = limits.filters
+        if not rules.names:
+            self._judge = None
+        elif self._judge is None or self._judge.rules != rules:
+            self.filtered = self.filtered or FilterCounts()
+            self._judge = Judge(rules, str(self.topic), self.name, lambda: self._properties, self._clock)
 
     # -- messages ----------------------------------------------------------------------------------
 
     def deliver(self, entries: list[bytes], counts: list[int] | None) -> None:
         """Sends a vector to whom it concerns; `counts` are messages per entry, None: one each."""
+        if self._judge is not None:
+            entries, counts = self._accepted(self._judge, entries, counts)
         messages = len(entries) if counts is None else sum(counts)
-        if self._chooser is not None:
+        if self._chooser is not None and entries:
             for share in self._chooser.divide(entries, counts):
                 consumer = share.consumer
                 assert isinstance(consumer, AttachedConsumer)
@@ -124,6 +147,30 @@ class NonPersistentSubscription(AnySubscription):
                 self.bytes_out += size
                 messages -= share.messages
         self.messages_dropped += messages
+
+    def _accepted(
+        self, judge: Judge, entries: list[bytes], counts: list[int] | None
+    ) -> tuple[list[bytes], list[int] | None]:
+        """What the filters let pass. What they put off, or cannot judge, is dropped as all that cannot be
+        taken: nothing is kept here."""
+        known = [1] * len(entries) if counts is None else counts
+        filtered = self.filtered
+        assert filtered is not None
+        try:
+            verdicts = judge.verdicts(entries, known)
+        except FilterError as error:
+            _log.error("%s, subscription %s: %s; messages are dropped", self.topic, self.name, error)
+            self.messages_dropped += sum(known)
+            return [], None
+        rows = []
+        for row, (verdict, messages) in enumerate(zip(verdicts, known, strict=True)):
+            filtered.add(verdict, messages)
+            if verdict is Verdict.ACCEPT:
+                rows.append(row)
+            elif verdict is Verdict.RESCHEDULE:
+                self.messages_dropped += messages
+        chosen = [entries[row] for row in rows]
+        return chosen, None if counts is None else [counts[row] for row in rows]
 
     # -- commands ----------------------------------------------------------------------------------
 

@@ -80,7 +80,10 @@ class NonPersistentTopic(AnyTopic):
         self._check_open()
         known = self.subscriptions.get(name)
         if known is None:
-            known = NonPersistentSubscription(self.name, name, durable=durable, properties=properties)
+            known = NonPersistentSubscription(
+                self.name, name, durable=durable, properties=properties, clock=self._clock
+            )
+            known.keep(self.limits.of_subscription(name))
             self.subscriptions[name] = known
         return known
 

@@ -1,0 +1,30 @@
+"""What a subscription asks of its dispatcher, whose answer depends on the kind of both."""
+
+from __future__ import annotations
+
+from magnetar.base.ids import Position
+from magnetar.broker.any_subscription import KeySharedPolicy, SubscriptionType
+from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
+from magnetar.broker.dispatch.shared import SharedDispatcher
+
+
+def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPolicy) -> bool:
+    """Whether a dispatcher without consumers suits the next one: it knows which entries wait for their time,
+    and how often each was sent."""
+    if type_ is SubscriptionType.SHARED:
+        return type(dispatcher) is SharedDispatcher
+    return (
+        type_ is SubscriptionType.KEY_SHARED
+        and isinstance(dispatcher, KeySharedDispatcher)
+        and policy == KeySharedPolicy(dispatcher.sticky, dispatcher.allow_out_of_order)
+    )
+
+
+def nothing_to_send(dispatcher: Dispatcher, last: Position) -> bool:
+    """A cheap answer before all of many consumers are asked; False says nothing. `last`: of the log."""
+    return (
+        isinstance(dispatcher, SharedDispatcher)
+        and not dispatcher.has_returned
+        and dispatcher.read_position > last
+    )

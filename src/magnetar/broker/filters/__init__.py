@@ -1,0 +1,1 @@
+"""Entry filters: which entries a subscription gets, decided before they are sent."""

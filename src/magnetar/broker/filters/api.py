@@ -1,0 +1,68 @@
+"""What an entry filter is, and the values that go in and out.
+
+A filter gets vectors and answers with vectors: a call for each entry would cost as much as its delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from magnetar.base.errors import MagnetarError
+from magnetar.wire import pulsar_pb2 as pb
+
+
+class Verdict(Enum):
+    """What becomes of an entry, for one subscription. Source: Pulsar's EntryFilter.FilterResult."""
+
+    ACCEPT = "accept"
+    """It is sent."""
+    REJECT = "reject"
+    """It counts as acknowledged and is never sent."""
+    RESCHEDULE = "reschedule"
+    """It is judged again later."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """An entry that is about to be sent: one message, or a batch as a whole."""
+
+    metadata: pb.MessageMetadata
+    """Of the message or of the batch; not to be changed. A batch has the properties and the key that its
+    producer gave to it as a whole, mostly those of its first message."""
+    payload: memoryview
+    """As it is stored: compressed, encrypted, a batch with its messages in it."""
+    messages: int
+    """In the entry, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """For whom a filter judges."""
+
+    topic: str
+    """Full name, with the partition."""
+    subscription: str
+    properties: Mapping[str, str]
+    """Of the subscription. When they change, a new filter is made."""
+
+
+class EntryFilter(Protocol):
+    """Judges for one subscription. Called in the loop that serves all clients: it must not wait for anything,
+    and has a few milliseconds for a vector."""
+
+    def judge(self, candidates: Sequence[Candidate]) -> Sequence[Verdict]:
+        """A verdict for each. What it raises holds the subscription up until the vector is judged."""
+
+
+class FilterFactory(Protocol):
+    """Makes the filter of a subscription. An installed filter's class is one, if it takes a Context."""
+
+    def __call__(self, context: Context) -> EntryFilter:
+        """Raises FilterError when the subscription's properties make no sense."""
+
+
+class FilterError(MagnetarError):
+    """Entries cannot be judged. They are neither sent nor acknowledged until they can."""

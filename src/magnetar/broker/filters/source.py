@@ -1,0 +1,260 @@
+"""What a subscription with entry filters reads: as without, and what is rejected is acknowledged meanwhile.
+
+Dispatchers pass over acknowledged entries, so they know nothing of filters. What was judged once is not
+judged again while it waits for permits: from where judging began up to where it came, entries are accepted,
+acknowledged or put off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from magnetar.base.clock import Clock
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.filters.api import FilterError, Verdict
+from magnetar.broker.filters.judge import FilterCounts, Judge
+from magnetar.broker.filters.rules import FilterRules
+from magnetar.runtime.alarms import Alarms
+
+RESCHEDULE_MS: Final = 1_000
+"""After which an entry is judged again (Pulsar's dispatcherEntryFilterRescheduledMessageDelay)."""
+FAILED_AGAIN_MS: Final = 5_000
+"""After which filters that failed are asked again."""
+_ENTRIES_MAX: Final = 500
+"""Judged in one go: one to three milliseconds with an expression."""
+
+
+class Source(Protocol):
+    """Where entries are read: the log, or its compacted view."""
+
+    def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None: ...
+    async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]: ...
+
+
+class Acks(Protocol):
+    """What is acknowledged of them."""
+
+    @property
+    def backlog_entries(self) -> int: ...
+    def may_know_from(self, position: Position) -> bool: ...
+    def is_acked(self, position: Position) -> bool: ...
+    def ack(self, positions: Sequence[Position]) -> None: ...
+
+
+class Delays(Protocol):
+    """Where entries are put off."""
+
+    def postpone(self, positions: Sequence[Position], due_ms: int) -> None: ...
+
+
+class Place(NamedTuple):
+    """What the subscription reads from and sends to at the moment."""
+
+    source: Source
+    acks: Acks
+    dispatcher: Dispatcher | None
+
+
+class Screened(Protocol):
+    """A subscription, as its filters see it."""
+
+    filtered: FilterCounts | None
+
+    @property
+    def topic(self) -> object: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+    def pump(self) -> None: ...
+
+
+class FilteredSource:
+    """Of one subscription; made anew when its topic gets other filters."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        counts: FilterCounts,
+        place: Callable[[], Place],
+        delays: Delays,
+        alarms: Alarms,
+        clock: Clock,
+        *,
+        pump: Callable[[], None],
+        caught_up: Callable[[], None],
+    ) -> None:
+        """`caught_up` is called when nothing is left to be sent because the last of it was rejected."""
+        self.judge = judge
+        self._counts = counts
+        self._place = place
+        self._delays = delays
+        self._alarms = alarms
+        self._clock = clock
+        self._pump = pump
+        self._caught_up = caught_up
+        self._from: Position | None = None
+        """Where judging began; None: nothing was judged."""
+        self._upto = Position(0, 0)
+        """What comes after the last that was judged."""
+        self._put_off: set[Position] = set()
+        """Those between the two that are to be judged again."""
+        self._held: tuple[Position, int] | None = None
+        """Entry that the next ones wait for, as they are sent in order, and until when (Unix ms)."""
+        self._failure: tuple[FilterError, int] | None = None
+        """Why filters cannot judge, and when they are asked again (Unix ms)."""
+
+    def forget(self) -> None:
+        """What was acknowledged may not be any more: everything is judged anew."""
+        self._from = self._held = self._failure = None
+        self._put_off.clear()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
+        """As a log's; what it gives is judged. Raises FilterError too."""
+        if self._waits(position):
+            return []
+        place = self._place()
+        runs = place.source.read_now(position, bytes_max, min(entries_max, _ENTRIES_MAX))
+        return self._judged(position, runs, place) if runs else runs
+
+    async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
+        """As a log's; what it gives is judged. Raises FilterError too."""
+        runs = await self._place().source.read(position, bytes_max, min(entries_max, _ENTRIES_MAX))
+        return self._judged(position, runs, self._place()) if runs else runs
+
+    def _waits(self, position: Position) -> bool:
+        """Whether this entry was put off, and those behind it with it. Raises FilterError."""
+        if self.judge.renewed():
+            self.forget()
+        if self._failure is None and self._held is None:
+            return False
+        now_ms = self._clock.now_ms()
+        if self._failure is not None:
+            if now_ms < self._failure[1]:
+                raise self._failure[0]
+            self._failure = None
+        if self._held is None:
+            return False
+        held, due_ms = self._held
+        if held == position and now_ms < due_ms:
+            return True
+        self._held = None
+        return False
+
+    # -- judging -----------------------------------------------------------------------------------
+
+    def _judged(self, position: Position, runs: list[EntryRun], place: Place) -> list[EntryRun]:
+        last = runs[-1]
+        end = Position(last.ledger_id, last.last_entry + 1)
+        rows = self._unjudged(position, runs, place.acks)
+        if rows:
+            held = self._sentence(rows, place)
+            if held is not None:
+                runs, end = _before(runs, held), held
+        if self._from is None or position > self._upto:
+            self._from, self._upto = position, end
+        elif position >= self._from:
+            self._upto = max(self._upto, end)
+        return runs
+
+    def _unjudged(
+        self, position: Position, runs: list[EntryRun], acks: Acks
+    ) -> list[tuple[EntryRun, int, Position]]:
+        """Run, offset and position of the entries that are to be judged."""
+        is_acked = acks.is_acked if acks.may_know_from(position) else None
+        begun, upto, put_off = self._from, self._upto, self._put_off
+        rows = []
+        for run in runs:
+            ledger_id, first = run.ledger_id, run.first_entry
+            if (
+                begun is not None
+                and not put_off
+                and begun <= (ledger_id, first) <= (ledger_id, run.last_entry) < upto
+            ):
+                continue
+            for offset in range(len(run.entries)):
+                at = Position(ledger_id, first + offset)
+                if begun is not None and begun <= at < upto and at not in put_off:
+                    continue
+                if is_acked is None or not is_acked(at):
+                    rows.append((run, offset, at))
+        return rows
+
+    def _sentence(self, rows: list[tuple[EntryRun, int, Position]], place: Place) -> Position | None:
+        """Has these entries judged, and does what the verdicts say. The entry before which reading ends, if
+        one is put off where order counts."""
+        counts = [run.count_of(offset) for run, offset, _ in rows]
+        now_ms = self._clock.now_ms()
+        try:
+            verdicts = self.judge.verdicts([run.entries[offset] for run, offset, _ in rows], counts)
+        except FilterError as error:
+            self._failure = error, now_ms + FAILED_AGAIN_MS
+            raise
+        shared = place.dispatcher if isinstance(place.dispatcher, SharedDispatcher) else None
+        rejected: list[Position] = []
+        later: list[Position] = []
+        held: Position | None = None
+        for (_, _, position), verdict, messages in zip(rows, verdicts, counts, strict=True):
+            self._counts.add(verdict, messages)
+            if verdict is not Verdict.RESCHEDULE:
+                self._put_off.discard(position)
+                if verdict is Verdict.REJECT:
+                    rejected.append(position)
+            elif shared is not None:
+                later.append(position)
+            else:
+                held = position
+                self._held = position, now_ms + RESCHEDULE_MS
+                self._alarms.set(self, now_ms + RESCHEDULE_MS, self._pump)
+                break
+        if later and shared is not None:
+            self._put_off.update(later)
+            shared.withdraw(later)
+            self._delays.postpone(later, now_ms + RESCHEDULE_MS)
+        if rejected:
+            place.acks.ack(rejected)
+            if not place.acks.backlog_entries:
+                self._caught_up()
+        return held
+
+
+def _before(runs: list[EntryRun], position: Position) -> list[EntryRun]:
+    """What lies before this entry, which is one of theirs."""
+    found = []
+    for run in runs:
+        if (run.ledger_id, run.first_entry) >= position:
+            break
+        if run.ledger_id == position.ledger_id and run.last_entry >= position.entry_id:
+            found.append(run.slice(0, position.entry_id - run.first_entry))
+            break
+        found.append(run)
+    return found
+
+
+def screened(
+    subscription: Screened,
+    rules: FilterRules,
+    before: FilteredSource | None,
+    place: Callable[[], Place],
+    delays: Delays,
+    alarms: Alarms,
+    clock: Clock,
+    caught_up: Callable[[], None],
+) -> FilteredSource | None:
+    """What the subscription reads under these rules: what it did `before`, if they are the same; None: its
+    own source. See `FilteredSource`."""
+    if before is not None and before.judge.rules == rules:
+        return before
+    if not rules.names:
+        return None
+    counts = subscription.filtered = subscription.filtered or FilterCounts()
+    judge = Judge(rules, str(subscription.topic), subscription.name, lambda: subscription.properties, clock)
+    return FilteredSource(
+        judge, counts, place, delays, alarms, clock, pump=subscription.pump, caught_up=caught_up
+    )

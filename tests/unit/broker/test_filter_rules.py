@@ -1,0 +1,96 @@
+"""Which entry filters there are, which are in force, and what the built-in one selects."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
+
+import pytest
+
+from magnetar.base.errors import StartupError
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.filters import installed
+from magnetar.broker.filters.api import Candidate, Context, FilterError, Verdict
+from magnetar.broker.filters.expression import PROPERTY, ExpressionFilter
+from magnetar.broker.filters.rules import BUILT_IN, FilterRules
+from magnetar.wire import pulsar_pb2 as pb
+
+
+def chosen(names: str) -> dict[str, Any]:
+    return {"entryFilters": {"entryFilterNames": names}}
+
+
+def test_the_topic_wins_over_its_namespace_and_that_over_the_broker() -> None:
+    rules = FilterRules(names=("expression",))
+    assert rules.under({}, {}) is rules
+    assert rules.under({}, chosen("a, b,a")).names == ("a", "b")
+    assert rules.under(chosen("c"), chosen("a,b")).names == ("c",)
+    fixed = FilterRules(override=False)
+    assert fixed.under(chosen("c"), {}) is fixed
+
+
+@pytest.mark.parametrize("names", [(), ("com.company.Filter",), ("expression", "even")])
+def test_only_known_ones_can_be_chosen(names: tuple[str, ...]) -> None:
+    with pytest.raises(PreconditionFailedError, match="there are expression"):
+        FilterRules().check_choice(names)
+
+
+def test_none_can_be_chosen_where_policies_may_not() -> None:
+    FilterRules().check_choice(("expression",))
+    with pytest.raises(PreconditionFailedError, match="allowOverrideEntryFilters"):
+        FilterRules(override=False).check_choice(("expression",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'properties.colour == "red"',
+        'properties["colour"] in ("red", "blue") and key == "k"',
+        "number(properties.amount) > 6 and not number(properties.colour) > 0",
+        'starts(key, "k") and ends(properties.colour, "d") and contains(properties.colour, "e")',
+        "publish_time == 17 and event_time is None and sequence_id == 3 and producer == 'p'",
+        "size == 4 and messages == 1",
+        "properties.absent is None",
+    ],
+)
+def test_what_an_expression_selects_by(text: str) -> None:
+    assert judged(text) is Verdict.ACCEPT
+    assert judged(f"not ({text})") is Verdict.REJECT
+
+
+def judged(text: str, **fields: Any) -> Verdict:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=3, publish_time=17, partition_key="k")
+    metadata.properties.add(key="colour", value="red")
+    metadata.properties.add(key="amount", value="7")
+    metadata.MergeFrom(pb.MessageMetadata(**fields))
+    return ExpressionFilter(Context("t", "s", {PROPERTY: text})).judge(
+        [Candidate(metadata, memoryview(b"body"), 1)]
+    )[0]
+
+
+def test_a_key_of_bytes_is_text_too() -> None:
+    assert judged('key == "k"', partition_key="aw==", partition_key_b64_encoded=True) is Verdict.ACCEPT
+
+
+@pytest.mark.parametrize(
+    "text", ["", "colour ==", "matches(key, 'x')", "value == 1", "1 == 1 " * 500, "(" * 900]
+)
+def test_what_is_no_expression_is_said(text: str) -> None:
+    with pytest.raises(FilterError, match=PROPERTY):
+        ExpressionFilter(Context("t", "s", {PROPERTY: text}))
+
+
+def test_installed_ones_must_be_allowed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint("colours", "magnetar.broker.filters.expression:ExpressionFilter", installed.GROUP),
+        EntryPoint("twice", "a:b", installed.GROUP),
+        EntryPoint("twice", "c:d", installed.GROUP),
+        EntryPoint("absent", "magnetar.nothing:Nothing", installed.GROUP),
+        EntryPoint("text", "magnetar.broker.filters.expression:NAME", installed.GROUP),
+    ]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints(points))
+    assert installed.known_filters(()) is BUILT_IN
+    assert installed.known_filters(("colours",)).keys() == {"expression", "colours"}
+    for name in ("twice", "absent", "text", "never", "expression"):
+        with pytest.raises(StartupError, match=name):
+            installed.known_filters((name,))
