@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from magnetar.base.ids import Position
 from magnetar.broker.any_subscription import KeySharedPolicy, SubscriptionType
 from magnetar.broker.dispatch.api import Dispatcher
@@ -21,10 +23,17 @@ def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPo
     )
 
 
-def nothing_to_send(dispatcher: Dispatcher, last: Position) -> bool:
-    """A cheap answer before all of many consumers are asked; False says nothing. `last`: of the log."""
+class Log(Protocol):
+    """Where entries come from."""
+
+    @property
+    def last_position(self) -> Position: ...
+
+
+def nothing_to_send(dispatcher: Dispatcher, log: Log) -> bool:
+    """A cheap answer before all of many consumers are asked; False says nothing."""
     return (
         isinstance(dispatcher, SharedDispatcher)
         and not dispatcher.has_returned
-        and dispatcher.read_position > last
+        and dispatcher.read_position > log.last_position
     )

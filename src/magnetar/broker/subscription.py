@@ -346,7 +346,7 @@ class Subscription(AnySubscription):
             return
         if self._log.terminated is not None and not self._acks.backlog_entries:
             self._tell_end()
-        if nothing_to_send(self._dispatcher, self._log.last_position):
+        if nothing_to_send(self._dispatcher, self._log):
             return
         self._pumping = True
         try:
