@@ -44,7 +44,7 @@ class Outlet(Protocol):
 class OutputBudget:
     """The budget of a broker."""
 
-    __slots__ = ("_later", "_outlets", "_reserved", "_waiting", "bytes_max", "free")
+    __slots__ = ("_later", "_outlets", "_reserved", "_waiting", "bytes_max", "crowded", "free")
 
     def __init__(
         self, bytes_max: int, outlets: Collection[Outlet], later: Callable[[int, Callable[[], None]], None]
@@ -53,6 +53,8 @@ class OutputBudget:
         self.bytes_max = bytes_max
         self.free = bytes_max
         """What is left; below 0 by what those who have nothing waiting were given all the same."""
+        self.crowded = False
+        """Whether several tenants publish: then each subscription's part of a turn is a small one."""
         self._outlets = outlets
         self._later = later
         self._reserved = 0

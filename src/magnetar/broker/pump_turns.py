@@ -14,6 +14,10 @@ from typing import Final
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.runtime.tasks import soon
 
+CROWDED_MS_MAX: Final = 1.0
+"""Time of one go while several tenants publish: what is sent anew costs several times what a run does."""
+CROWDED_ENTRIES_MAX: Final = 100
+"""Entries between two looks at the clock then."""
 GIVEN_BACK_AT_ONCE: Final = 2_000
 """Entries that a leaving consumer may hold to be taken off at once: about a millisecond of work."""
 

@@ -178,6 +178,7 @@ class Broker:
 
     async def _tick(self) -> None:
         self.intake.tick()
+        self.outputs.crowded = self.intake.active > 1
 
     async def _keep_alive(self) -> None:
         for session in list(self.sessions):

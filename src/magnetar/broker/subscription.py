@@ -28,7 +28,7 @@ from magnetar.broker.explain.view import View
 from magnetar.broker.filters.source import FilteredSource, Place, screened
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.outputs import OutputBudget
-from magnetar.broker.pump_turns import PumpTurns
+from magnetar.broker.pump_turns import CROWDED_ENTRIES_MAX, CROWDED_MS_MAX, PumpTurns
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
@@ -362,12 +362,16 @@ class Subscription(AnySubscription):
 
     def _pump(self, dispatcher: Dispatcher) -> None:
         sent = entries = 0
+        crowded = self._outputs.crowded
+        until_ms = self._clock.monotonic_ms() + CROWDED_MS_MAX if crowded else 0.0
         held = self._delays.count
         self._obstacle = ""
         throttle = self._limits.throttle
         reads = self._screen or self._source
         while (want := dispatcher.want()) is not None:
             bytes_max = self._outputs.read_bytes
+            if crowded:
+                want = want._replace(entries_max=min(want.entries_max, CROWDED_ENTRIES_MAX))
             if throttle is not None:
                 entries_max, bytes_max = throttle.room(want.entries_max, bytes_max)
                 if not entries_max:
@@ -388,6 +392,7 @@ class Subscription(AnySubscription):
             sent += self._deliver(dispatcher, want, runs)
             entries += sum([len(run.entries) for run in runs])
             much = sent > PUMP_BYTES_MAX or entries > PUMP_ENTRIES_MAX
+            much = much or (crowded and self._clock.monotonic_ms() > until_ms)
             if much or self._delays.count - held > PUMP_HELD_MAX:
                 self._turns.again()
                 return
