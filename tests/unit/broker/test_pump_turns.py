@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
+
+import pytest
 
 from magnetar.base.ids import Position
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.consumer import Pending
-from magnetar.broker.pump_turns import GIVEN_BACK_AT_ONCE, PumpTurns
+from magnetar.broker.pump_turns import CROWDED_ENTRIES_MAX, CROWDED_MS_MAX, GIVEN_BACK_AT_ONCE, PumpTurns
+from magnetar.wire.acks import encode_flow
 from support.sessions import World, in_world, send
 
 
@@ -72,5 +76,38 @@ def test_what_a_consumer_held_comes_in_order_to_the_next() -> None:
         await world.until(lambda: len(second.messages) == 20, "all again")
         ids = [message.position.entry_id for message in second.messages]
         assert ids == sorted(ids)
+
+    in_world(story)
+
+
+def test_while_several_tenants_publish_a_turn_ends_after_a_millisecond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.producer()
+        await peer.consumer(1, kind="Shared", permits=0)
+        for number in range(10 * CROWDED_ENTRIES_MAX):
+            peer.send(send(1, number))
+        topic = await world.topic()
+        await world.until(lambda: topic.log.last_position.entry_id == 10 * CROWDED_ENTRIES_MAX - 1, "stored")
+        times_ms = itertools.count(0.0, 0.75 * CROWDED_MS_MAX)
+        monkeypatch.setattr(world.clock, "monotonic_ms", lambda: next(times_ms))
+        world.broker.outputs.crowded = True
+        peer.send(encode_flow(1, 10 * CROWDED_ENTRIES_MAX))
+        assert topic.subscriptions["s"].messages_out == 2 * CROWDED_ENTRIES_MAX
+        await world.until(lambda: len(peer.messages) == 10 * CROWDED_ENTRIES_MAX, "all")
+
+    in_world(story)
+
+
+def test_two_tenants_that_publish_are_a_crowd() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        for number, tenant in enumerate(("one", "two"), 1):
+            share = world.broker.intake.share(tenant)
+            world.broker.intake.took(peer.session, share, number)
+            await world.broker._tick()
+            assert world.broker.outputs.crowded == (number == 2)
 
     in_world(story)
