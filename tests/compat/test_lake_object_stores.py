@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize("server", ["minio", "moto"])
 def test_tables_of_history_in_s3(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if server == "moto" and "MAGNETAR_TEST_SERVERS" not in os.environ:
+        # One that happens to be installed may be too old: 5.2.1 answers the end of an upload with an error.
+        pytest.skip("name a folder with moto 5.2.5 or newer by MAGNETAR_TEST_SERVERS")
     with SERVERS[server](tmp_path / server) as store:
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
@@ -54,7 +58,7 @@ def test_tables_of_history_in_s3(server: str, tmp_path: Path, monkeypatch: pytes
 
 
 def status(history: HistoryTopic) -> Any:
-    # What a store refuses once, as moto does when it is slow, is tried again half a minute later.
+    # What a store refuses once is tried again half a minute later.
     lakes = history.process.admin("GET", "lake")
     if lakes["behind"] or not lakes["tables"]:
         return {"upToDate": False}
