@@ -23,8 +23,8 @@ main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 
 _OWN_MAX = 310
 """308 when this was written. A room that only some need belongs behind an import in a function."""
-_ALL_MAX = 560
-"""Of the standard library and dependencies too: 536."""
+_ALL_MAX = 570
+"""Of the standard library and dependencies too: 561."""
 _LATER = {
     "starlette": "the admin service's, loaded when clients are served",
     "uvicorn": "the admin service's",
