@@ -72,6 +72,14 @@ class History:
             raise SystemExit(f"{topic} was not offloaded: {found['lastError']}")
         return bool(found["status"] == "RUNNING")
 
+    def ended(self, *topics: str) -> None:
+        """Waits until nothing of these is offloaded any more. Raises SystemExit when that takes too long."""
+        end_s = time.monotonic() + DEADLINE_S
+        while any(map(self.running, topics)):
+            if time.monotonic() > end_s:
+                raise SystemExit(f"offloading {', '.join(topics)} does not end")
+            time.sleep(0.2)
+
     def delete_local(self, topic: str) -> None:
         """Waits until the files are the only copy."""
         self._client.admin.call("PUT", "/admin/v2/namespaces/public/default/offloadDeletionLagMs", 0)
@@ -138,16 +146,14 @@ def run(given: Given) -> dict[str, float]:
         for name in ("p50_ms", "p99_ms"):
             results[f"{name}_{kind}"] = found[name]
     results["p99_ratio"] = beside["p99_ms"] / alone["p99_ms"]
-    while any(map(history.running, topics)):
-        time.sleep(0.2)
+    history.ended(*topics)
     results["offload_mb_per_s"] = given.amount * 1.048576 / (time.monotonic() - begun_s)
     for kind, (messages, per_entry) in READ_BACK.items():
         topic = f"{history.name}-{kind}"
         publisher = history.fill(topic, messages=messages, payload_bytes=100, per_entry=per_entry)
         local = history.read(topic, publisher)
         history.offload(topic)
-        while history.running(topic):
-            time.sleep(0.2)
+        history.ended(topic)
         history.delete_local(topic)
         files = history.read(topic, publisher)
         results[f"read_local_messages_per_s_{kind}"] = local

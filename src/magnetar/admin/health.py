@@ -13,7 +13,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import PERSISTENT, TopicName
 from magnetar.broker.errors import PersistenceFailedError, ServiceNotReadyError
-from magnetar.broker.producer import Producer
+from magnetar.broker.producer import OwnConnection, Producer
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
 from magnetar.wire import payload
@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 10.0
 """After so long without an acknowledgement the broker counts as broken."""
 
 
-class _Probe:
+class _Probe(OwnConnection):
     """The producer's connection: hears what became of the one message."""
 
     def __init__(self) -> None:
@@ -43,28 +43,13 @@ class _Probe:
         elif not self.position.done():
             self.position.set_result(position)
 
-    def unstored_receipts(
-        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
-    ) -> None:
-        """The check's topic is persistent."""
-
     def send_errors(
         self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
     ) -> None:
         self._fail(PersistenceFailedError(message))
 
-    def published(self, size_bytes: int) -> None:
-        """The probe has no budget of its own to give back."""
-
-    def throttle(self, reason: object) -> None: ...
-
-    def unthrottle(self, reason: object) -> None: ...
-
     def producer_detached(self, producer: Producer) -> None:
         self._fail(ServiceNotReadyError("the topic was unloaded while it was checked"))
-
-    def producer_ready(self, producer: Producer) -> None:
-        """A shared producer is ready at once."""
 
     def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
         self._fail(error)

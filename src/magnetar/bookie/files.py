@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import DiskFullError, StorageError, StorageFailedError
+from magnetar.runtime.durable_file import sync_folder
 
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 _JOIN_PIECE_BYTES: Final = 4096
@@ -98,11 +99,7 @@ class Disk:
 
     def sync_folder(self, folder: Path) -> None:
         """Makes the names in a folder durable."""
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_folder(folder)
 
     def read(self, fd: int, offset: int, length: int) -> bytes:
         """The bytes, fewer only at the end of the file. May wait for the device."""

@@ -51,6 +51,28 @@ class ProducerConnection(Protocol):
         """A producer that was not ready when it was attached is not attached any more."""
 
 
+class OwnConnection:
+    """The connection of a producer within the process, on a persistent topic: nothing is read that could
+    wait, and no budget is given back."""
+
+    def unstored_receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
+    ) -> None:
+        """See `ProducerConnection`: of topics of the other kind."""
+
+    def published(self, size_bytes: int) -> None:
+        """See `ProducerConnection`."""
+
+    def throttle(self, reason: object) -> None:
+        """See `ProducerConnection`."""
+
+    def unthrottle(self, reason: object) -> None:
+        """See `ProducerConnection`."""
+
+    def producer_ready(self, producer: Producer) -> None:
+        """See `ProducerConnection`: a shared producer is ready at once."""
+
+
 @dataclass(slots=True, eq=False)
 class Producer:
     """A producer that is attached to a topic."""

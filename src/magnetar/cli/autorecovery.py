@@ -6,16 +6,13 @@ from pathlib import Path
 
 import click
 
+from magnetar.cli.member_options import METADATA, member_options
+
 _MIB = 1 << 20
-_FILE = click.Path(path_type=Path)
 
 
 @click.command(epilog="Example: magnetar autorecovery --metadata zk://127.0.0.1:2181/ledgers")
-@click.option(
-    "--metadata",
-    required=True,
-    help="Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers.",
-)
+@METADATA
 @click.option("--id", "node_id", help="Name of this node in votes and locks.  [HOST-PID]")
 @click.option(
     "--lost-bookie-delay",
@@ -42,17 +39,7 @@ _FILE = click.Path(path_type=Path)
     help="Share of entries that a check reads, besides first and last ones.  [0]",
 )
 @click.option("--rate", type=click.FloatRange(0.01), help="MiB copied in a second at most.  [no limit]")
-@click.option(
-    "--session-timeout",
-    type=click.FloatRange(1),
-    default=30.0,
-    help="Seconds until another node takes over.  [30]",
-)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", help="[info]"
-)
-@click.option("--log-json", is_flag=True, help="Log JSON objects, one a line.")
-@click.option("--ready-file", type=_FILE, help="Write id and process id there, as JSON, once ready.")
+@member_options(session="another node takes over", told="id and process id")
 def autorecovery(
     metadata: str,
     node_id: str | None,

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import click
 
-_FILE = click.Path(path_type=Path)
+from magnetar.cli.member_options import FILE, METADATA, member_options
 
 
 @click.command(epilog="Example: magnetar bookie --metadata zk://127.0.0.1:2181/ledgers --data /srv/bookie")
-@click.option(
-    "--metadata",
-    required=True,
-    help="Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers.",
-)
-@click.option("--data", required=True, type=_FILE, help="Folder of everything kept.")
+@METADATA
+@click.option("--data", required=True, type=FILE, help="Folder of everything kept.")
 @click.option("--port", type=click.IntRange(0, 65535), default=3181, help="Port, 0: a free one.  [3181]")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--advertised-address", help="Host that clients are told to connect to.  [as --host]")
@@ -27,17 +23,7 @@ _FILE = click.Path(path_type=Path)
     default=600.0,
     help="Seconds between two looks for deleted ledgers.  [600]",
 )
-@click.option(
-    "--session-timeout",
-    type=click.FloatRange(1),
-    default=30.0,
-    help="Seconds until the cluster takes a silent bookie for dead.  [30]",
-)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", help="[info]"
-)
-@click.option("--log-json", is_flag=True, help="Log JSON objects, one a line.")
-@click.option("--ready-file", type=_FILE, help="Write id, port and process id there, as JSON, once ready.")
+@member_options(session="the cluster takes a silent bookie for dead", told="id, port and process id")
 def bookie(
     metadata: str,
     data: Path,

@@ -28,7 +28,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError, StorageFailedError
 from magnetar.metadata import paths
 from magnetar.metadata.memory import report_watcher_error
-from magnetar.metadata.sqlite_file import check_format, connect, sync_folder, translated
+from magnetar.metadata.sqlite_file import check_format, connect, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
 from magnetar.metadata.store import (
     ANY_VERSION,
@@ -42,6 +42,7 @@ from magnetar.metadata.store import (
 )
 from magnetar.metadata.tree import Tree
 from magnetar.metadata.watches import Watches
+from magnetar.runtime.durable_file import sync_folder
 from magnetar.runtime.file_lock import FileLock
 
 _T = TypeVar("_T")

@@ -57,15 +57,6 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
         )
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes names in the folder durable. Raises OSError."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:
     """What an error of SQLite or the system means to our callers."""
     folder = file.parent

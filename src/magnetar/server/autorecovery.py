@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
+from magnetar.server.banner import remove_ready_file, write_ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ async def _serve(config: AutoRecoveryConfig) -> int:
         finally:
             await node.close()
             if config.ready_file is not None:
-                config.ready_file.unlink(missing_ok=True)
+                remove_ready_file(config.ready_file)
     finally:
         await store.close()
     return 0
@@ -84,6 +84,4 @@ def _tell(config: AutoRecoveryConfig, node_id: str) -> None:
     sys.stdout.write(f"Magnetar {magnetar.__version__} auto-recovery {node_id} is ready\n")
     sys.stdout.flush()
     if config.ready_file is not None:
-        part = config.ready_file.with_name(f"{config.ready_file.name}.part")
-        part.write_text(json.dumps({"node_id": node_id, "pid": os.getpid()}), encoding="utf-8")
-        part.replace(config.ready_file)
+        write_ready(config.ready_file, {"node_id": node_id, "pid": os.getpid()})

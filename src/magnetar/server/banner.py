@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,11 @@ def write_ready_file(path: Path, endpoints: Endpoints, *, data_dir: Path | None)
     }
     if endpoints.https_url:
         document |= {"broker_tls_url": endpoints.broker_tls_url, "https_url": endpoints.https_url}
+    write_ready(path, document)
+
+
+def write_ready(path: Path, document: Mapping[str, object]) -> None:
+    """Writes a ready file of any process; see `write_ready_file`. Raises StartupError."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         new.write_text(json.dumps(document) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -26,6 +25,7 @@ from magnetar.metadata.store import MetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.server import open_files
+from magnetar.server.banner import remove_ready_file, write_ready
 
 _log = logging.getLogger("magnetar.server")
 
@@ -91,7 +91,7 @@ async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
         finally:
             await node.close()
             if config.ready_file is not None:
-                config.ready_file.unlink(missing_ok=True)
+                remove_ready_file(config.ready_file)
     finally:
         await store.close()
 
@@ -121,9 +121,7 @@ def _tell(config: BookieConfig, node: BookieNode) -> None:
     sys.stdout.flush()
     if config.ready_file is not None:
         told = {"bookie_id": node.bookie_id, "port": node.port, "pid": os.getpid()}
-        part = config.ready_file.with_name(f"{config.ready_file.name}.part")
-        part.write_text(json.dumps(told), encoding="utf-8")
-        part.replace(config.ready_file)
+        write_ready(config.ready_file, told)
 
 
 async def _until_over(node: BookieNode, stop: asyncio.Event) -> int:

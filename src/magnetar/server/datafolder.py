@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import StartupError
+from magnetar.runtime.durable_file import sync_folder, write_durably
 from magnetar.runtime.file_lock import FileLock
 
 FORMAT_VERSION: Final = 1
@@ -87,8 +88,8 @@ class DataFolder:
                 place.mkdir(exist_ok=True)
             if not found:
                 # Syncs this folder, and with it the names of the two above.
-                _write_durably(file, f"{FORMAT_VERSION}\n")
-                _sync(self.root.parent)
+                write_durably(file, f"{FORMAT_VERSION}\n".encode())
+                sync_folder(self.root.parent)
                 return
         except OSError as error:
             raise _unusable(self.root, error) from error
@@ -109,23 +110,3 @@ def _unusable(root: Path, error: OSError) -> StartupError:
     return StartupError(
         f"the data folder {root} cannot be used: {error.strerror}; choose another one with --data"
     )
-
-
-def _write_durably(file: Path, text: str) -> None:
-    """A crash leaves the whole file or none."""
-    new = file.with_name(f"{file.name}.new")
-    with new.open("w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(file)
-    _sync(file.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Makes the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

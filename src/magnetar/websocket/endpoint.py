@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
@@ -35,7 +36,7 @@ class Closing(Exception):  # noqa: N818  # no error: how an endpoint ends
         self.reason = reason
 
 
-class Endpoint:
+class Endpoint(ABC):
     """One open socket: what its client says goes into `take`, what it gets comes out of `write`."""
 
     def __init__(self, broker: Broker, target: Target, peer: str) -> None:
@@ -53,25 +54,25 @@ class Endpoint:
 
     # -- to be given -------------------------------------------------------------------------------
 
+    @abstractmethod
     async def open(self) -> None:
         """Raises OpeningError."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def take(self, text: str) -> None:
         """One text of the client. Raises MessageError when the socket must be closed for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def write(self, output: Output) -> None:
         """Writes until the endpoint ends; raises Closing then, and OSError when the client is gone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hear(self, event: ClientEvent) -> None:
         """What the broker says that answers no request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self) -> dict[str, object]:
         """For operators, as Pulsar's proxy tells it."""
-        raise NotImplementedError
 
     # -- ends --------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -204,15 +203,16 @@ def rest_catalog(folder: Path) -> Iterator[str]:
         server = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
     try:
-        end = time.monotonic() + DEADLINE_S
-        while True:
+
+        def answers() -> bool:
+            assert server.poll() is None, (folder / "rest.log").read_text()
             try:
                 urllib.request.urlopen(f"{url}/v1/config", timeout=5).close()
-                break
             except OSError:
-                assert server.poll() is None, (folder / "rest.log").read_text()
-                assert time.monotonic() < end
-                time.sleep(0.1)
+                return False
+            return True
+
+        wait_until(answers, DEADLINE_S, "the REST catalog answers")
         yield url
     finally:
         server.kill()

@@ -9,7 +9,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import RefusedError, ServiceNotReadyError
-from magnetar.broker.producer import Producer
+from magnetar.broker.producer import OwnConnection, Producer
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 
@@ -20,7 +20,7 @@ Outcome = Position | MagnetarError | None
 """Where a message lies; why it does not; None: it was a duplicate, or its topic stores nothing."""
 
 
-class OneCall:
+class OneCall(OwnConnection):
     """The producer's connection: hears what became of each message, in order."""
 
     def __init__(self, count: int) -> None:
@@ -68,18 +68,8 @@ class OneCall:
     ) -> None:
         self._add([RefusedError(message) for _ in sequence_ids])
 
-    def published(self, size_bytes: int) -> None:
-        """A call's body is bounded; it has no budget to give back."""
-
-    def throttle(self, reason: object) -> None:
-        """Nothing more is read of this call anyway."""
-
-    def unthrottle(self, reason: object) -> None: ...
-
     def producer_detached(self, producer: Producer) -> None:
         self._fail(ServiceNotReadyError("the topic was closed meanwhile; try again"))
-
-    def producer_ready(self, producer: Producer) -> None: ...
 
     def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
         self._fail(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from magnetar.metadata.bookkeeper.registry import (
     check_bookie_id,
 )
 from magnetar.metadata.store import MUST_NOT_EXIST
+from magnetar.runtime.durable_file import write_durably
 from magnetar.runtime.tasks import Rounds, TaskGroup
 
 _log = logging.getLogger("magnetar.bookie.network")
@@ -139,7 +139,7 @@ class BookieNode:
             disk_is_empty=not self.server.known_ledgers(),
         )
         if stamp is Stamp.BOTH:
-            await asyncio.to_thread(_write_durably, file, encode_cookie(mine))
+            await asyncio.to_thread(write_durably, file, encode_cookie(mine))
         if stamp is not Stamp.NOTHING:
             await self._registry.put_cookie(mine, expected_version=MUST_NOT_EXIST)
 
@@ -219,17 +219,3 @@ class BookieNode:
         except MetadataError as error:
             _log.warning("the registration ends with its session: %s", error)
         await self.server.close()
-
-
-def _write_durably(file: Path, data: bytes) -> None:
-    part = file.with_name(f"{file.name}.part")
-    with part.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -17,7 +17,7 @@ from magnetar.broker.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.canary.state import CanaryState
 from magnetar.broker.entry import metadata_of
-from magnetar.broker.producer import Producer
+from magnetar.broker.producer import OwnConnection, Producer
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, SendRun
@@ -55,7 +55,7 @@ class _Reader(MessageEncoder):
         return sum(len(run.entries[row]) for row in chosen)
 
 
-class Lane:
+class Lane(OwnConnection):
     """Open from `open` until it is closed or the broker takes either end off."""
 
     writable = True
@@ -139,29 +139,14 @@ class Lane:
         for number in sequence_ids:
             self._state.durable(number, self._loop.time())
 
-    def unstored_receipts(
-        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
-    ) -> None:
-        """A canary's topic is persistent."""
-
     def send_errors(
         self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
     ) -> None:
         for number in sequence_ids:
             self._state.refuse(number, message)
 
-    def published(self, size_bytes: int) -> None:
-        """It has no budget of its own to give back."""
-
-    def throttle(self, reason: object) -> None: ...
-
-    def unthrottle(self, reason: object) -> None: ...
-
     def producer_detached(self, producer: Producer) -> None:
         self._producer = None
-
-    def producer_ready(self, producer: Producer) -> None:
-        """A shared producer is ready at once."""
 
     def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
         self._producer = None

@@ -31,8 +31,8 @@ from magnetar.metadata.bookkeeper.registry import (
     check_bookie_id,
 )
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
-from magnetar.metadata.sqlite_file import sync_folder
 from magnetar.metadata.store import BadVersionError, NotFoundError
+from magnetar.runtime.durable_file import sync_folder, write_durably
 
 _LOCK_SUFFIX: Final = ".lock"
 _LOOK_S: Final = 0.5
@@ -62,7 +62,7 @@ class FolderBookieRegistry:
         self._alive.mkdir(parents=True, exist_ok=True)
         self._cookies.mkdir(exist_ok=True)
         if not file.exists():
-            _write_durably(file, instance_id.encode(), self._part("instance"))
+            write_durably(file, instance_id.encode(), part=self._part("instance"))
         elif (found := file.read_text()) != instance_id:
             raise MetadataError(
                 f"{self._folder} belongs to the bookies of cluster {found}, not of {instance_id}: "
@@ -180,7 +180,7 @@ class FolderBookieRegistry:
         file = self._cookies / cookie.bookie_id
         if expected_version >= 0 or file.exists():
             raise BadVersionError(str(file), expected_version, 0 if file.exists() else None)
-        _write_durably(file, encode_cookie(cookie), self._part(cookie.bookie_id))
+        write_durably(file, encode_cookie(cookie), part=self._part(cookie.bookie_id))
         return 0
 
     async def delete_cookie(self, bookie_id: str, *, expected_version: int) -> None:
@@ -216,12 +216,3 @@ class FolderBookieRegistry:
                 connection.close()
         except sqlite3.Error as error:
             raise MetadataError(f"{self._metadata_file} cannot be read: {error}") from error
-
-
-def _write_durably(file: Path, data: bytes, part: Path) -> None:
-    with part.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(file)
-    sync_folder(file.parent)
