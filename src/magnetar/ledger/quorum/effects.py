@@ -35,6 +35,14 @@ class SendRead:
 
 
 @dataclass(frozen=True, slots=True)
+class SendForce:
+    """Make durable at one bookie what it has of the ledger; answered by `forced`."""
+
+    bookie: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReadMetadata:
     """Read the ledger's metadata anew; answered by `metadata_read`."""
 
@@ -97,5 +105,5 @@ class Failed:
 
 
 Effect: TypeAlias = (
-    SendAdds | SendRead | ReadMetadata | WriteMetadata | ChooseBookies | Advance | Closed | Failed
+    SendAdds | SendRead | SendForce | ReadMetadata | WriteMetadata | ChooseBookies | Advance | Closed | Failed
 )

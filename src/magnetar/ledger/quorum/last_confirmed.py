@@ -27,10 +27,15 @@ class LastConfirmed:
         self.best: LedgerEntry | None = None
         """The entry that knew of the highest confirmed one."""
 
-    def read(self, index: int, status: Status, entry: bytes | None) -> None:
-        """A member answered, or will not (IO_ERROR)."""
+    def read(self, index: int, status: Status, entry: bytes | None, blob: bytes | None = None) -> None:
+        """A member answered, or will not (IO_ERROR). `blob`: the explicit one that it keeps."""
         self._answered.add(index)
-        if status is Status.OK:
+        if blob is not None:
+            try:
+                self.last_confirmed = max(self.last_confirmed, self._digester.open_lac(blob))
+            except DigestMismatchError:
+                return
+        if status is Status.OK and (entry is not None or blob is None):
             try:
                 opened = self._digester.open(entry or b"", None)
             except DigestMismatchError:

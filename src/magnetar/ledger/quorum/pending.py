@@ -89,6 +89,20 @@ class PendingEntries:
             self.confirmed = entry.entry_id
             self.confirmed_bytes = entry.length_bytes
 
+    def complete_behind(self, entry_id: int) -> int:
+        """The last entry behind `entry_id` that Qa members have with all between; else `entry_id`."""
+        while True:
+            entry = self._entries.get(entry_id + 1)
+            if entry is None or entry.holders.bit_count() < self._layout.ack_quorum:
+                return entry_id
+            entry_id += 1
+
+    def confirm_to(self, last: int) -> None:
+        """Moves `confirmed` to `last`, which was appended."""
+        for entry_id in range(self.confirmed + 1, last + 1):
+            self.confirmed_bytes = self._entries.pop(entry_id).length_bytes
+            self.confirmed = entry_id
+
     def missing_at(self, index: int) -> tuple[Sequence[int], Sequence[bytes]]:
         """Ids and bytes of the entries that the member at `index` should have and is not known to have."""
         bit = 1 << index

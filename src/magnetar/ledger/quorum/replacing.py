@@ -40,6 +40,15 @@ class Replacing:
         if bookie not in (self.leaving.get(index), self.absent.get(index)):
             self._failed[index] = bookie
 
+    def spare(self, index: int, bookie: str) -> None:
+        """The member at `index` has failed and is done without; nobody is to replace it yet."""
+        self.absent[index] = bookie
+
+    def lose_patience(self) -> None:
+        """Those who were done without are to be replaced as well."""
+        self._failed |= self.absent
+        self.absent = {}
+
     def begin(self, ensemble: Sequence[str]) -> list[ChooseBookies]:
         """Starts to replace who has failed, unless nobody has or a replacement is under way."""
         if self.leaving or not self._failed:

@@ -45,8 +45,20 @@ class _State(Enum):
 class QuorumWriter:
     """Decides for one ledger. Every method returns what the driver has to do, in order."""
 
-    def __init__(self, ledger_id: int, metadata: LedgerMetadata, version: int, digester: Digester) -> None:
-        """`metadata`: as this client created it, in state OPEN; `version`: of its node."""
+    def __init__(
+        self,
+        ledger_id: int,
+        metadata: LedgerMetadata,
+        version: int,
+        digester: Digester,
+        *,
+        delay_change: bool = False,
+    ) -> None:
+        """`metadata`: as this client created it, in state OPEN; `version`: of its node.
+
+        `delay_change`: members that fail are replaced only when the others are no longer enough, or when one
+        of them is read-only; until then they are done without and tried again.
+        """
         self.ledger_id = ledger_id
         self._metadata = metadata
         self._version = version
@@ -57,6 +69,7 @@ class QuorumWriter:
         self._ensemble = list(metadata.ensembles[-1][1])
         self._pending = PendingEntries(self._layout)
         self._length_bytes = 0
+        self._delay_change = delay_change
         self._state = _State.OPEN
         self._replacing = Replacing()
         self._staying: list[int] = []
@@ -98,6 +111,11 @@ class QuorumWriter:
     def is_over(self) -> bool:
         """Whether nothing will happen any more."""
         return self._state in (_State.CLOSED, _State.FAILED)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether no more is taken, and the ledger is closed once everything is confirmed."""
+        return self._state is _State.CLOSING
 
     def append(self, payloads: Sequence[bytes]) -> list[Effect]:
         """Takes the next entries. Raises LedgerClosedError when the writer is closing or over."""
@@ -144,7 +162,21 @@ class QuorumWriter:
             return self._fail(
                 Failure.UNAUTHORIZED, f"{bookie} refuses the password of ledger {self.ledger_id}"
             )
-        self._replacing.fail(index, bookie)
+        return self._lose(bookie, index, status)
+
+    def _lose(self, bookie: str, index: int, status: Status) -> list[Effect]:
+        """A member has failed."""
+        replacing = self._replacing
+        if replacing.absent.get(index) == bookie:
+            return []
+        if self._delay_change and not replacing.leaving:
+            if status is not Status.READ_ONLY and self._layout.can_confirm_without(
+                {*replacing.absent, index}
+            ):
+                replacing.spare(index, bookie)
+                return []
+            replacing.lose_patience()
+        replacing.fail(index, bookie)
         return self._change_ensemble()
 
     def _is_member(self, bookie: str, index: int) -> bool:
@@ -155,7 +187,7 @@ class QuorumWriter:
         effects: list[Effect] = []
         if self._may_confirm() and self._pending.confirm():
             effects.append(Advance(self._pending.confirmed))
-        if self._state is _State.CLOSING and not self._replacing.leaving and not self._pending:
+        if self.is_closing and not self._replacing.leaving and not self._pending:
             effects += self._seal()
         return effects
 

@@ -265,3 +265,52 @@ def test_a_ledger_that_was_taken_away(found: LedgerMetadata | None, failure: Fai
     core, _ = closing()
     core.metadata_conflict()
     assert failures(core.metadata_read(found, 1)) == [failure]
+
+
+def delaying(metadata: LedgerMetadata = OPEN) -> QuorumWriter:
+    return QuorumWriter(1, metadata, 0, DIGESTER, delay_change=True)
+
+
+def test_a_delayed_change_waits_until_the_others_are_not_enough() -> None:
+    core = delaying()
+    core.append([b"0"])
+    assert core.added("a", 0, [0], Status.IO_ERROR) == []
+    assert core.is_short
+    assert acked(core, "b", "c", entries=[0]) == [Advance(0)]
+    assert sent(core.append([b"1"])) == [("b", [1]), ("c", [1])]
+    assert core.added("a", 0, [0], Status.IO_ERROR) == [], "it fails piece by piece"
+    (choose,) = core.added("b", 1, [1], Status.IO_ERROR)
+    assert isinstance(choose, ChooseBookies)
+    assert choose.failed == {0: "a", 1: "b"}, "whoever was done without is replaced as well"
+    core.bookies_chosen({0: "d", 1: "e"})
+    assert sent(core.metadata_written(1)) == [("d", [1]), ("e", [1])]
+    core.check()
+
+
+def test_a_delayed_change_is_not_delayed_for_who_is_read_only() -> None:
+    core = delaying()
+    core.append([b"0"])
+    (choose,) = core.added("a", 0, [0], Status.READ_ONLY)
+    assert isinstance(choose, ChooseBookies)
+
+
+def test_a_delayed_change_is_not_delayed_where_every_copy_counts() -> None:
+    core = delaying(
+        LedgerMetadata(LedgerState.OPEN, None, ((0, ("a", "b", "c")),), write_quorum=2, ack_quorum=2)
+    )
+    core.append([b"0"])
+    (choose,) = core.added("a", 0, [0], Status.IO_ERROR)
+    assert isinstance(choose, ChooseBookies)
+
+
+def test_one_that_a_delayed_change_did_without_is_taken_back_and_may_fail_again() -> None:
+    core = delaying()
+    core.append([b"0"])
+    core.added("a", 0, [0], Status.IO_ERROR)
+    assert sent(core.take_back()) == [("a", [0])]
+    assert not core.is_short
+    assert core.added("a", 0, [0], Status.IO_ERROR) == []
+    assert core.is_short
+    core.take_back()
+    assert acked(core, "a", "b", entries=[0]) == [Advance(0)]
+    core.check()
