@@ -368,6 +368,35 @@ TOPICS: Final = Dashboard(
     ),
 )
 
+BOOKIES: Final = Dashboard(
+    "magnetar-bookies",
+    "Magnetar bookies",
+    (
+        Row(
+            "Bookies",
+            (
+                Panel("Takes entries", (value("bookie_SERVER_STATUS", "instance", how="min"),)),
+                Panel(
+                    "Ledgers in limbo", (value("magnetar_bookie_ledgers_in_limbo", "instance", how="max"),)
+                ),
+                Panel("Disk that is free", (value("magnetar_bookie_disk_free_bytes", "instance"),)),
+                Panel("Adds", (rate("bookkeeper_server_ADD_ENTRY_count", "instance", "success"),)),
+                Panel("Reads", (rate("bookkeeper_server_READ_ENTRY_count", "instance", "success"),)),
+                Panel("Ledgers", (value("bookie_ledgers_count", "instance"),)),
+                Panel("Bytes taken", (rate("bookie_WRITE_BYTES", "instance"),)),
+                Panel("Bytes given", (rate("bookie_READ_BYTES", "instance"),)),
+                Panel(
+                    "Until a group of entries is durable",
+                    (quantile("magnetar_sync_seconds", 0.99, "instance"),),
+                ),
+                Panel("Syncs", (rate("bookie_journal_JOURNAL_SYNC_count", "instance"),)),
+                Panel("Not durable yet", (value("magnetar_bookie_pending_bytes", "instance"),)),
+                Panel("Clients", (value("magnetar_bookie_connections", "instance"),)),
+            ),
+        ),
+    ),
+)
+
 
 def _query(metric: Metric) -> Query:
     by = tuple(label for label in metric.labels if label in ("namespace", "level", "status", "kind"))
@@ -387,4 +416,4 @@ ALL: Final = Dashboard(
     ),
 )
 
-DASHBOARDS: Final = (OVERVIEW, TOPICS, ALL)
+DASHBOARDS: Final = (OVERVIEW, TOPICS, BOOKIES, ALL)

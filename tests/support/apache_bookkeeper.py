@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,6 +29,15 @@ skipListSizeLimit=16777216
 journalPreAllocSizeMB=1
 journalMaxGroupWaitMSec=1
 zkTimeout=10000
+"""
+
+PASSWORD = "secret"
+"""Of user `bookkeeper`, whom bookies and clients of Apache's know where they are told to ask."""
+
+_LOGIN = f"""
+Bookie {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_bookkeeper="{PASSWORD}"; }};
+BookKeeper {{ org.apache.zookeeper.server.auth.DigestLoginModule required
+  username="bookkeeper" password="{PASSWORD}"; }};
 """
 
 
@@ -63,16 +72,30 @@ class ApacheBookKeeper:
         return printed
 
     def shell(
-        self, *words: str, root: str = "/ledgers", bookie_port: int = 3181, use_v2: bool = False
+        self,
+        *words: str,
+        root: str = "/ledgers",
+        bookie_port: int = 3181,
+        use_v2: bool = False,
+        more: Mapping[str, str] | None = None,
     ) -> str:
         """Runs a command of `bookkeeper shell` and returns what it printed. Raises ShellError.
 
-        `bookie_port`: of the bookie that commands about one bookie mean.
+        `bookie_port`: of the bookie that commands about one bookie mean; `more`: settings besides.
         """
-        settings = self._settings(f"shell-{bookie_port}-{use_v2}", root, bookie_port, use_v2=use_v2)
+        name = f"shell-{bookie_port}-{use_v2}"
+        settings = self._settings(name, root, bookie_port, use_v2=use_v2, more=more)
         return self._run("shell", str(settings), *words)
 
-    def _settings(self, name: str, root: str, port: int, *, use_v2: bool = False) -> Path:
+    def _settings(
+        self,
+        name: str,
+        root: str,
+        port: int,
+        *,
+        use_v2: bool = False,
+        more: Mapping[str, str] | None = None,
+    ) -> Path:
         file = self._folder / f"{name}{root.replace('/', '-')}.conf"
         lines = {
             "metadataServiceUri": f"zk+hierarchical://{self.zookeeper}{root}",
@@ -80,16 +103,17 @@ class ApacheBookKeeper:
             "journalDirectories": str(self._folder / name / "journal"),
             "ledgerDirectories": str(self._folder / name / "ledgers"),
             "useV2WireProtocol": str(use_v2).lower(),
+            **(more or {}),
         }
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         file.write_text(text + _SETTINGS, encoding="utf-8")
         return file
 
-    def start_bookie(self, name: str, root: str = "/ledgers") -> str:
+    def start_bookie(self, name: str, root: str = "/ledgers", more: Mapping[str, str] | None = None) -> str:
         """Starts a bookie of Apache's, with the disk that it had before under this name; returns its id."""
         port = self._ports.setdefault(name, free_port())
         (self._folder / name).mkdir(exist_ok=True)
-        self._run("bookie", name, str(self._settings(name, root, port)))
+        self._run("bookie", name, str(self._settings(name, root, port, more=more)))
         return f"127.0.0.1:{port}"
 
     def start_recovery(self, name: str, root: str = "/ledgers") -> None:
@@ -117,8 +141,13 @@ def apache_bookkeeper(folder: Path) -> Iterator[ApacheBookKeeper]:
         check=True,
         capture_output=True,
     )
+    login = folder / "login.conf"
+    login.write_text(_LOGIN, encoding="utf-8")
     command = [
         "java",
+        f"-Djava.security.auth.login.config={login}",
+        # The file is about bookies.
+        "-Dzookeeper.sasl.client=false",
         "-Xmx512m",
         "-XX:TieredStopAtLevel=1",
         "-XX:+UseSerialGC",

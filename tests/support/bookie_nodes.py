@@ -8,6 +8,7 @@ from pathlib import Path
 
 from magnetar.base.clock import ManualClock
 from magnetar.bookie.network.node import BookieNode, NodeOptions
+from magnetar.bookie.network.server import ServerOptions
 from magnetar.bookie.options import StoreOptions
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
@@ -37,12 +38,13 @@ class BookieNodes:
         self._folder = folder
         self._ports: dict[str, int] = {}
 
-    async def start(self, name: str) -> None:
+    async def start(self, name: str, server: ServerOptions | None = None) -> None:
         """Starts a bookie, with what it had before."""
         options = NodeOptions(
             data=self._folder / name,
             port=self._ports.setdefault(name, free_port()),
             store=StoreOptions(segment_bytes=1 << 20, prewrite_bytes_per_s=0),
+            server=server or ServerOptions(),
         )
         self.nodes[name] = await BookieNode.start(options, self.bookies, measure=lambda _: (_ROOM, _ROOM))
 

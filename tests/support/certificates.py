@@ -27,10 +27,10 @@ class Authority:
         certificate = self._signed(self._name, self._key, authority=True)
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, common_name: str) -> tuple[Path, Path]:
-        """Certificate and key of somebody."""
+    def issue(self, common_name: str, *, unit: str | None = None) -> tuple[Path, Path]:
+        """Certificate and key of somebody; `unit`: an organizational unit."""
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._signed(_named(common_name), key, authority=False)
+        certificate = self._signed(_named(common_name, unit), key, authority=False)
         files = self._folder / f"{common_name}.pem", self._folder / f"{common_name}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         files[1].write_bytes(
@@ -79,5 +79,8 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
     )
 
 
-def _named(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+def _named(common_name: str, unit: str | None = None) -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
+    if unit is not None:
+        parts.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, unit))
+    return x509.Name(parts)

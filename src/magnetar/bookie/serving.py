@@ -361,6 +361,11 @@ class BookieLedgers:
         """Every ledger that the bookie knows of."""
         return list(self._ledgers)
 
+    @property
+    def in_limbo(self) -> int:
+        """Of how many ledgers a key, a fence or entries may be lost."""
+        return sum(ledger.limbo for ledger in self._ledgers.values())
+
     def _ticket(self) -> int:
         self._tickets += 1
         return self._tickets

@@ -16,6 +16,16 @@ from magnetar.cli.member_options import FILE, METADATA, member_options
 @click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--advertised-address", help="Host that clients are told to connect to.  [as --host]")
 @click.option("--bookie-id", help="Name in the cluster, for ever.  [ADVERTISED:PORT]")
+@click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
+@click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
+@click.option("--tls-certificate", type=FILE, help="PEM file: TLS for clients that ask for it.  [none]")
+@click.option("--tls-key", type=FILE, help="Its key, as PEM.")
+@click.option("--tls-trust-certs", type=FILE, help="PEM file of who signs certificates of clients.")
+@click.option("--tls-required", is_flag=True, help="Clients without TLS get nothing.")
+@click.option(
+    "--authorized-role", "authorized_roles", multiple=True, help="Role in a certificate that is let in."
+)
+@click.option("--users", type=FILE, help="File of USER:PASSWORD lines: clients must prove one (SASL).")
 @click.option("--initialize", is_flag=True, help="Make a new cluster where there is none.")
 @click.option(
     "--collect-interval",
@@ -31,6 +41,14 @@ def bookie(
     host: str,
     advertised_address: str | None,
     bookie_id: str | None,
+    http_port: int | None,
+    http_host: str,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_trust_certs: Path | None,
+    tls_required: bool,
+    authorized_roles: tuple[str, ...],
+    users: Path | None,
     initialize: bool,
     collect_interval: float,
     session_timeout: float,
@@ -42,6 +60,7 @@ def bookie(
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.
     from magnetar.observability import logs
     from magnetar.server.bookie import BookieConfig, run
+    from magnetar.server.bookie_security import BookieSecurity
 
     logs.configure(level=log_level, as_json=log_json)
     return run(
@@ -55,6 +74,16 @@ def bookie(
             collect_interval_s=collect_interval,
             session_timeout_s=session_timeout,
             initialize=initialize,
+            http_port=http_port,
+            http_host=http_host,
+            security=BookieSecurity(
+                tls_certificate=tls_certificate,
+                tls_key=tls_key,
+                tls_trust_certs=tls_trust_certs,
+                tls_required=tls_required,
+                authorized_roles=authorized_roles,
+                users=users,
+            ),
             ready_file=ready_file,
         )
     )

@@ -7,51 +7,19 @@ Prometheus's client libraries where these agreed on one, else they begin with `m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from magnetar.observability.metrics import Kind
+from magnetar.observability.bookie_rows import BOOKIES
+from magnetar.observability.rows import Metric as Metric
+from magnetar.observability.rows import Section as Section
+from magnetar.observability.rows import counter as _c
+from magnetar.observability.rows import gauge as _g
+from magnetar.observability.rows import histogram as _h
 
 _K: Final = ("cluster",)
 _N: Final = ("cluster", "namespace")
 _T: Final = ("cluster", "namespace", "topic")
 _S: Final = (*_T, "subscription")
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One family of series."""
-
-    name: str
-    kind: Kind
-    unit: str
-    """`messages`, `entries`, `bytes`, `seconds`, `per second`, `bytes per second`, `ratio`, or "" of plain
-    numbers."""
-    labels: tuple[str, ...]
-    help: str
-    only: str = ""
-    """Where it is shown, when not always."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Metrics of one subject."""
-
-    title: str
-    metrics: tuple[Metric, ...]
-
-
-def _c(name: str, unit: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
-    return Metric(name, Kind.COUNTER, unit, labels, text, only)
-
-
-def _g(name: str, unit: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
-    return Metric(name, Kind.GAUGE, unit, labels, text, only)
-
-
-def _h(name: str, labels: tuple[str, ...], text: str, only: str = "") -> Metric:
-    return Metric(name, Kind.HISTOGRAM, "seconds", labels, text, only)
-
 
 _PASS: Final = "of non-persistent topics"
 _OFF: Final = "with an object store (docs/tiered-storage.md)"
@@ -327,6 +295,7 @@ SECTIONS: Final = (
             _c("magnetar_lake_errors_total", "", (), "Tables that could not be brought up to date.", _LAKE),
         ),
     ),
+    BOOKIES,
     Section(
         "Process",
         (

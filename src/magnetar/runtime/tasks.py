@@ -105,6 +105,11 @@ class Rounds:
         self._running = False
         self._again = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a round has begun and not ended."""
+        return self._running
+
     def ask(self) -> None:
         """A round begins after this call, soon; many calls may share one."""
         if self._running:

@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import magnetar
 from magnetar.base.errors import StartupError
 from magnetar.bookie.network.node import BookieNode, NodeOptions
+from magnetar.bookie.network.server import ServerOptions
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
@@ -26,6 +27,10 @@ from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.server import open_files
 from magnetar.server.banner import remove_ready_file, write_ready
+from magnetar.server.bookie_security import BookieSecurity
+
+if TYPE_CHECKING:
+    from magnetar.server.bookie_http import BookieHttp
 
 _log = logging.getLogger("magnetar.server")
 
@@ -52,9 +57,13 @@ class BookieConfig:
     initialize: bool = False
     """Make the tree of a new cluster where there is none."""
     ready_file: Path | None = None
+    http_port: int | None = None
+    """Of the HTTP admin and metrics: 0 takes a free one, None opens none."""
+    http_host: str = "127.0.0.1"
+    security: BookieSecurity = field(default_factory=BookieSecurity)
 
     def node_options(self) -> NodeOptions:
-        """What the node is told."""
+        """What the node is told. Raises StartupError for security that cannot be had."""
         return NodeOptions(
             data=self.data,
             host=self.host,
@@ -63,6 +72,7 @@ class BookieConfig:
             bookie_id=self.bookie_id,
             claim_timeout_s=self.session_timeout_s + _CLAIM_MARGIN_S,
             collect_interval_s=self.collect_interval_s,
+            server=ServerOptions(tls=self.security.tls(), access=self.security.access()),
         )
 
 
@@ -85,10 +95,15 @@ async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
     try:
         registry = await _registry(url, store, initialize=config.initialize)
         node = await BookieNode.start(config.node_options(), registry)
+        http = None
         try:
-            _tell(config, node)
+            if config.http_port is not None:
+                http = await _open_http(config.http_port, config.http_host, node, registry)
+            _tell(config, node, None if http is None else http.port)
             return await _until_over(node, stop)
         finally:
+            if http is not None:
+                await http.stop()
             await node.close()
             if config.ready_file is not None:
                 remove_ready_file(config.ready_file)
@@ -109,7 +124,15 @@ async def _registry(url: MetadataUrl, store: MetadataStore, *, initialize: bool)
     return TreeBookieRegistry(store, tree)
 
 
-def _tell(config: BookieConfig, node: BookieNode) -> None:
+async def _open_http(port: int, host: str, node: BookieNode, registry: TreeBookieRegistry) -> BookieHttp:
+    # Whoever opens no port need not load the HTTP stack.
+    from magnetar.server.bookie_http import BookieHttp
+    from magnetar.server.bookie_pages import BookiePages
+
+    return await BookieHttp.start(BookiePages(node, registry), host, port)
+
+
+def _tell(config: BookieConfig, node: BookieNode, http_port: int | None) -> None:
     mode = "read-only: the disk is full" if node.read_only else "writable"
     lines = [
         f"Magnetar {magnetar.__version__} bookie {node.bookie_id} is ready ({mode})",
@@ -117,10 +140,12 @@ def _tell(config: BookieConfig, node: BookieNode) -> None:
         f"  Data             {config.data}",
         "",
     ]
+    if http_port is not None:
+        lines.insert(2, f"  HTTP             http://{config.http_host}:{http_port}")
     sys.stdout.write("\n".join(lines))
     sys.stdout.flush()
     if config.ready_file is not None:
-        told = {"bookie_id": node.bookie_id, "port": node.port, "pid": os.getpid()}
+        told = {"bookie_id": node.bookie_id, "port": node.port, "pid": os.getpid(), "http_port": http_port}
         write_ready(config.ready_file, told)
 
 

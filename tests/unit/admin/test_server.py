@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from magnetar.admin import app, http_server
+from magnetar.admin import app, loop_server
 from magnetar.admin.server import AdminServer
 from magnetar.base.errors import StartupError
 from support.admin_api import AdminApi, with_api
@@ -78,7 +78,7 @@ def test_bytes_that_are_no_http_close_their_connection_only() -> None:
 
 
 def test_who_sends_no_whole_request_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "REQUEST_S", 0.01)
+    monkeypatch.setattr(loop_server, "REQUEST_S", 0.01)
     monkeypatch.setattr(app, "BODY_S", 0.01)
 
     async def story(api: AdminApi) -> None:

@@ -12,7 +12,11 @@ from magnetar.observability.catalogue import METRICS, SECTIONS
 from magnetar.observability.metrics import Kind
 
 PACKAGE = Path(__file__).parents[3] / "src" / "magnetar"
-NAME = re.compile(r"(pulsar|magnetar|python|process|brk_ledgeroffloader)_[a-z0-9_]*[a-z0-9]")
+NAME = re.compile(
+    r"(pulsar|magnetar|python|process|brk_ledgeroffloader)_[a-z0-9_]*[a-z0-9]"
+    # Apache's bookies name what they count in capitals.
+    r"|(bookie|bookkeeper_server)_[A-Za-z0-9_]*[A-Za-z0-9]"
+)
 UNITS = {"", "messages", "entries", "bytes", "seconds", "per second", "bytes per second", "ratio"}
 
 
@@ -45,7 +49,7 @@ def test_a_row_is_well_formed(name: str) -> None:
     assert NAME.fullmatch(name)
     assert metric.unit in UNITS
     assert metric.help.endswith(".")
-    ours = not name.startswith(("pulsar_", "brk_"))
+    ours = not name.startswith(("pulsar_", "brk_", "bookie_", "bookkeeper_"))
     if ours:
         assert name.endswith("_total") == (metric.kind is Kind.COUNTER)
     if name.endswith("_bytes") and ours:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final, Protocol, cast
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
+from magnetar.bookie.network.access import Door
 from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
-from magnetar.wire.bookkeeper.requests import Request
+from magnetar.wire.bookkeeper.requests import Request, StartTls
 from magnetar.wire.bookkeeper.responses import Response
 from magnetar.wire.frames import FrameError
 
 _log = logging.getLogger("magnetar.bookie.network")
 
 _BUFFER_BYTES: Final = 256 << 10
+_HANDSHAKE_S: Final = 10.0
 _JOIN_BELOW_BYTES: Final = 4_096
 """Pieces smaller than this on average are joined before writing; larger ones are written as a vector."""
 
@@ -45,6 +48,10 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._filled = 0
         self._out: list[bytes] = []
         self._held = 0
+        self._securing = False
+        """Whether a TLS hand-shake is under way: nothing is read or written beside it."""
+        self.door: Door | None = None
+        """What the client must pass; None when it has, or need not."""
         self._transport: asyncio.Transport
 
     # -- asyncio.BufferedProtocol -----------------------------------------------------------------
@@ -55,10 +62,17 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._serving.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._filled == len(self._buffer):
+            # Only while nothing is looked at: a hand-shake's last packet had much behind it.
+            self._buffer = self._buffer + bytes(self._filled)
         return memoryview(self._buffer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
+        if not self._securing:
+            self._look()
+
+    def _look(self) -> None:
         try:
             requests, consumed = self._parser.parse(self._buffer, self._filled)
         except FrameError as error:
@@ -77,6 +91,10 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._buffer = grown
         if requests:
             self._handle(requests)
+        if self._securing and (rest or not isinstance(requests[-1], StartTls)):
+            # What came in clear behind the request for TLS may be somebody else's.
+            _log.warning("%s: connection closed: bytes in clear before TLS", self.peer)
+            self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._out.clear()
@@ -111,6 +129,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._out += encode_response(response)
 
     def _flush(self) -> None:
+        if self._securing:
+            return
         out, self._out = self._out, []
         if not out or self._transport.is_closing():
             return
@@ -122,14 +142,65 @@ class BookieConnection(asyncio.BufferedProtocol):
     def hold(self) -> None:
         """Reads no more, until as many calls of `go_on` have come."""
         self._held += 1
-        if self._held == 1 and not self._transport.is_closing():
+        if self._held == 1 and not self._securing and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def go_on(self) -> None:
         """Takes a `hold` back."""
         self._held -= 1
-        if not self._held and not self._transport.is_closing():
+        if not self._held and not self._securing and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def end(self) -> None:
+        """Drops the connection when what was answered is out."""
+        self._flush()
+        self._transport.close()
+
+    # -- TLS --------------------------------------------------------------------------------------
+
+    def begin_tls(self) -> None:
+        """Sends what was answered in clear, and nothing more before `tls_done`; at once after START_TLS."""
+        self._flush()
+        self._securing = True
+        self._transport.pause_reading()
+
+    async def secure(self, context: ssl.SSLContext) -> bool:
+        """The TLS hand-shake; whether it went well. Else the connection is dropped."""
+        try:
+            transport = await self._loop.start_tls(
+                self._transport, self, context, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
+            )
+        except (OSError, TimeoutError) as error:
+            transport, reason = None, str(error)
+        else:
+            reason = "the client has gone"
+        if transport is None:
+            _log.warning("%s: no TLS: %s", self.peer, reason)
+            self._transport.abort()
+            # A connection that is lost in the middle of the hand-shake is not told so.
+            self.connection_lost(None)
+            return False
+        self._transport = transport
+        return True
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether TLS is up, or on its way."""
+        return self._securing or self._transport.get_extra_info("sslcontext") is not None
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The client's, verified; None without one, and without TLS."""
+        return cast("Mapping[str, Any] | None", self._transport.get_extra_info("peercert"))
+
+    def tls_done(self) -> None:
+        """Looks at what came behind the hand-shake: it is known now who sent it."""
+        self._securing = False
+        if self._held:
+            self._transport.pause_reading()
+        self._flush()
+        if self._filled:
+            self._look()
 
     def close(self) -> None:
         """Drops the connection."""

@@ -72,6 +72,9 @@ class BookieNode:
         self.port: int
         self.server: BookieServer
         self.read_only = False
+        self.collected = 0
+        """Deleted ledgers whose entries went since the start."""
+        self._asked_read_only = False
         self._announced = False
         """Whether the registration says read-only."""
         self._options = options
@@ -166,14 +169,30 @@ class BookieNode:
             read_only = self._fullness.read_only
             _log.warning("the disk %s", "is full: read-only" if read_only else "has room again")
             self._switch(read_only=read_only)
-        if self.read_only:
+        if self._fullness.read_only:
             self._collecting.ask()
         await self._announce()
 
     def _switch(self, *, read_only: bool) -> None:
         # A bookie that lost what it knew may have forgotten fences: it gives, and takes no more.
-        self.read_only = read_only or not self.server.entries.knows_all
+        self.read_only = read_only or self._asked_read_only or not self.server.entries.knows_all
         self.server.ledgers.read_only = self.read_only
+
+    async def ask_read_only(self, *, read_only: bool) -> None:
+        """Takes no more, or takes again what its disk allows, until the next start."""
+        self._asked_read_only = read_only
+        self._switch(read_only=self._fullness.read_only)
+        await self._announce()
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether deleted ledgers are being looked for."""
+        return self._collecting.is_running
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the disk has failed."""
+        return self._fatal.done()
 
     async def _announce(self) -> None:
         """The registration says what is true; tried again at the next look."""
@@ -198,6 +217,7 @@ class BookieNode:
         except MagnetarError as error:
             _log.warning("deleted ledgers could not be found: %s", error)
             return
+        self.collected += count
         if count:
             _log.info("%d deleted ledgers were collected", count)
 

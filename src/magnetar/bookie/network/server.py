@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.base.errors import DiskFullError, StorageError
+from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
+from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.served import Answer, Output, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.bookie.store import SegmentStore
@@ -40,10 +44,6 @@ from magnetar.wire.bookkeeper.status import Status
 
 _log = logging.getLogger("magnetar.bookie.network")
 
-NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
-"""What a client that would authenticate is told: it need not."""
-
-
 _OF_A_LEDGER: Final = (AddRun, Read, BatchRead, WriteLac, ReadLac, ForceLedger, ListEntries)
 
 
@@ -56,6 +56,9 @@ class ServerOptions:
     """While so much waits for a sync, no client is read from."""
     idle_s: float = 300.0
     """After so long without a write, what is kept in memory of a ledger goes."""
+    tls: ssl.SSLContext | None = None
+    """What START_TLS is answered with; None: there is no TLS here."""
+    access: Access = field(default_factory=Access)
 
 
 class BookieServer:
@@ -65,6 +68,8 @@ class BookieServer:
         self.packet_bytes_max = options.packet_bytes_max
         self.entries: NetworkEntries
         self.ledgers: BookieLedgers
+        self.traffic: Traffic | None = None
+        """Counts what clients ask; None: nobody would look."""
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskGroup("bookie")
@@ -93,6 +98,11 @@ class BookieServer:
         self._server = await self._loop.create_server(lambda: BookieConnection(self), host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
+    @property
+    def connections(self) -> int:
+        """How many clients there are."""
+        return len(self._connections)
+
     async def close(self) -> None:
         """Drops all clients and closes the store."""
         if self._server is not None:
@@ -110,6 +120,8 @@ class BookieServer:
     def opened(self, connection: BookieConnection) -> None:
         """See `Serving`."""
         self._connections.add(connection)
+        if not self._options.access.is_open:
+            connection.door = Door(self._options.access, secrets.token_urlsafe)
         if self._all_held:
             connection.hold()
 
@@ -120,7 +132,10 @@ class BookieServer:
     def handle(self, connection: BookieConnection, requests: Sequence[Request]) -> None:
         """See `Serving`."""
         for request in requests:
-            self._handle(connection, request)
+            if connection.door is None or isinstance(request, StartTls):
+                self._handle(connection, request)
+            elif not _admit(connection, connection.door, request):
+                return
         if not self._all_held and self.entries.pending_bytes > self._options.pending_bytes_max:
             self._hold_all()
 
@@ -218,20 +233,34 @@ class BookieServer:
                 )
             )
         elif isinstance(request, StartTls):
-            connection.answer(TlsStarts(Status.BAD_REQUEST, request.txn_id))
+            self._start_tls(connection, request)
         else:
             assert isinstance(request, Unserved)
             status = Status.BAD_VERSION if request.wrong_version else Status.BAD_REQUEST
             connection.answer(Refused(request.operation, status, request.txn_id))
 
+    def _start_tls(self, connection: BookieConnection, request: StartTls) -> None:
+        context = self._options.tls
+        if context is None or connection.is_secure:
+            connection.answer(TlsStarts(Status.BAD_REQUEST, request.txn_id))
+            return
+        connection.answer(TlsStarts(Status.OK, request.txn_id))
+        connection.begin_tls()
+        self._tasks.spawn(_secure(connection, context))
+
     # -- what the rules ask for -----------------------------------------------------------------
 
     def _do(self, outputs: Sequence[Output]) -> None:
+        traffic = self.traffic
         for output in outputs:
             if isinstance(output, Answer):
                 assert isinstance(output.asker, BookieConnection)
+                if traffic is not None:
+                    traffic.answered(output.response)
                 output.asker.answer(output.response)
             elif isinstance(output, Write):
+                if traffic is not None:
+                    traffic.wrote(output)
                 self.entries.write(output)
             else:
                 self._loop.call_later(output.timeout_ms / 1_000, self._wait_over, output)
@@ -267,3 +296,31 @@ class BookieServer:
     def known_ledgers(self) -> set[int]:
         """Every ledger that has entries or a state here."""
         return self.entries.held_ledgers() | set(self.ledgers.known())
+
+
+def _admit(connection: BookieConnection, door: Door, request: Request) -> bool:
+    """Answers somebody who has not been let in yet; whether the connection goes on."""
+    answer = door.answer(request)
+    if answer is not None:
+        connection.answer(answer)
+    if door.is_open:
+        connection.door = None
+    if answer is None or door.is_shut:
+        _log.warning("%s: connection closed: not authenticated", connection.peer)
+        connection.end()
+        return False
+    return True
+
+
+async def _secure(connection: BookieConnection, context: ssl.SSLContext) -> None:
+    if not await connection.secure(context):
+        return
+    door = connection.door
+    if door is not None:
+        if (reason := door.secured(connection.certificate)) is not None:
+            # What is asked for next is answered with that, and the connection ends: a client that is cut off
+            # without a word takes the bookie for broken.
+            _log.warning("%s: not let in: %s", connection.peer, reason)
+        elif door.is_open:
+            connection.door = None
+    connection.tls_done()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from typing import Any, Final, Protocol
 
 from magnetar.base.errors import MetadataError
@@ -37,6 +37,26 @@ def _shuffled(names: Sequence[str]) -> list[str]:
     return random.sample(names, len(names))
 
 
+class Placement(Protocol):
+    """Chooses bookies: RackPlacement, RegionPlacement."""
+
+    def new_ensemble(
+        self, layout: QuorumLayout, writable: Set[str], avoid: Set[str] = frozenset()
+    ) -> tuple[str, ...]:
+        """Bookies of a new ledger. Raises NotEnoughBookiesError."""
+
+    def replacements(
+        self,
+        layout: QuorumLayout,
+        ensemble: Sequence[str],
+        failed: Mapping[int, str],
+        writable: Set[str],
+        exclude: Set[str],
+        avoid: Set[str] = frozenset(),
+    ) -> dict[int, str]:
+        """Who takes the places of the failed."""
+
+
 class Cluster:
     """Bookies and metadata as one client sees them."""
 
@@ -47,15 +67,16 @@ class Cluster:
         options: ClientOptions | None = None,
         *,
         racks: Callable[[str], str] | None = None,
+        placement: Placement | None = None,
         shuffled: Callable[[Sequence[str]], list[str]] = _shuffled,
     ) -> None:
-        """`racks`: the rack of a bookie; None: they are all in one."""
+        """`racks`: the rack of a bookie; None: they are all in one. `placement`: chooses instead of racks."""
         self.ledgers: Final = ledgers
         self.options: Final = options or ClientOptions()
         self.pool: Final = BookiePool(self._address, self.options)
         self._bookies = bookies
         self._known = LiveBookies(frozenset(), frozenset())
-        self._placement = (
+        self._placement: Placement = placement or (
             RackPlacement(shuffled=shuffled) if racks is None else RackPlacement(racks, shuffled=shuffled)
         )
 

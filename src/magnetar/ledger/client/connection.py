@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, cast
 
+from magnetar.auth.digest_md5 import DigestClient, DigestError
 from magnetar.wire.bookkeeper.client import ClientParser, encode_request
-from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read, Request
+from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, Read, Request, StartTls
 from magnetar.wire.bookkeeper.responses import (
     Added,
     AuthDone,
@@ -25,6 +27,7 @@ from magnetar.wire.bookkeeper.responses import (
     ReadDone,
     Refused,
     Response,
+    TlsStarts,
 )
 from magnetar.wire.bookkeeper.status import Status
 from magnetar.wire.frames import FrameError
@@ -37,6 +40,10 @@ _TICKS_PER_TIMEOUT: Final = 8
 _JOIN_BELOW_BYTES: Final = 4_096
 """Pieces smaller than this on average are joined before writing; larger ones are written as a vector."""
 
+_SASL: Final = "sasl"
+_NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
+"""The bookie asks nobody who he is."""
+
 Answered: TypeAlias = Callable[[Response | None], None]
 """Gets the answer, or None when none will come."""
 
@@ -45,7 +52,7 @@ class AddSink(Protocol):
     """Who hears of the adds to one ledger at one bookie."""
 
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """These were answered. IO_ERROR without entries: some that were sent never will be."""
+        """These were answered. Without entries: some that were sent never will be, for that reason."""
 
 
 class _Adds:
@@ -88,6 +95,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         self._ticker: asyncio.TimerHandle | None = None
         self._is_lost = False
+        self.has_answered = False
+        """Whether a request was answered since this was last set to False."""
         self._transport: asyncio.Transport | None = None
 
     # -- what clients ask -------------------------------------------------------------------------
@@ -122,6 +131,71 @@ class BookieConnection(asyncio.BufferedProtocol):
         """Any other request; `key` is `key_of` it."""
         self._waiting.setdefault(key, deque()).append((self._loop.time(), answered))
         self._write(encode_request(request, is_v2=self._is_v2))
+
+    # -- before it is used ------------------------------------------------------------------------
+
+    async def secure(self, context: ssl.SSLContext, host: str) -> None:
+        """Goes on under TLS; before anything else is asked. Raises OSError when the bookie does not.
+
+        The answer comes in version 3 whatever version is spoken else.
+        """
+        self._parser.is_v2 = False
+        request = StartTls(self.next_txn_id)
+        answer = await self._asked(request.txn_id, request, is_v2=False)
+        if not isinstance(answer, TlsStarts) or answer.status is not Status.OK:
+            raise OSError("the bookie offers no TLS")
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise OSError("the bookie has gone")
+        transport.pause_reading()
+        secured = await self._loop.start_tls(
+            transport,
+            self,
+            context,
+            server_hostname=host if context.check_hostname else None,
+            ssl_handshake_timeout=self._timeout_s,
+        )
+        if secured is None:
+            raise OSError("the bookie has gone")
+        self._transport = secured
+        self._parser.is_v2 = self._is_v2
+
+    async def authenticate(self, user: str, password: str, nonce: str) -> None:
+        """Proves a user's password, and has the bookie prove that it knows it. Raises OSError.
+
+        `nonce`: a word that was never said before. A bookie that asks for nothing gets nothing.
+        """
+        client = DigestClient(user, password, nonce)
+        challenge = await self._auth_step(b"")
+        if challenge is None:
+            return
+        try:
+            proof = await self._auth_step(client.answer(challenge))
+            client.check(b"" if proof is None else proof)
+        except DigestError as error:
+            raise OSError(f"no authentication: {error}") from error
+
+    async def _auth_step(self, payload: bytes) -> bytes | None:
+        """What the bookie says; None when it need not know who we are."""
+        number = None if self._is_v2 else self.next_txn_id
+        key = "auth" if number is None else number
+        answer = await self._asked(key, Auth(_SASL, payload, number), is_v2=self._is_v2)
+        if isinstance(answer, AuthDone) and answer.status is Status.OK:
+            return None if answer.plugin == _NO_AUTHENTICATION else answer.payload
+        raise OSError("the bookie does not let us in")
+
+    async def _asked(self, key: object, request: Request, *, is_v2: bool) -> Response | None:
+        answered: asyncio.Future[Response | None] = self._loop.create_future()
+
+        def done(response: Response | None) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        self._waiting.setdefault(key, deque()).append((self._loop.time(), done))
+        self._write(encode_request(request, is_v2=is_v2))
+        return await answered
+
+    # -- after ------------------------------------------------------------------------------------
 
     def forget(self, ledger_id: int, sink: AddSink) -> None:
         """The sink hears nothing any more."""
@@ -168,6 +242,8 @@ class BookieConnection(asyncio.BufferedProtocol):
     # -- answers ----------------------------------------------------------------------------------
 
     def _deliver(self, responses: Sequence[Response]) -> None:
+        if responses:
+            self.has_answered = True
         for response in responses:
             try:
                 if isinstance(response, Added):
@@ -189,6 +265,8 @@ class BookieConnection(asyncio.BufferedProtocol):
     def _answered(self, response: Response) -> None:
         if isinstance(response, Refused) and response.txn_id not in self._waiting:
             # Of an add: which one is not said, and the others will fare no better.
+            for adds in list(self._adds.values()):
+                adds.sink.added((), response.status)
             self._fail(f"requests are refused: {response.status.name}")
             return
         key = _key_of_answer(response)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from magnetar.ledger.client.health import QuarantineOptions
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,4 +35,8 @@ class ClientOptions:
     reads_at_once: int = 64
     """Entries that one read of a range asks for at a time."""
     packet_bytes_max: int = PACKET_BYTES_MAX
+    tls: ssl.SSLContext | None = None
+    """Connections begin with START_TLS and go on under this; None: they stay in clear."""
+    user: tuple[str, str] | None = field(default=None, repr=False)
+    """Name and password that are proven to bookies by the hand-shake of SASL; None: nothing is."""
     quarantine: QuarantineOptions = field(default_factory=QuarantineOptions)

@@ -1,7 +1,8 @@
 """Connections to bookies: made when they are needed, kept, and given up for a while when they fail.
 
-A bookie that cannot be connected to is not tried again before a time that doubles with every attempt;
-what is asked of it meanwhile fails at once, so that its place in an ensemble is filled without a wait.
+A bookie that cannot be connected to, or hangs up before it answered anything, is not tried again before a
+time that doubles with every attempt; what is asked of it meanwhile fails at once, so that its place in an
+ensemble is filled without a wait.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
@@ -17,8 +19,8 @@ from magnetar.ledger.client.connection import AddSink, Answered, BookieConnectio
 from magnetar.ledger.client.health import BookieHealth
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
-from magnetar.wire.bookkeeper.responses import BatchReadDone, ReadDone, Response
+from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ListEntries, Read
+from magnetar.wire.bookkeeper.responses import BatchReadDone, EntriesListed, ReadDone, Response
 from magnetar.wire.bookkeeper.status import Status
 
 _log = logging.getLogger("magnetar.ledger.client")
@@ -77,14 +79,15 @@ class _Channel:
             )
             connecting = loop.create_connection(lambda: made, *address)
             await asyncio.wait_for(connecting, options.connect_timeout_s)
+            try:
+                await self._introduce(made, address[0])
+            except BaseException:
+                made.close()
+                raise
             connection = made
             self.made_s = loop.time()
-            self._failures = 0
         except (OSError, TimeoutError, MetadataError) as error:
-            delay_s = min(options.backoff_first_s * 2**self._failures, options.backoff_max_s)
-            self._failures = min(self._failures + 1, 16)
-            self._retry_at_s = loop.time() + delay_s
-            self._pool.health.failed(self._bookie, loop.time())
+            self._back_off()
             _log.warning("%s: no connection: %s", self._bookie, str(error) or "no answer")
         finally:
             self._connection = connection
@@ -93,8 +96,31 @@ class _Channel:
             for action in waiting:
                 action(connection)
 
+    async def _introduce(self, made: BookieConnection, host: str) -> None:
+        """What comes before the first request. Raises OSError when the bookie will have none of it."""
+        options = self._pool.options
+        if options.tls is not None:
+            await made.secure(options.tls, host)
+        if options.user is not None:
+            await made.authenticate(*options.user, secrets.token_urlsafe())
+        if not made.is_usable:
+            raise OSError("the bookie has gone")
+        made.has_answered = False
+
     def _lost(self) -> None:
-        self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if connection.has_answered:
+            self._failures = 0
+        elif not self._pool.is_closed:
+            self._back_off()
+
+    def _back_off(self) -> None:
+        options, now_s = self._pool.options, self._pool.now_s
+        self._retry_at_s = now_s + min(options.backoff_first_s * 2**self._failures, options.backoff_max_s)
+        self._failures = min(self._failures + 1, 16)
+        self._pool.health.failed(self._bookie, now_s)
 
     def current(self) -> BookieConnection | None:
         """The connection, where there is one."""
@@ -213,11 +239,29 @@ class BookiePool:
 
         self._ask(bookie, ledger_id, request, done, recovery=False)
 
+    def list_entries(
+        self, bookie: str, ledger_id: int, answered: Callable[[Status, bytes | None], None]
+    ) -> None:
+        """Which entries of a ledger there are (version 3; `wire.bookkeeper.availability`). No answer is
+        IO_ERROR: some bookies do not know the request."""
+        assert not self.options.use_v2
+
+        def request(connection: BookieConnection) -> ListEntries:
+            return ListEntries(ledger_id, connection.next_txn_id)
+
+        def done(response: Response | None) -> None:
+            if isinstance(response, EntriesListed):
+                answered(response.status, response.entries)
+            else:
+                answered(Status.IO_ERROR, None)
+
+        self._ask(bookie, ledger_id, request, done, recovery=False)
+
     def _ask(
         self,
         bookie: str,
         ledger_id: int,
-        make: Callable[[BookieConnection], Read | BatchRead],
+        make: Callable[[BookieConnection], Read | BatchRead | ListEntries],
         done: Answered,
         *,
         recovery: bool,

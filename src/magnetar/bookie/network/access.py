@@ -1,0 +1,166 @@
+"""Who may ask a bookie for anything. Decides; no I/O.
+
+Three things can be asked of a client: TLS; a certificate with a role that is let in; a user's password,
+proven by the hand-shake of SASL. Whoever has not done what is asked is told so, add by add and read by read;
+what has no such answer, and a certificate that is not enough, ends the connection.
+
+A certificate's role is the first of its organizational unit `0:ROLE,ROLE;1:CLUSTER`, as Apache's bookies read
+it, or its common name where the unit names none.
+
+Source: BookKeeper's AuthHandler, BookieAuthZFactory and SASL provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from magnetar.auth.digest_md5 import DigestError, DigestServer
+from magnetar.auth.identity import certificate_role
+from magnetar.wire.bookkeeper.requests import (
+    AddRun,
+    Auth,
+    BatchRead,
+    BookieInfo,
+    ForceLedger,
+    ListEntries,
+    Read,
+    ReadLac,
+    Request,
+    Unserved,
+    WriteLac,
+)
+from magnetar.wire.bookkeeper.responses import (
+    Added,
+    AuthDone,
+    BookieInfoDone,
+    EntriesListed,
+    Forced,
+    LacRead,
+    LacWritten,
+    ReadDone,
+    Refused,
+    Response,
+)
+from magnetar.wire.bookkeeper.status import Status
+
+NO_AUTHENTICATION: Final = "AuthDisabledPlugin"
+"""What a client that would authenticate is told when it need not."""
+SASL: Final = "sasl"
+"""The hand-shake by user and password."""
+_ROLES: Final = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What is asked of clients."""
+
+    tls_required: bool = False
+    roles: frozenset[str] = frozenset()
+    """Roles of certificates that are let in; empty: certificates need none. Asks for TLS."""
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Passwords of users; empty: nobody need prove one."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is asked."""
+        return not (self.tls_required or self.roles or self.users)
+
+
+def role_of(certificate: Mapping[str, Any] | None) -> str | None:
+    """The role in a verified certificate, as `ssl.SSLSocket.getpeercert` gives it; None without one."""
+    units = [
+        value
+        for distinguished in (certificate or {}).get("subject", ())
+        for key, value in distinguished
+        if key == "organizationalUnitName"
+    ]
+    for part in units[0].split(";") if units else ():
+        code, colon, names = part.partition(":")
+        if colon and code.strip() == _ROLES and (role := names.split(",")[0].strip()):
+            return str(role)
+    return certificate_role(certificate)
+
+
+class Door:
+    """What one client has done of what is asked."""
+
+    def __init__(self, access: Access, nonce: Callable[[], str]) -> None:
+        """`nonce`: makes a word that was never said before."""
+        self._access = access
+        self._nonce = nonce
+        self._tls_done = not (access.tls_required or access.roles)
+        self._user_done = not access.users
+        self._digest: DigestServer | None = None
+        self.is_shut = False
+        """Whether the client has failed: the connection ends with the last answer."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client may ask for everything."""
+        return self._tls_done and self._user_done
+
+    def secured(self, certificate: Mapping[str, Any] | None) -> str | None:
+        """TLS is up; why this client is not let in, or None."""
+        if self._access.roles:
+            role = role_of(certificate)
+            if role not in self._access.roles:
+                self.is_shut = True
+                return "no certificate with a role" if role is None else f"role {role!r} is not let in"
+        self._tls_done = True
+        return None
+
+    def answer(self, request: Request) -> Response | None:
+        """To whoever has not been let in; None: the connection ends."""
+        if isinstance(request, Auth):
+            return self._step(request)
+        return _refusal(request)
+
+    def _step(self, request: Auth) -> Response | None:
+        if self._user_done or not self._tls_done:
+            # The certificate is what counts here, or a password would go in clear.
+            return self._failed(request)
+        if request.plugin != SASL:
+            return self._failed(request)
+        try:
+            if self._digest is None:
+                self._digest = DigestServer(self._access.users, self._nonce())
+                payload = self._digest.challenge()
+            else:
+                payload = self._digest.answer(request.payload)
+                self._user_done = True
+        except DigestError:
+            return self._failed(request)
+        return AuthDone(SASL, payload, txn_id=request.txn_id)
+
+    def _failed(self, request: Auth) -> Response | None:
+        self.is_shut = True
+        if request.txn_id is None:
+            return None
+        return AuthDone(request.plugin, b"", Status.UNAUTHORIZED, request.txn_id)
+
+
+def _refusal(request: Request) -> Response | None:
+    no = Status.UNAUTHORIZED
+    match request:
+        case AddRun():
+            return Added(request.ledger_id, no, request.entry_ids, request.txn_ids)
+        case Read():
+            return ReadDone(request.ledger_id, request.entry_id, no, request.txn_id)
+        case WriteLac():
+            return LacWritten(request.ledger_id, no, request.txn_id)
+        case ReadLac():
+            return LacRead(request.ledger_id, no, request.txn_id)
+        case ForceLedger():
+            return Forced(request.ledger_id, no, request.txn_id)
+        case ListEntries():
+            return EntriesListed(request.ledger_id, no, request.txn_id)
+        case BookieInfo():
+            return BookieInfoDone(no, request.txn_id)
+        case Unserved():
+            return Refused(request.operation, no, request.txn_id)
+        case Auth() | BatchRead():
+            return None
+        case _:
+            return None

@@ -1,0 +1,207 @@
+"""TLS, certificates and passwords between our ledger client and our bookies, over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from magnetar.base.errors import LedgerError, StartupError
+from magnetar.bookie.network.server import ServerOptions
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.server.bookie_security import BookieSecurity
+from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.requests import AddRun, Read, StartTls
+from magnetar.wire.bookkeeper.responses import Added, ReadDone, Response, TlsStarts
+from magnetar.wire.bookkeeper.status import Status
+from support.bookie_nodes import BookieNodes, bookie_nodes
+from support.certificates import Authority
+from support.ledger_clusters import Marks
+
+VERSIONS = pytest.mark.parametrize("use_v2", [True, False], ids=["v2", "v3"])
+
+
+class Files(NamedTuple):
+    """Who there is."""
+
+    authority: Path
+    bookie: tuple[Path, Path]
+    broker: tuple[Path, Path]
+    writer: tuple[Path, Path]
+    users: Path
+
+    def security(self, *, roles: tuple[str, ...] = (), users: bool = False) -> ServerOptions:
+        said = BookieSecurity(
+            tls_certificate=self.bookie[0],
+            tls_key=self.bookie[1],
+            tls_trust_certs=self.authority,
+            tls_required=True,
+            authorized_roles=roles,
+            users=self.users if users else None,
+        )
+        return ServerOptions(tls=said.tls(), access=said.access())
+
+    def trust(self, shown: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.authority))
+        if shown is not None:
+            context.load_cert_chain(*shown)
+        return context
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = Authority(folder)
+    users = folder / "users"
+    users.write_text("# who may\nbookkeeper:secret\n")
+    return Files(
+        authority.file,
+        authority.issue("bookie"),
+        authority.issue("broker"),
+        authority.issue("somebody", unit="0:writer;1:cluster"),
+        users,
+    )
+
+
+def run(folder: Path, server: ServerOptions, story: Callable[[BookieNodes], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with bookie_nodes(folder, 0) as nodes:
+            await nodes.start("a", server)
+            await story(nodes)
+
+    asyncio.run(main())
+
+
+async def write_and_read(nodes: BookieNodes, options: ClientOptions) -> None:
+    """Raises LedgerError."""
+    client = LedgerClient(Cluster(nodes.registry, nodes.bookies, options))
+    try:
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=QuorumLayout(1, 1, 1)), marks)
+        written = [bytes([number]) * 40_000 for number in range(20)]
+        writer.append(written)
+        await marks.reach(19)
+        read = await writer.read(0, 19, 1 << 20)
+        assert [entry.payload for entry in read] == written[: len(read)]
+        await writer.close()
+    finally:
+        await client.close()
+
+
+def options_of(*, use_v2: bool, tls: ssl.SSLContext | None, user: str = "") -> ClientOptions:
+    named = ("bookkeeper", user) if user else None
+    return ClientOptions(use_v2=use_v2, tls=tls, user=named, replacement_wait_s=0.0, answer_timeout_s=5.0)
+
+
+@VERSIONS
+def test_entries_go_under_tls(tmp_path: Path, files: Files, use_v2: bool) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        await write_and_read(nodes, options_of(use_v2=use_v2, tls=files.trust()))
+        with pytest.raises(LedgerError):
+            await write_and_read(nodes, options_of(use_v2=use_v2, tls=None))
+        # It trusts nobody whom we know.
+        with pytest.raises(LedgerError):
+            await write_and_read(nodes, options_of(use_v2=use_v2, tls=ssl.create_default_context()))
+
+    run(tmp_path, files.security(), story)
+
+
+@VERSIONS
+def test_a_certificate_with_a_role_is_let_in(tmp_path: Path, files: Files, use_v2: bool) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        await write_and_read(nodes, options_of(use_v2=use_v2, tls=files.trust(files.writer)))
+        for shown in (files.broker, None):
+            with pytest.raises(LedgerError):
+                await write_and_read(nodes, options_of(use_v2=use_v2, tls=files.trust(shown)))
+
+    run(tmp_path, files.security(roles=("writer",)), story)
+
+
+@VERSIONS
+def test_a_password_is_proven_under_tls(tmp_path: Path, files: Files, use_v2: bool) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        await write_and_read(nodes, options_of(use_v2=use_v2, tls=files.trust(), user="secret"))
+        for user in ("wrong", ""):
+            with pytest.raises(LedgerError):
+                await write_and_read(nodes, options_of(use_v2=use_v2, tls=files.trust(), user=user))
+
+    run(tmp_path, files.security(users=True), story)
+
+
+def test_who_proves_a_password_to_a_bookie_that_asks_for_none_is_served(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        await write_and_read(nodes, options_of(use_v2=True, tls=None, user="secret"))
+        with pytest.raises(LedgerError):
+            await write_and_read(nodes, options_of(use_v2=True, tls=ssl.create_default_context()))
+
+    run(tmp_path, ServerOptions(), story)
+
+
+async def said_in_clear(nodes: BookieNodes, pieces: list[bytes], *, is_v2: bool) -> list[Response]:
+    """What a bookie answers until it ends the connection, or has answered once."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", nodes.nodes["a"].port)
+    writer.write(b"".join(pieces))
+    got = b""
+    parser = ClientParser(is_v2=is_v2)
+    responses: list[Response] = []
+    while not responses and (more := await asyncio.wait_for(reader.read(1 << 16), 30)):
+        got += more
+        responses, _ = parser.parse(got, len(got))
+    writer.close()
+    return responses
+
+
+def test_in_clear_nothing_is_given_and_nothing_goes_before_tls(tmp_path: Path, files: Files) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        run_of_one = AddRun(7, bytes(20))
+        run_of_one.entry_ids, run_of_one.entries = [0], [bytes(64)]
+        (added,) = await said_in_clear(nodes, encode_request(run_of_one, is_v2=True), is_v2=True)
+        assert isinstance(added, Added)
+        assert added.status is Status.UNAUTHORIZED
+        (read,) = await said_in_clear(nodes, encode_request(Read(7, 0, 5), is_v2=False), is_v2=False)
+        assert isinstance(read, ReadDone)
+        assert read.status is Status.UNAUTHORIZED
+        start = encode_request(StartTls(1), is_v2=False)
+        (starts,) = await said_in_clear(nodes, start, is_v2=False)
+        assert starts == TlsStarts(Status.OK, 1)
+        # Whoever put a request behind it in clear is not heard under TLS.
+        reader, writer = await asyncio.open_connection("127.0.0.1", nodes.nodes["a"].port)
+        writer.write(b"".join(start + encode_request(Read(7, 0, 5), is_v2=False)))
+        got = b""
+        with contextlib.suppress(ConnectionResetError):
+            got = await asyncio.wait_for(reader.read(), 30)
+        heard, _ = ClientParser(is_v2=False).parse(got, len(got))
+        assert all(isinstance(each, TlsStarts) for each in heard)
+        writer.close()
+        assert nodes.nodes["a"].server.known_ledgers() == set()
+
+    run(tmp_path, files.security(), story)
+
+
+def test_what_cannot_be_had_ends_the_start(files: Files, tmp_path: Path) -> None:
+    nobody = tmp_path / "users"
+    nobody.write_text("\n")
+    broken = tmp_path / "broken"
+    broken.write_text("no colon\n")
+    for wrong in (
+        BookieSecurity(tls_certificate=files.bookie[0]),
+        BookieSecurity(tls_required=True),
+        BookieSecurity(
+            tls_certificate=files.bookie[0], tls_key=files.bookie[1], authorized_roles=("broker",)
+        ),
+        BookieSecurity(users=nobody),
+        BookieSecurity(users=broken),
+        BookieSecurity(users=tmp_path / "not there"),
+    ):
+        with pytest.raises(StartupError):
+            wrong.access()
+    with pytest.raises(StartupError, match="cannot be used"):
+        BookieSecurity(tls_certificate=files.users, tls_key=files.bookie[1]).tls()
