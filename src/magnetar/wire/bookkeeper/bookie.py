@@ -20,22 +20,29 @@ from magnetar.wire.bookkeeper.responses import Added, AuthDone, BatchReadDone, R
 from magnetar.wire.frames import FrameError
 
 _U32: Final = struct.Struct(">I")
-_ADD: Final = struct.Struct(f">II{KEY_BYTES}sqq")
-"""Length, header, master key, ledger and entry id of an ADD in version 2."""
-_PLAIN_ADD: Final = v2.header(v2.ADD)
+_ADD: Final = struct.Struct(f">I{4 + KEY_BYTES + 8}xq")
+"""Length and entry id of an ADD in version 2."""
+_PREFIX: Final = slice(4, 4 + 4 + KEY_BYTES + 8)
+"""What the adds of a run have in common: header, master key, ledger id."""
+_ENTRY_AT: Final = 4 + 4 + KEY_BYTES
+_COPIED_BELOW_BYTES: Final = 4_096
+"""Packets smaller than this are cut out of a copy of the buffer, which is cheaper than out of a view."""
 
 
 class BookieParser:
     """Reads one client's connection. After a FrameError it must not be used again."""
 
-    __slots__ = ("_adds", "_cutter", "_is_v2", "_requests")
+    __slots__ = ("_adds_v2", "_adds_v3", "_cutter", "_is_v2", "_packet_bytes_max", "_requests")
 
     def __init__(self, packet_bytes_max: int = PACKET_BYTES_MAX) -> None:
         """`packet_bytes_max`: largest packet, without its length, that is accepted."""
+        self._packet_bytes_max = packet_bytes_max
         self._cutter = PacketCutter(packet_bytes_max)
         self._is_v2 = False
         self._requests: list[Request] = []
-        self._adds: dict[tuple[object, ...], AddRun] = {}
+        self._adds_v2: dict[bytes, AddRun] = {}
+        """Runs under way, by what their packets have in common."""
+        self._adds_v3: dict[tuple[object, ...], AddRun] = {}
 
     @property
     def needed(self) -> int:
@@ -55,31 +62,77 @@ class BookieParser:
         them. Raises FrameError, with the requests before the bad packet in it.
         """
         requests = self._requests = []
+        at = 0
         try:
-            for packet in self._cutter.cut(buffer, size):
-                self._packet(packet)
+            with memoryview(buffer) as view:
+                data: memoryview | bytes = view
+                if size >= 4 and _U32.unpack_from(view)[0] < _COPIED_BELOW_BYTES:
+                    data = bytes(view[:size])
+                while True:
+                    if self._adds_v2:
+                        at = self._more_adds(data, at, size)
+                    end = self._cutter.end_of(data, at, size)
+                    if not end:
+                        return requests, at
+                    if not (self._is_v2 and self._begin_run(data, at, end)):
+                        self._packet(data, at, end)
+                        at = end
         except FrameError as error:
             error.events = list(requests)
             raise
         finally:
             self._end_runs()
             self._requests = []
-        return requests, self._cutter.consumed
 
-    def _packet(self, data: bytes) -> None:
-        if self._is_v2 and len(data) > _ADD.size + 8 and data[5] == v2.ADD:
-            _, header, master_key, ledger_id, entry_id = _ADD.unpack_from(data)
-            run = self._adds.get((ledger_id, header, master_key))
-            if run is not None:
-                run.entry_ids.append(entry_id)
-                run.entries.append(data[8 + KEY_BYTES :])
-                return
-        request = self._request(data[4:])
-        if isinstance(request, AddRun):
-            self._add(request, data)
-        else:
+    def _begin_run(self, data: memoryview | bytes, at: int, end: int) -> bool:
+        """Begins a run without entries for an ADD at `data[at]`; False when something else is there."""
+        if end - at < v2.ADD_PACKET_BYTES_MIN or data[at + 4] != v2.VERSION or data[at + 5] != v2.ADD:
+            return False
+        prefix = bytes(data[at:end][_PREFIX])
+        run = self._adds_v2[prefix] = v2.run_of(prefix)
+        self._requests.append(run)
+        return True
+
+    def _more_adds(self, data: memoryview | bytes, at: int, size: int) -> int:
+        """Takes the adds from `data[at]` on that continue runs; where the first packet is that does not."""
+        runs, unpack, length_max = self._adds_v2, _ADD.unpack_from, self._packet_bytes_max
+        prefix_at, prefix_end = _PREFIX.start, _PREFIX.stop
+        prefix = b""
+        while size - at >= v2.ADD_PACKET_BYTES_MIN:
+            found = data[at + prefix_at : at + prefix_end]
+            if found != prefix:
+                prefix = bytes(found)
+                run = runs.get(prefix)
+                if run is None:
+                    return at
+                add_id, add_entry = run.entry_ids.append, run.entries.append
+            length, entry_id = unpack(data, at)
+            end = at + 4 + length
+            if end > size or length > length_max or end - at < v2.ADD_PACKET_BYTES_MIN:
+                return at
+            add_id(entry_id)
+            add_entry(bytes(data[at + _ENTRY_AT : end]))
+            at = end
+        return at
+
+    def _packet(self, data: memoryview | bytes, at: int, end: int) -> None:
+        request = self._request(bytes(data[at + 4 : end]))
+        if not isinstance(request, AddRun):
             self._end_runs()
             self._requests.append(request)
+        elif request.txn_ids is None:
+            # The first packet of a connection, or one in a version before 2.
+            run = self._adds_v2.setdefault(bytes(data[at:end][_PREFIX]), request)
+            self._join(run, request)
+        else:
+            key = (
+                request.ledger_id,
+                request.master_key,
+                request.recovery,
+                request.high_priority,
+                request.deferred_sync,
+            )
+            self._join(self._adds_v3.setdefault(key, request), request)
 
     def _request(self, body: bytes) -> Request:
         if not self._is_v2:
@@ -89,15 +142,8 @@ class BookieParser:
             self._is_v2 = True
         return v2.parse_request(body)
 
-    def _add(self, one: AddRun, data: bytes) -> None:
-        key: tuple[object, ...]
-        if one.txn_ids is None:
-            key = (one.ledger_id, _U32.unpack_from(data, 4)[0], one.master_key)
-        else:
-            key = (one.ledger_id, one.master_key, one.recovery, one.high_priority, one.deferred_sync)
-        run = self._adds.get(key)
-        if run is None:
-            self._adds[key] = one
+    def _join(self, run: AddRun, one: AddRun) -> None:
+        if run is one:
             self._requests.append(one)
             return
         run.entry_ids += one.entry_ids
@@ -106,9 +152,10 @@ class BookieParser:
             run.txn_ids += one.txn_ids
 
     def _end_runs(self) -> None:
-        for run in self._adds.values():
+        for run in (*self._adds_v2.values(), *self._adds_v3.values()):
             run.size_bytes = sum(map(len, run.entries))
-        self._adds.clear()
+        self._adds_v2.clear()
+        self._adds_v3.clear()
 
 
 def encode_response(response: Response) -> list[bytes]:

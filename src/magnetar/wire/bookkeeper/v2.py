@@ -16,7 +16,7 @@ Source: BookKeeper protocol, version 2.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableSequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from magnetar.wire.bookkeeper import bookkeeper_pb2 as pb
 from magnetar.wire.bookkeeper.digests import HEAD_BYTES, KEY_BYTES
 from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, Read
-from magnetar.wire.bookkeeper.responses import Added, AuthDone, BatchReadDone, ReadDone
+from magnetar.wire.bookkeeper.responses import Added, AuthDone, BatchReadDone, ReadDone, Response
 from magnetar.wire.bookkeeper.status import Status, of_v2, v2_number
 from magnetar.wire.frames import FrameError
 
@@ -37,9 +37,11 @@ FENCE: Final = 0x1
 RECOVERY_ADD: Final = 0x2
 HIGH_PRIORITY: Final = 0x4
 
-_VERSION: Final = 2
+VERSION: Final = 2
 
 _U32: Final = struct.Struct(">I")
+_RUN: Final = struct.Struct(f">I{KEY_BYTES}sq")
+"""Header, master key, ledger id: what the packets of a run begin with behind their length."""
 _PACKET: Final = struct.Struct(">II")
 """Length, header."""
 _IDS: Final = struct.Struct(">qq")
@@ -54,12 +56,17 @@ _ADD_BYTES_MIN: Final = KEY_BYTES + HEAD_BYTES - 8
 """Of an ADD's body: a bookie reads ledger, entry and last add confirmed, and nothing else of an entry."""
 
 
+ADD_PACKET_BYTES_MIN: Final = 4 + 4 + _ADD_BYTES_MIN
+"""Of a whole ADD."""
+
+
 def header(operation: int, flags: int = 0) -> int:
     """The word that follows the length."""
-    return _VERSION << 24 | operation << 16 | flags
+    return VERSION << 24 | operation << 16 | flags
 
 
 _ADD_ANSWER_HEADER: Final = header(ADD)
+_ADD_ANSWER_BYTES: Final = _ANSWER.size - 4
 
 
 def parse_request(data: bytes) -> AddRun | Read | BatchRead | Auth:
@@ -69,7 +76,7 @@ def parse_request(data: bytes) -> AddRun | Read | BatchRead | Auth:
     word: int = _U32.unpack_from(data)[0]
     version = word >> 24
     operation, flags = (word >> 16 & 0xFF, word & 0xFFFF) if version else (word, 0)
-    if version > _VERSION:
+    if version > VERSION:
         raise FrameError(f"packet in version {version} of the protocol")
     if operation == ADD:
         return _parse_add(data, flags)
@@ -100,12 +107,23 @@ def _parse_add(data: bytes, flags: int) -> AddRun:
     return run
 
 
+def run_of(prefix: bytes) -> AddRun:
+    """A run without entries of the adds that begin so: header, master key, ledger id."""
+    word, master_key, ledger_id = _RUN.unpack(prefix)
+    return AddRun(
+        ledger_id,
+        master_key,
+        recovery=word & RECOVERY_ADD != 0,
+        high_priority=word & HIGH_PRIORITY != 0,
+    )
+
+
 def _parse_read(data: bytes, flags: int, version: int) -> Read:
     if len(data) < 20:
         raise FrameError(f"READ of {len(data)} bytes")
     ledger_id, entry_id = _IDS.unpack_from(data, 4)
     fence = flags & FENCE != 0
-    key = _master_key(data, 20) if fence and version >= _VERSION else None
+    key = _master_key(data, 20) if fence and version >= VERSION else None
     return Read(ledger_id, entry_id, fence=fence, master_key=key, high_priority=flags & HIGH_PRIORITY != 0)
 
 
@@ -136,19 +154,11 @@ def _parse_auth(data: bytes, at: int) -> pb.AuthMessage:
     return message
 
 
-def add_head(master_key: bytes, entry_bytes: int, flags: int = 0) -> bytes:
-    """What goes before an entry of `entry_bytes` bytes to make it an ADD: no copy of the entry is needed."""
-    return _PACKET.pack(4 + KEY_BYTES + entry_bytes, header(ADD, flags)) + master_key
-
-
 def encode_request(request: AddRun | Read | BatchRead | Auth) -> list[bytes]:
     """The packets of a request, in pieces. Entries are not copied."""
     if isinstance(request, AddRun):
         flags = (RECOVERY_ADD if request.recovery else 0) | (HIGH_PRIORITY if request.high_priority else 0)
-        pieces: list[bytes] = []
-        for entry in request.entries:
-            pieces += (add_head(request.master_key, len(entry), flags), entry)
-        return pieces
+        return _encode_adds(request, flags)
     if isinstance(request, Read):
         key = (request.master_key or b"") if request.fence else b""
         flags = (FENCE if request.fence else 0) | (HIGH_PRIORITY if request.high_priority else 0)
@@ -170,9 +180,40 @@ def encode_request(request: AddRun | Read | BatchRead | Auth) -> list[bytes]:
     return [_encode_auth(request.plugin, request.payload)]
 
 
+def _encode_adds(run: AddRun, flags: int) -> list[bytes]:
+    rest = _U32.pack(header(ADD, flags)) + run.master_key
+    pieces: list[bytes] = []
+    head, head_for = b"", -1
+    for entry in run.entries:
+        size = len(entry)
+        if size != head_for:  # Neighbours often have one size.
+            head, head_for = _U32.pack(4 + KEY_BYTES + size) + rest, size
+        pieces.append(head)
+        pieces.append(entry)
+    return pieces
+
+
 def _encode_auth(plugin: str, payload: bytes) -> bytes:
     body = pb.AuthMessage(authPluginName=plugin, payload=payload).SerializeToString()
     return _PACKET.pack(4 + len(body), header(AUTH)) + body
+
+
+def take_added(responses: MutableSequence[Response], data: memoryview, at: int, size: int) -> int:
+    """Adds the answers to adds that begin at `data[at]` to `responses`, those with one outcome to one ledger
+    as one; where they end: at the first packet of `data[:size]` that is none, or not complete."""
+    whole = at + (size - at) // _ANSWER.size * _ANSWER.size
+    of: int | None = None
+    rc = 0
+    entry_ids: list[int] = []
+    for length, word, number, ledger_id, entry_id in _ANSWER.iter_unpack(data[at:whole]):
+        if word != _ADD_ANSWER_HEADER or length != _ADD_ANSWER_BYTES:
+            break
+        if ledger_id != of or number != rc:
+            of, rc, entry_ids = ledger_id, number, []
+            responses.append(Added(ledger_id, of_v2(number), entry_ids, None))
+        entry_ids.append(entry_id)
+        at += _ANSWER.size
+    return at
 
 
 def parse_response(data: bytes) -> Added | ReadDone | BatchReadDone | AuthDone:
