@@ -77,7 +77,7 @@ def test_rewriting_changes_nothing_that_can_be_read(story: list[tuple[str, int, 
                         assert await entries_of(store, ledger_id) == entries
                     assert store.ledger_ids() == set(model)
                 exposition = Exposition(series_max=100)
-                list(metrics.collect(store, exposition))
+                list(metrics.collect((store,), exposition))
                 assert "magnetar_segments_rewritten_total" in exposition.render()
                 restarts += 1
                 if which:

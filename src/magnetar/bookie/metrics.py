@@ -1,40 +1,65 @@
-"""What `/metrics` says of a segment store. Read at scrape time."""
+"""What `/metrics` says of segment stores. Read at scrape time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from magnetar.bookie.store import SegmentStore
+from magnetar.observability.histogram import Histogram
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.syncer import HelperSyncer
 
 
-def collect(store: SegmentStore, out: Exposition) -> Iterable[None]:
-    """Adds the store's samples to a scrape."""
-    segments = list(store.segments)
+def collect(stores: Sequence[SegmentStore], out: Exposition) -> Iterable[None]:
+    """Adds the samples of all stores of a process, added up, to a scrape."""
+    segments = [segment for store in stores for segment in store.segments]
     out.gauge("magnetar_segments", "Segments of the message store.", len(segments))
     damages = sum(len(segment.damages) for segment in segments)
     out.gauge("magnetar_segment_damages", "Places in segments whose bytes were found damaged.", damages)
-    done = store.rewriter.reclaimed
+    rewritten = [store.rewriter.reclaimed for store in stores]
     out.counter(
         "magnetar_segments_rewritten_total",
         "Mostly dead segments written anew without the rest.",
-        done.segments,
+        sum(done.segments for done in rewritten),
     )
     out.counter(
-        "magnetar_rewrite_copied_bytes_total", "Bytes of living entries copied for that.", done.copied_bytes
+        "magnetar_rewrite_copied_bytes_total",
+        "Bytes of living entries copied for that.",
+        sum(done.copied_bytes for done in rewritten),
     )
-    out.counter("magnetar_rewrite_freed_bytes_total", "Bytes given back by that.", done.freed_bytes)
-    supply = store.supply
-    out.gauge("magnetar_spare_segments", "Files that wait to become segments.", len(supply.spares))
-    out.counter("magnetar_segments_recycled_total", "Segments made of such a file.", supply.recycled)
+    out.counter(
+        "magnetar_rewrite_freed_bytes_total",
+        "Bytes given back by that.",
+        sum(done.freed_bytes for done in rewritten),
+    )
+    supplies = [store.supply for store in stores]
+    out.gauge(
+        "magnetar_spare_segments",
+        "Files that wait to become segments.",
+        sum(len(supply.spares) for supply in supplies),
+    )
+    out.counter(
+        "magnetar_segments_recycled_total",
+        "Segments made of such a file.",
+        sum(supply.recycled for supply in supplies),
+    )
     out.counter(
         "magnetar_prewritten_bytes_total",
         "Zeros written into such files ahead of need.",
-        supply.prewriter.written_bytes,
+        sum(supply.prewriter.written_bytes for supply in supplies),
     )
-    if isinstance(store.syncer, HelperSyncer):
-        store.syncer.latency.collect(
+    latencies = [store.syncer.latency for store in stores if isinstance(store.syncer, HelperSyncer)]
+    if latencies:
+        _sum_of(latencies).collect(
             out, "magnetar_sync_seconds", "How long the disk took to make a group of entries durable."
         )
     yield
+
+
+def _sum_of(histograms: Sequence[Histogram]) -> Histogram:
+    if len(histograms) == 1:
+        return histograms[0]
+    whole = Histogram(histograms[0].bounds)
+    whole.counts = [sum(counts) for counts in zip(*(each.counts for each in histograms), strict=True)]
+    whole.sum_s = sum(each.sum_s for each in histograms)
+    return whole

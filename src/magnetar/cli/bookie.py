@@ -11,7 +11,9 @@ from magnetar.cli.member_options import FILE, METADATA, member_options
 
 @click.command(epilog="Example: magnetar bookie --metadata zk://127.0.0.1:2181/ledgers --data /srv/bookie")
 @METADATA
-@click.option("--data", required=True, type=FILE, help="Folder of everything kept.")
+@click.option(
+    "--data", required=True, multiple=True, type=FILE, help="Folder of everything kept; one for each disk."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=3181, help="Port, 0: a free one.  [3181]")
 @click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--advertised-address", help="Host that clients are told to connect to.  [as --host]")
@@ -36,7 +38,7 @@ from magnetar.cli.member_options import FILE, METADATA, member_options
 @member_options(session="the cluster takes a silent bookie for dead", told="id, port and process id")
 def bookie(
     metadata: str,
-    data: Path,
+    data: tuple[Path, ...],
     port: int,
     host: str,
     advertised_address: str | None,
@@ -66,7 +68,8 @@ def bookie(
     return run(
         BookieConfig(
             metadata=metadata,
-            data=data,
+            data=data[0],
+            more_data=data[1:],
             host=host,
             port=port,
             advertised=advertised_address,

@@ -45,11 +45,12 @@ class BookieConfig:
     metadata: str
     """Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers."""
     data: Path
+    more_data: tuple[Path, ...] = ()
     host: str = "127.0.0.1"
     port: int = 3181
     advertised: str | None = None
     bookie_id: str | None = None
-    """These five are as in NodeOptions."""
+    """These six are as in NodeOptions."""
     collect_interval_s: float = 600.0
     """Between two looks for deleted ledgers."""
     session_timeout_s: float = 30.0
@@ -66,6 +67,7 @@ class BookieConfig:
         """What the node is told. Raises StartupError for security that cannot be had."""
         return NodeOptions(
             data=self.data,
+            more_data=self.more_data,
             host=self.host,
             port=self.port,
             advertised=self.advertised,
@@ -137,7 +139,7 @@ def _tell(config: BookieConfig, node: BookieNode, http_port: int | None) -> None
     lines = [
         f"Magnetar {magnetar.__version__} bookie {node.bookie_id} is ready ({mode})",
         f"  Ledger clients   {config.host}:{node.port}",
-        f"  Data             {config.data}",
+        f"  Data             {', '.join(map(str, (config.data, *config.more_data)))}",
         "",
     ]
     if http_port is not None:

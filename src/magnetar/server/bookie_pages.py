@@ -62,7 +62,7 @@ class BookiePages:
         self._registry.collector(process.collect)
         self._registry.collector(logs.collect)
         self._registry.collector(partial(bookie_metrics.collect, node, traffic))
-        self._registry.collector(partial(store_metrics.collect, node.server.entries.store))
+        self._registry.collector(partial(store_metrics.collect, node.server.entries.stores))
         self._pages: dict[tuple[str, str], _Handler] = {
             ("GET", "/heartbeat"): self._heartbeat,
             ("GET", "/metrics"): self._metrics,
@@ -131,7 +131,8 @@ class BookiePages:
         return _json({f"{each} files": _tabbed(() if each == "index" else names) for each in types})
 
     def _segments(self) -> list[str]:
-        return sorted(path.name for path in self._node.server.entries.store.directory.rglob("*.seg"))
+        stores = self._node.server.entries.stores
+        return sorted(path.name for store in stores for path in store.directory.rglob("*.seg"))
 
     async def _bookies(self, query: Mapping[str, str], _body: bytes) -> Page:
         try:

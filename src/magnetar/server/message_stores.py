@@ -86,5 +86,5 @@ async def open_stores(
     # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
     spawn(ledgers.collect_garbage())
     return MessageStores(
-        store, ledgers, ledgers.tagged, bookie.syncer, (partial(bookie_metrics.collect, bookie),)
+        store, ledgers, ledgers.tagged, bookie.syncer, (partial(bookie_metrics.collect, (bookie,)),)
     )

@@ -152,6 +152,11 @@ class NetworkEntries:
     # -- writing --------------------------------------------------------------------------------
 
     @property
+    def stores(self) -> tuple[SegmentStore, ...]:
+        """The one store, as `SpreadEntries` has several."""
+        return (self.store,)
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes that wait for a sync."""
         return self.store.pending_bytes

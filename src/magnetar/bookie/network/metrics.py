@@ -24,17 +24,18 @@ def collect(node: BookieNode, traffic: Traffic, out: Exposition) -> Iterable[Non
     def gauge(name: str, value: int) -> None:
         out.gauge(name, text_of(name), value)
 
-    server, store = node.server, node.server.entries.store
+    server = node.server
     counter("bookkeeper_server_ADD_ENTRY_count", traffic.adds, _GOOD)
     counter("bookkeeper_server_ADD_ENTRY_count", traffic.adds_failed, _BAD)
     counter("bookkeeper_server_READ_ENTRY_count", traffic.reads, _GOOD)
     counter("bookkeeper_server_READ_ENTRY_count", traffic.reads_failed, _BAD)
     counter("bookie_WRITE_BYTES", traffic.write_bytes)
     counter("bookie_READ_BYTES", traffic.read_bytes)
-    if isinstance(store.syncer, HelperSyncer):
-        counter("bookie_journal_JOURNAL_SYNC_count", store.syncer.latency.count)
+    syncers = [store.syncer for store in server.entries.stores]
+    syncs = sum(syncer.latency.count for syncer in syncers if isinstance(syncer, HelperSyncer))
+    counter("bookie_journal_JOURNAL_SYNC_count", syncs)
     gauge("bookie_SERVER_STATUS", 0 if node.read_only else 1)
-    gauge("bookie_ledger_writable_dirs", 0 if node.read_only else 1)
+    gauge("bookie_ledger_writable_dirs", 0 if node.read_only else len(syncers))
     gauge("bookie_ledgers_count", len(server.known_ledgers()))
     counter("bookie_DELETED_LEDGER_COUNT", node.collected)
     capacity, free = server.entries.disk_bytes()

@@ -40,6 +40,8 @@ class NodeOptions:
     """Where a bookie is and how it keeps house."""
 
     data: Path
+    more_data: tuple[Path, ...] = ()
+    """Further folders, each on a disk of its own; number and order stay for ever."""
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = 3181
@@ -57,6 +59,11 @@ class NodeOptions:
     server: ServerOptions = field(default_factory=ServerOptions)
     store: StoreOptions = field(default_factory=StoreOptions)
     fullness: FullnessOptions = field(default_factory=FullnessOptions)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All of them."""
+        return (self.data, *self.more_data)
 
 
 class BookieNode:
@@ -81,7 +88,7 @@ class BookieNode:
         self._registry = registry
         self._measure = measure
         self._tasks = TaskGroup("bookie node")
-        self._fullness = Fullness(options.fullness)
+        self._disks = {folder: Fullness(options.fullness) for folder in options.folders}
         self._collecting = Rounds(self._collect, self._tasks.spawn)
         self._fatal: asyncio.Future[StorageError] = asyncio.get_running_loop().create_future()
 
@@ -99,12 +106,19 @@ class BookieNode:
         MetadataError.
         """
         node = cls(options, registry, measure)
-        store = await SegmentStore.open(options.data, options=options.store, on_fatal=node._store_failed)
+        stores: list[SegmentStore] = []
         try:
-            node.server = await BookieServer.open(store, options.server)
-        except StorageError as error:
-            await store.close()
-            raise StartupError(f"{options.data}: {error}") from error
+            for folder in options.folders:
+                on_fatal = node._store_failed
+                stores.append(await SegmentStore.open(folder, options=options.store, on_fatal=on_fatal))
+            node.server = await BookieServer.open(*stores, options=options.server)
+        except BaseException as error:
+            for store in stores:
+                await store.close()
+            if isinstance(error, StorageError):
+                folders = ", ".join(map(str, options.folders))
+                raise StartupError(f"{folders}: {error}") from error
+            raise
         try:
             await node._join()
         except BaseException:
@@ -124,26 +138,29 @@ class BookieNode:
         self.bookie_id = options.bookie_id or f"{advertised}:{self.port}"
         check_bookie_id(self.bookie_id)
         await self._check_disk()
-        self._fullness.measured(*self._measure(options.data), has_room=True)
-        self._switch(read_only=self._fullness.read_only)
+        for folder, disk in self._disks.items():
+            disk.measured(*self._measure(folder), has_room=True)
+        self._switch(read_only=self.is_full)
         await self._register(BookieInfo.at(self.bookie_id, advertised, self.port))
 
     async def _check_disk(self) -> None:
-        folder = str(self._options.data.resolve())
+        folders = tuple(str(folder.resolve()) for folder in self._options.folders)
         instance_id = await self._registry.instance_id()
-        mine = Cookie(self.bookie_id, (folder,), (folder,), instance_id)
-        file = self._options.data / COOKIE_FILE
-        on_disk = decode_cookie(file.read_bytes()) if file.exists() else None
+        mine = Cookie(self.bookie_id, folders, folders, instance_id)
         stored = await self._registry.cookie(self.bookie_id)
-        stamp = stamp_of(
-            mine,
-            on_disk,
-            None if stored is None else stored[0],
-            disk_is_empty=not self.server.known_ledgers(),
-        )
-        if stamp is Stamp.BOTH:
-            await asyncio.to_thread(write_durably, file, encode_cookie(mine))
-        if stamp is not Stamp.NOTHING:
+        stamps: dict[Path, Stamp] = {}
+        for folder in self._options.folders:
+            file = folder / COOKIE_FILE
+            stamps[file] = stamp_of(
+                mine,
+                decode_cookie(file.read_bytes()) if file.exists() else None,
+                None if stored is None else stored[0],
+                disk_is_empty=not self.server.known_ledgers(),
+            )
+        for file, stamp in stamps.items():
+            if stamp is Stamp.BOTH:
+                await asyncio.to_thread(write_durably, file, encode_cookie(mine))
+        if set(stamps.values()) != {Stamp.NOTHING}:
             await self._registry.put_cookie(mine, expected_version=MUST_NOT_EXIST)
 
     async def _register(self, info: BookieInfo) -> None:
@@ -161,15 +178,20 @@ class BookieNode:
 
     # -- housekeeping -----------------------------------------------------------------------------
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one of the disks is: the ledgers that lie there could not be written to."""
+        return any(disk.read_only for disk in self._disks.values())
+
     async def look_at_disk(self) -> None:
-        """Becomes read-only when the disk is full, and writable when it is not any more."""
-        store = self.server.entries.store
-        room = store.failure is None and store.supply.set_aside()
-        if self._fullness.measured(*self._measure(self._options.data), has_room=room):
-            read_only = self._fullness.read_only
-            _log.warning("the disk %s", "is full: read-only" if read_only else "has room again")
-            self._switch(read_only=read_only)
-        if self._fullness.read_only:
+        """Becomes read-only when a disk is full, and writable when none is any more."""
+        for store, (folder, disk) in zip(self.server.entries.stores, self._disks.items(), strict=True):
+            room = store.failure is None and store.supply.set_aside()
+            if disk.measured(*self._measure(folder), has_room=room):
+                is_full = "is full: read-only" if disk.read_only else "has room again"
+                _log.warning("the disk of %s %s", folder, is_full)
+                self._switch(read_only=self.is_full)
+        if self.is_full:
             self._collecting.ask()
         await self._announce()
 
@@ -181,7 +203,7 @@ class BookieNode:
     async def ask_read_only(self, *, read_only: bool) -> None:
         """Takes no more, or takes again what its disk allows, until the next start."""
         self._asked_read_only = read_only
-        self._switch(read_only=self._fullness.read_only)
+        self._switch(read_only=self.is_full)
         await self._announce()
 
     @property

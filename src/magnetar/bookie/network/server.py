@@ -19,8 +19,9 @@ from magnetar.base.errors import DiskFullError, StorageError
 from magnetar.bookie.network.access import NO_AUTHENTICATION, Access, Door
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.network.entries import NetworkEntries, NotAtHandError
+from magnetar.bookie.network.spread import SpreadEntries
 from magnetar.bookie.network.traffic import Traffic
-from magnetar.bookie.served import Answer, Output, Wait, Write
+from magnetar.bookie.served import Answer, Output, StoredLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.tasks import TaskGroup
@@ -66,7 +67,7 @@ class BookieServer:
 
     def __init__(self, options: ServerOptions) -> None:
         self.packet_bytes_max = options.packet_bytes_max
-        self.entries: NetworkEntries
+        self.entries: NetworkEntries | SpreadEntries
         self.ledgers: BookieLedgers
         self.traffic: Traffic | None = None
         """Counts what clients ask; None: nobody would look."""
@@ -80,14 +81,18 @@ class BookieServer:
         """Requests for ledgers whose index is on its way."""
 
     @classmethod
-    async def open(cls, store: SegmentStore, options: ServerOptions | None = None) -> BookieServer:
-        """A server over the store, which it closes. Raises StorageError."""
+    async def open(cls, *stores: SegmentStore, options: ServerOptions | None = None) -> BookieServer:
+        """A server over the stores, which it closes. Raises StorageError."""
         server = cls(options or ServerOptions())
-        server.entries, known = await NetworkEntries.open(store, server._durable, server._failed)
+        known: list[StoredLedger]
+        if len(stores) == 1:
+            server.entries, known = await NetworkEntries.open(stores[0], server._durable, server._failed)
+        else:
+            server.entries, known = await SpreadEntries.open(stores, server._durable, server._failed)
         server.ledgers = BookieLedgers(
             server.entries,
             known,
-            store.segments.deleted,
+            (ledger_id for store in stores for ledger_id in store.segments.deleted),
             knows_all=server.entries.knows_all,
         )
         server._tasks.every(server._options.idle_s / 2, server._release_idle)
