@@ -62,6 +62,11 @@ class PendingEntries:
         assert entry.entry_id == self.last + 1
         self._entries[entry.entry_id] = entry
 
+    def add_all(self, added: Sequence[PendingEntry]) -> None:
+        """The next entries, in order."""
+        assert not added or added[0].entry_id == self.last + 1
+        self._entries.update((entry.entry_id, entry) for entry in added)
+
     def held(self, index: int, entry_ids: Iterable[int]) -> None:
         """The member at `index` has these entries."""
         bit = 1 << index

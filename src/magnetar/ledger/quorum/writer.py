@@ -69,6 +69,8 @@ class QuorumWriter:
         self._ensemble = list(metadata.ensembles[-1][1])
         self._pending = PendingEntries(self._layout)
         self._length_bytes = 0
+        self.last_told = -1
+        """The last add confirmed that the last appended entry carries; -1 before."""
         self._delay_change = delay_change
         self._state = _State.OPEN
         self._replacing = Replacing()
@@ -122,31 +124,28 @@ class QuorumWriter:
         if self._state is not _State.OPEN:
             raise LedgerClosedError(f"ledger {self.ledger_id} takes no more entries: {self._state.value}")
         first = self.last_pushed + 1
-        confirmed = self.last_confirmed
-        added: list[PendingEntry] = []
-        for entry_id, payload in enumerate(payloads, first):
-            self._length_bytes += len(payload)
-            head = self._digester.seal(entry_id, confirmed, self._length_bytes, payload)
-            entry = PendingEntry(entry_id, head + payload, self._length_bytes)
-            self._pending.add(entry)
-            added.append(entry)
+        confirmed = self.last_told = self.last_confirmed
+        entries, lengths = self._digester.seal_all(first, confirmed, self._length_bytes, payloads)
+        added = list(map(PendingEntry, range(first, first + len(entries)), entries, lengths))
+        if added:
+            self._pending.add_all(added)
+            self._length_bytes = lengths[-1]
         return self._send(added)
 
     def _send(self, added: Sequence[PendingEntry]) -> list[Effect]:
+        layout = self._layout
         effects: list[Effect] = []
+        # Where everybody gets everything, all get the same lists.
+        ids, entries = [entry.entry_id for entry in added], [entry.entry for entry in added]
+        striped = layout.write_quorum < layout.ensemble_size
         for index, bookie in enumerate(self._ensemble):
             if self._replacing.is_out(index):
                 continue
-            mine = [entry for entry in added if self._layout.holds(index, entry.entry_id)]
-            if mine:
-                effects.append(
-                    SendAdds(
-                        bookie,
-                        index,
-                        [entry.entry_id for entry in mine],
-                        [entry.entry for entry in mine],
-                    )
-                )
+            if striped:
+                mine = [entry for entry in added if layout.holds(index, entry.entry_id)]
+                ids, entries = [entry.entry_id for entry in mine], [entry.entry for entry in mine]
+            if ids:
+                effects.append(SendAdds(bookie, index, ids, entries))
         return effects
 
     def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:

@@ -69,14 +69,13 @@ class BookieParser:
                 if size >= 4 and _U32.unpack_from(view)[0] < _COPIED_BELOW_BYTES:
                     data = bytes(view[:size])
                 while True:
-                    if self._adds_v2:
-                        at = self._more_adds(data, at, size)
+                    if self._is_v2:
+                        at = self._take_adds(data, at, size)
                     end = self._cutter.end_of(data, at, size)
                     if not end:
                         return requests, at
-                    if not (self._is_v2 and self._begin_run(data, at, end)):
-                        self._packet(data, at, end)
-                        at = end
+                    self._packet(data, at, end)
+                    at = end
         except FrameError as error:
             error.events = list(requests)
             raise
@@ -84,32 +83,26 @@ class BookieParser:
             self._end_runs()
             self._requests = []
 
-    def _begin_run(self, data: memoryview | bytes, at: int, end: int) -> bool:
-        """Begins a run without entries for an ADD at `data[at]`; False when something else is there."""
-        if end - at < v2.ADD_PACKET_BYTES_MIN or data[at + 4] != v2.VERSION or data[at + 5] != v2.ADD:
-            return False
-        prefix = bytes(data[at:end][_PREFIX])
-        run = self._adds_v2[prefix] = v2.run_of(prefix)
-        self._requests.append(run)
-        return True
-
-    def _more_adds(self, data: memoryview | bytes, at: int, size: int) -> int:
-        """Takes the adds from `data[at]` on that continue runs; where the first packet is that does not."""
+    def _take_adds(self, data: memoryview | bytes, at: int, size: int) -> int:
+        """Takes the adds of version 2 from `data[at]` on; where the first packet is that is none."""
         runs, unpack, length_max = self._adds_v2, _ADD.unpack_from, self._packet_bytes_max
-        prefix_at, prefix_end = _PREFIX.start, _PREFIX.stop
+        prefix_at, prefix_end, bytes_min = _PREFIX.start, _PREFIX.stop, v2.ADD_PACKET_BYTES_MIN
         prefix = b""
-        while size - at >= v2.ADD_PACKET_BYTES_MIN:
+        while size - at >= bytes_min:
+            length, entry_id = unpack(data, at)
+            end = at + 4 + length
+            if end > size or length > length_max or end - at < bytes_min:
+                break
             found = data[at + prefix_at : at + prefix_end]
             if found != prefix:
                 prefix = bytes(found)
                 run = runs.get(prefix)
                 if run is None:
-                    return at
+                    if prefix[0] != v2.VERSION or prefix[1] != v2.ADD:
+                        break
+                    run = runs[prefix] = v2.run_of(prefix)
+                    self._requests.append(run)
                 add_id, add_entry = run.entry_ids.append, run.entries.append
-            length, entry_id = unpack(data, at)
-            end = at + 4 + length
-            if end > size or length > length_max or end - at < v2.ADD_PACKET_BYTES_MIN:
-                return at
             add_id(entry_id)
             add_entry(bytes(data[at + _ENTRY_AT : end]))
             at = end

@@ -18,9 +18,11 @@ from __future__ import annotations
 import hmac
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, unique
 from hashlib import sha1
+from itertools import accumulate
 from typing import Final
 
 from magnetar.base.errors import ProtocolError
@@ -100,6 +102,26 @@ class Digester:
         """What goes before `payload` to make it an entry: head and digest."""
         head = HEAD.pack(self._ledger_id, entry_id, last_add_confirmed, length_bytes)
         return head + self._digest(head, payload)
+
+    def seal_all(
+        self, first_entry: int, last_add_confirmed: int, length_bytes: int, payloads: Sequence[bytes]
+    ) -> tuple[list[bytes], list[int]]:
+        """Whole entries from `first_entry` on, and the ledger's length up to and with each.
+
+        `length_bytes`: of the ledger before them.
+        """
+        lengths = list(accumulate(map(len, payloads), initial=length_bytes))[1:]
+        entries: list[bytes] = []
+        add = entries.append
+        if self.digest_type is DigestType.CRC32C:
+            ledger_id, pack_head, pack_digest = self._ledger_id, HEAD.pack, _CRC32C.pack
+            for entry_id, (payload, length) in enumerate(zip(payloads, lengths, strict=True), first_entry):
+                head = pack_head(ledger_id, entry_id, last_add_confirmed, length)
+                add(head + pack_digest(crc32c_extend(crc32c(head), payload)) + payload)
+        else:
+            for entry_id, (payload, length) in enumerate(zip(payloads, lengths, strict=True), first_entry):
+                add(self.seal(entry_id, last_add_confirmed, length, payload) + payload)
+        return entries, lengths
 
     def open(self, entry: bytes, entry_id: int | None) -> LedgerEntry:
         """The entry in these bytes. `entry_id` None takes any (the last one was asked for).

@@ -30,6 +30,21 @@ def test_the_entry_of_another_place_is_refused(kind: DigestType) -> None:
         Digester(1, kind, b"pw").open(sealed(kind, ledger_id=9), 2)
 
 
+@pytest.mark.parametrize("kind", DigestType)
+def test_many_are_sealed_as_one_by_one(kind: DigestType) -> None:
+    digester = Digester(1, kind, b"pw")
+    payloads = [b"", b"a", bytes(1000)]
+    lengths = [10, 11, 1011]
+    assert digester.seal_all(5, 3, 10, payloads) == (
+        [
+            digester.seal(5 + at, 3, length, payload) + payload
+            for at, (length, payload) in enumerate(zip(lengths, payloads, strict=True))
+        ],
+        lengths,
+    )
+    assert digester.seal_all(5, 3, 10, []) == ([], [])
+
+
 def test_the_last_entry_may_be_any() -> None:
     assert Digester(1, DigestType.CRC32C).open(sealed(entry_id=77), None).entry_id == 77
 

@@ -10,7 +10,7 @@ from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
 from magnetar.wire.bookkeeper.client import ClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ForceLedger, Read, ReadLac, Request, Unserved
-from magnetar.wire.bookkeeper.responses import Added, BatchReadDone, ReadDone, Refused
+from magnetar.wire.bookkeeper.responses import Added, BatchReadDone, ReadDone, Refused, Response
 from magnetar.wire.bookkeeper.status import Status
 from magnetar.wire.frames import FrameError
 
@@ -163,6 +163,32 @@ def test_a_packet_beyond_the_limit_is_refused_before_it_is_there() -> None:
             parser.parse(struct.pack(">I", 101), 4)
 
 
+def test_an_add_beyond_the_limit_is_refused_behind_others_too() -> None:
+    small = adds(1, [0])
+    large = AddRun(1, KEY)
+    large.entry_ids.append(1)
+    large.entries.append(small.entries[0] + bytes(100))
+    data = sent(small, large, is_v2=True)
+    with pytest.raises(FrameError, match="packet of 164 bytes, 100 are allowed") as caught:
+        BookieParser(100).parse(data, len(data))
+    (run,) = caught.value.events
+    assert isinstance(run, AddRun)
+    assert (run.entry_ids, run.size_bytes) == ([0], len(small.entries[0]))
+
+
+def test_large_and_small_adds_take_turns() -> None:
+    run = AddRun(1, KEY)
+    digester = Digester(1, DigestType.CRC32C)
+    run.entry_ids = list(range(6))
+    run.entries, _ = digester.seal_all(0, -1, 0, [bytes([at]) * (9_000 if at % 2 else 9) for at in range(6)])
+    for requests in ([run], [adds(1, [9]), run]):
+        (read,) = parsed(sent(*requests, is_v2=True))
+        assert isinstance(read, AddRun)
+        assert read.entries[-6:] == run.entries
+        assert read.entry_ids[-6:] == run.entry_ids
+        assert read.size_bytes == sum(map(len, read.entries))
+
+
 def test_fields_behind_those_that_are_known_are_ignored() -> None:
     data = packet(struct.pack(">Iqq", v2.header(v2.READ), 1, 2) + b"more")
     assert parsed(data) == [Read(1, 2)]
@@ -214,6 +240,41 @@ def test_bytes_that_are_no_answer_end_the_connection(is_v2: bool, body: bytes) -
     data = packet(body)
     with pytest.raises(FrameError):
         ClientParser(is_v2=is_v2).parse(data, len(data))
+
+
+def test_answers_of_all_kinds_in_any_pieces() -> None:
+    answers: list[Response] = [
+        Added(1, Status.OK, [0, 1], None),
+        Added(2, Status.OK, [2], None),
+        ReadDone(1, 5, Status.OK, entry=bytes(40)),
+        Added(1, Status.IO_ERROR, [3, 4, 5], None),
+        ReadDone(1, 6, Status.NO_ENTRY),
+        Added(1, Status.OK, [6], None),
+    ]
+    data = b"".join(piece for answer in answers for piece in encode_response(answer))
+    for step in (1, 27, 28, 29, len(data)):
+        parser = ClientParser(is_v2=True)
+        waiting = b""
+        told: list[object] = []
+        for at in range(0, len(data), step):
+            waiting += data[at : at + step]
+            found, consumed = parser.parse(waiting, len(waiting))
+            waiting = waiting[consumed:]
+            for answer in found:
+                if isinstance(answer, Added):
+                    told += [(answer.ledger_id, answer.status, entry_id) for entry_id in answer.entry_ids]
+                else:
+                    told.append(answer)
+        assert waiting == b""
+        assert told == [
+            (1, Status.OK, 0),
+            (1, Status.OK, 1),
+            (2, Status.OK, 2),
+            answers[2],
+            *((1, Status.IO_ERROR, entry_id) for entry_id in (3, 4, 5)),
+            answers[4],
+            (1, Status.OK, 6),
+        ]
 
 
 def test_a_failed_read_has_no_entry() -> None:
