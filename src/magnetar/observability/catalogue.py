@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.observability.bookie_rows import BOOKIES
+from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
 from magnetar.observability.rows import Metric as Metric
 from magnetar.observability.rows import Section as Section
 from magnetar.observability.rows import counter as _c
@@ -296,6 +297,7 @@ SECTIONS: Final = (
         ),
     ),
     BOOKIES,
+    LEDGER_CLIENT,
     Section(
         "Process",
         (

@@ -79,12 +79,17 @@ class BookieConnection(asyncio.BufferedProtocol):
         timeout_s: float,
         packet_bytes_max: int,
         lost: Callable[[], None],
+        adds_took: Callable[[float], None] | None = None,
     ) -> None:
-        """`timeout_s`: how long an answer may take; `packet_bytes_max`: both sides must agree on it."""
+        """`timeout_s`: how long an answer may take; `packet_bytes_max`: both sides must agree on it.
+
+        `adds_took` hears how many seconds a vector of adds took until all of it was answered.
+        """
         self.bookie: Final = bookie
         self._is_v2 = is_v2
         self._timeout_s = timeout_s
         self._lost = lost
+        self._adds_took = adds_took
         self._loop = asyncio.get_running_loop()
         self._parser = ClientParser(is_v2=is_v2, packet_bytes_max=packet_bytes_max)
         self._buffer = bytearray(_BUFFER_BYTES)
@@ -127,9 +132,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         adds.times.append((self._loop.time(), adds.sent))
         self._write(encode_request(run, is_v2=self._is_v2))
 
-    def ask(self, key: object, request: Request, answered: Answered) -> None:
-        """Any other request; `key` is `key_of` it."""
-        self._waiting.setdefault(key, deque()).append((self._loop.time(), answered))
+    def ask(self, key: object, request: Request, answered: Answered, *, wait_s: float = 0.0) -> None:
+        """Any other request; `key` is `key_of` it. The bookie may let `wait_s` more pass than for others."""
+        self._waiting.setdefault(key, deque()).append((self._loop.time() + wait_s, answered))
         self._write(encode_request(request, is_v2=self._is_v2))
 
     # -- before it is used ------------------------------------------------------------------------
@@ -258,8 +263,11 @@ class BookieConnection(asyncio.BufferedProtocol):
         if adds is None:
             return
         adds.answered += len(response.entry_ids)
+        sent_s = 0.0
         while adds.times and adds.times[0][1] <= adds.answered:
-            adds.times.popleft()
+            sent_s = adds.times.popleft()[0]
+        if sent_s and self._adds_took is not None:
+            self._adds_took(self._loop.time() - sent_s)
         adds.sink.added(response.entry_ids, response.status)
 
     def _answered(self, response: Response) -> None:

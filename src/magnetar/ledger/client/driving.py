@@ -9,8 +9,10 @@ from typing import Final, TypeAlias
 
 from magnetar.base.errors import LedgerError, MetadataError
 from magnetar.ledger.api import LedgerEnd, NoSuchLedgerError
+from magnetar.ledger.client import version3
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import error_of
+from magnetar.ledger.quorum.deferred import DeferredWriter
 from magnetar.ledger.quorum.effects import (
     Advance,
     ChooseBookies,
@@ -19,6 +21,7 @@ from magnetar.ledger.quorum.effects import (
     Failed,
     ReadMetadata,
     SendAdds,
+    SendForce,
     SendRead,
     WriteMetadata,
 )
@@ -52,13 +55,18 @@ class _Member:
     def added(self, entry_ids: Sequence[int], status: Status) -> None:
         """From the connection."""
         driver = self._driver
-        if status is not Status.OK:
-            pool = driver.cluster.pool
+        pool = driver.cluster.pool
+        if status is Status.OK:
+            pool.metrics.adds += len(entry_ids)
+        else:
+            pool.metrics.adds_failed += max(1, len(entry_ids))
             if status is Status.IO_ERROR:
                 pool.health.failed(self._bookie, pool.now_s)
             if status not in _OF_THE_LEDGER:
                 pool.health.refused(self._bookie, pool.now_s)
         driver.do(driver.core.added(self._bookie, self._index, entry_ids, status))
+        if status is not Status.OK:
+            driver.call_back_later()
 
 
 class CoreDriver:
@@ -73,8 +81,12 @@ class CoreDriver:
         *,
         advanced: Callable[[int], None] | None = None,
         failed: Callable[[LedgerError], None] | None = None,
+        deferred_sync: bool = False,
     ) -> None:
-        """`advanced` hears of confirmed entries; `failed`, at most once, that it is over without an end."""
+        """`advanced` hears of confirmed entries; `failed`, at most once, that it is over without an end.
+
+        `deferred_sync`: bookies may acknowledge before entries are durable; `core` is a DeferredWriter.
+        """
         self.cluster = cluster
         self.core = core
         self.error: LedgerError | None = None
@@ -82,6 +94,7 @@ class CoreDriver:
         self._layout = layout
         self._master_key = master_key
         self._is_recovery = isinstance(core, LedgerRecovery)
+        self._deferred_sync = deferred_sync
         self._advanced = advanced
         self._failed = failed
         self._members: dict[tuple[str, int], _Member] = {}
@@ -102,6 +115,8 @@ class CoreDriver:
                     self._advanced(effect.last_entry)
             elif isinstance(effect, SendRead):
                 self._send_read(effect)
+            elif isinstance(effect, SendForce):
+                self._send_force(effect)
             elif isinstance(effect, WriteMetadata):
                 self.cluster.spawn(self._write_metadata(effect))
             elif isinstance(effect, ReadMetadata):
@@ -117,6 +132,7 @@ class CoreDriver:
             self._master_key,
             recovery=send.recovery,
             high_priority=send.recovery,
+            deferred_sync=self._deferred_sync,
             v3=not self.cluster.options.use_v2,
         )
         run.entry_ids = list(send.entry_ids)
@@ -143,6 +159,15 @@ class CoreDriver:
             recovery=True,
         )
 
+    def _send_force(self, send: SendForce) -> None:
+        core = self.core
+        assert isinstance(core, DeferredWriter)
+
+        def answered(status: Status) -> None:
+            self.do(core.forced(send.bookie, send.index, status))
+
+        version3.force(self.cluster.pool, send.bookie, core.ledger_id, answered)
+
     async def _write_metadata(self, write: WriteMetadata) -> None:
         ledgers = self.cluster.ledgers
         try:
@@ -150,6 +175,7 @@ class CoreDriver:
         except MetadataError as error:
             # Also when the outcome is not known: it is read and compared.
             _log.info("ledger %d: metadata not written: %s", self.core.ledger_id, error)
+            self.cluster.pool.metrics.metadata_conflicts += 1
             self.do(self.core.metadata_conflict())
         else:
             self.do(self.core.metadata_written(stored.version))
@@ -171,25 +197,26 @@ class CoreDriver:
             delay_s = min(2 * delay_s, _RETRY_S_MAX)
 
     async def _choose(self, choose: ChooseBookies) -> None:
+        self.cluster.pool.metrics.ensemble_changes += 1
         ensemble = self.core.ensemble
         # Nothing is confirmed meanwhile: nobody is waited for where the others are enough.
         patient = not (isinstance(self.core, QuorumWriter) and self.core.can_do_without)
         chosen = await self.cluster.replacements(self._layout, ensemble, choose, patient=patient)
         _log.warning("ledger %d: %s", self.core.ledger_id, _change_in_words(choose, chosen))
         self.do(self.core.bookies_chosen(chosen))
-        if isinstance(self.core, QuorumWriter) and self.core.is_short and self._back is None:
-            self._call_back()
+        self.call_back_later()
 
-    def _call_back(self) -> None:
-        wait_s = self.cluster.options.call_back_s
-        self._back = asyncio.get_running_loop().call_later(wait_s, self._take_back)
+    def call_back_later(self) -> None:
+        """Where members are done without, they are tried again after a while."""
+        if isinstance(self.core, QuorumWriter) and self.core.is_short and self._back is None:
+            wait_s = self.cluster.options.call_back_s
+            self._back = asyncio.get_running_loop().call_later(wait_s, self._take_back)
 
     def _take_back(self) -> None:
         self._back = None
         if isinstance(self.core, QuorumWriter) and self.core.is_short:
             self.do(self.core.take_back())
-            if self.core.is_short:
-                self._call_back()
+            self.call_back_later()
 
     def _end(self, effect: Closed | Failed) -> None:
         if self._back is not None:

@@ -18,6 +18,8 @@ class QuarantineOptions:
 
     errors_max: int = 100
     """So many failures within `window_s` put it there."""
+    slow_s: float = 2.0
+    """An answer that takes so long counts as a failure."""
     window_s: float = 60.0
     quarantine_s: float = 1_800.0
     """How long it stays there."""
@@ -50,12 +52,19 @@ class BookieHealth:
     def _record(self, bookie: str) -> _Record:
         return self._records.setdefault(bookie, _Record())
 
-    def answered(self, bookie: str, latency_s: float) -> None:
+    def answered(self, bookie: str, latency_s: float, now_s: float) -> None:
         """A read was answered."""
         record = self._record(bookie)
         known = record.latency_s or latency_s
         record.latency_s = known + _LATENCY_WEIGHT * (latency_s - known)
         record.failed_s = float("-inf")
+        if latency_s >= self._options.slow_s:
+            self.failed(bookie, now_s)
+
+    def added(self, bookie: str, latency_s: float, now_s: float) -> None:
+        """Adds were answered, the last of them after so long: says nothing of reads unless that was slow."""
+        if latency_s >= self._options.slow_s:
+            self.failed(bookie, now_s)
 
     def failed(self, bookie: str, now_s: float) -> None:
         """A request was not answered, or answered with an error that says something of the bookie."""

@@ -1,4 +1,4 @@
-"""What can be chosen for a ledger client."""
+"""What can be chosen for a ledger client and its ledgers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.ledger.client.health import QuarantineOptions
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.wire.bookkeeper.digests import DigestType
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 
 if TYPE_CHECKING:
     import ssl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerOptions:
+    """How a new ledger is kept."""
+
+    layout: QuorumLayout
+    digest: DigestType = DigestType.CRC32C
+    password: bytes = b""
+    delay_ensemble_change: bool = False
+    """Replace failed bookies only when the others are not enough any more, or when one is read-only."""
+    explicit_lac_s: float = 0.0
+    """Tell bookies how far the ledger is confirmed when no entry did for so long. 0: never. Version 3."""
+    deferred_sync: bool = False
+    """Bookies acknowledge before entries are durable; `force` makes them so and confirms them. A bookie that
+    fails ends the writer. Version 3."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,10 @@ from typing import Final, TypeAlias
 from magnetar.base.errors import MetadataError
 from magnetar.ledger.client.connection import AddSink, Answered, BookieConnection, key_of
 from magnetar.ledger.client.health import BookieHealth
+from magnetar.ledger.client.metrics import ClientMetrics
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ListEntries, Read
+from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ListEntries, Read, Request
 from magnetar.wire.bookkeeper.responses import BatchReadDone, EntriesListed, ReadDone, Response
 from magnetar.wire.bookkeeper.status import Status
 
@@ -27,6 +28,9 @@ _log = logging.getLogger("magnetar.ledger.client")
 
 Resolve: TypeAlias = Callable[[str], Awaitable[tuple[str, int] | None]]
 """Host and port of a bookie; None when it is not registered."""
+
+_OF_THE_BOOKIE: Final = frozenset((Status.IO_ERROR, Status.TOO_MANY_REQUESTS))
+"""What says something of the bookie and not of the ledger or of what was asked."""
 
 RECOVERY: Final = -1
 """The channel of recoveries: their answers must not be taken for a writer's, which version 2 cannot tell."""
@@ -76,6 +80,7 @@ class _Channel:
                 timeout_s=options.answer_timeout_s,
                 packet_bytes_max=options.packet_bytes_max,
                 lost=self._lost,
+                adds_took=self._adds_took,
             )
             connecting = loop.create_connection(lambda: made, *address)
             await asyncio.wait_for(connecting, options.connect_timeout_s)
@@ -116,6 +121,11 @@ class _Channel:
         elif not self._pool.is_closed:
             self._back_off()
 
+    def _adds_took(self, seconds: float) -> None:
+        pool = self._pool
+        pool.metrics.add_seconds.add(seconds)
+        pool.health.added(self._bookie, seconds, pool.now_s)
+
     def _back_off(self) -> None:
         options, now_s = self._pool.options, self._pool.now_s
         self._retry_at_s = now_s + min(options.backoff_first_s * 2**self._failures, options.backoff_max_s)
@@ -139,6 +149,7 @@ class BookiePool:
         self.resolve: Final = resolve
         self.options: Final = options
         self.health: Final = BookieHealth(options.quarantine)
+        self.metrics: Final = ClientMetrics()
         self.tasks: Final = TaskGroup("ledger client")
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
@@ -156,6 +167,11 @@ class BookiePool:
     def now_s(self) -> float:
         """The loop's time, which `health` counts in."""
         return self._loop.time()
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return sum(channel.current() is not None for channel in self._channels.values())
 
     async def came_back(self, bookie: str) -> bool:
         """Whether a bookie that failed before can be reached and may be asked to take entries again."""
@@ -215,7 +231,7 @@ class BookiePool:
             else:
                 answered(silence, None)
 
-        self._ask(bookie, ledger_id, request, done, recovery=recovery)
+        self.ask(bookie, ledger_id, request, done, recovery=recovery)
 
     def batch_read(
         self,
@@ -237,7 +253,7 @@ class BookiePool:
             else:
                 answered(Status.TOO_MANY_REQUESTS, ())
 
-        self._ask(bookie, ledger_id, request, done, recovery=False)
+        self.ask(bookie, ledger_id, request, done)
 
     def list_entries(
         self, bookie: str, ledger_id: int, answered: Callable[[Status, bytes | None], None]
@@ -255,24 +271,32 @@ class BookiePool:
             else:
                 answered(Status.IO_ERROR, None)
 
-        self._ask(bookie, ledger_id, request, done, recovery=False)
+        self.ask(bookie, ledger_id, request, done)
 
-    def _ask(
+    def ask(
         self,
         bookie: str,
         ledger_id: int,
-        make: Callable[[BookieConnection], Read | BatchRead | ListEntries],
+        make: Callable[[BookieConnection], Request],
         done: Answered,
         *,
-        recovery: bool,
+        recovery: bool = False,
+        wait_s: float = 0.0,
     ) -> None:
+        """Any request but adds; `done` gets None when no answer comes. `wait_s`: how long the bookie may wait
+        before it answers, besides the time that any answer may take."""
         begun_s = self.now_s
 
         def measured(response: Response | None) -> None:
-            if response is None:
+            if response is None or getattr(response, "status", None) in _OF_THE_BOOKIE:
+                self.metrics.reads_failed += 1
                 self.health.failed(bookie, self.now_s)
             else:
-                self.health.answered(bookie, self.now_s - begun_s)
+                self.metrics.reads += 1
+                if not wait_s:
+                    took_s = self.now_s - begun_s
+                    self.metrics.read_seconds.add(took_s)
+                    self.health.answered(bookie, took_s, self.now_s)
             done(response)
 
         def send(connection: BookieConnection | None) -> None:
@@ -280,7 +304,8 @@ class BookiePool:
                 done(None)
             else:
                 request = make(connection)
-                connection.ask(key_of(request, is_v2=self.options.use_v2), request, measured)
+                key = key_of(request, is_v2=self.options.use_v2)
+                connection.ask(key, request, measured, wait_s=wait_s)
 
         self._channel(bookie, ledger_id, recovery=recovery).use(send)
 

@@ -13,11 +13,10 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.effects import SendRead
-from magnetar.ledger.quorum.last_confirmed import LastConfirmed
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, ReadEffect, Unread
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
-from magnetar.wire.bookkeeper.requests import LAST_ENTRY, AddRun
+from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status
 
 _log = logging.getLogger("magnetar.ledger.client")
@@ -38,12 +37,16 @@ class LedgerReads:
         digester: Digester,
         master_key: bytes,
         metadata: Callable[[], LedgerMetadata],
+        *,
+        confirmed: Callable[[int], None] | None = None,
     ) -> None:
+        """`confirmed` hears of the last-add-confirmed that entries carry."""
         self.ledger_id: Final = ledger_id
         self._cluster = cluster
         self._digester = digester
         self._master_key = master_key
         self._metadata = metadata
+        self._confirmed = confirmed
         self._batch_failures: dict[str, int] = {}
 
     async def read(self, first: int, last: int, bytes_max: int) -> list[LedgerEntry]:
@@ -52,6 +55,12 @@ class LedgerReads:
         Raises NoSuchEntryError, CorruptDataError, LedgerUnreadableError, LedgerUnauthorizedError, each for
         the first entry; what could be read before another one that cannot is returned.
         """
+        found = await self._read(first, last, bytes_max)
+        if self._confirmed is not None:
+            self._confirmed(max(entry.last_add_confirmed for entry in found))
+        return found
+
+    async def _read(self, first: int, last: int, bytes_max: int) -> list[LedgerEntry]:
         found = await self._read_batch(first, last, bytes_max)
         if found:
             return found
@@ -126,7 +135,9 @@ class LedgerReads:
 
         def wait_for_others() -> None:
             nonlocal timer
-            do(core.is_silent())
+            more = core.is_silent()
+            pool.metrics.speculative_reads += len(more)
+            do(more)
             timer = loop.call_later(patience_s, wait_for_others)
 
         do(core.start())
@@ -153,6 +164,7 @@ class LedgerReads:
     def _repair(self, members: Sequence[str], found: Found) -> None:
         """Gives the good copy to those who have a bad one or none."""
         entry = found.entry
+        self._cluster.pool.metrics.bad_copies += len(found.bad)
         for index in found.bad:
             _log.warning(
                 "%s has no good copy of entry %d of ledger %d and gets one",
@@ -205,6 +217,7 @@ class LedgerReads:
             if bytes_max < 0 and out:
                 break
             out.append(entry)
+        self._cluster.pool.metrics.batch_reads += 1 if out else 0
         return out
 
     async def _ask_batch(
@@ -222,34 +235,6 @@ class LedgerReads:
             return await asyncio.wait_for(result, patience_s or None)
         except TimeoutError:
             return SILENCE, ()
-
-    # -- the end of an open ledger ----------------------------------------------------------------
-
-    async def last_confirmed(self) -> tuple[int, int]:
-        """How far an open ledger is confirmed, as far as its bookies know: last entry, its length in bytes.
-
-        Raises LedgerUnreadableError.
-        """
-        start, members = self._metadata().ensembles[-1]
-        core = LastConfirmed(self._layout(members), self._digester, start - 1)
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        for index, bookie in enumerate(members):
-
-            def answered(status: Status, entry: bytes | None, index: int = index) -> None:
-                core.read(index, status, entry)
-                if core.is_over and not over.done():
-                    over.set_result(None)
-
-            self._cluster.pool.read(bookie, self.ledger_id, LAST_ENTRY, answered)
-        await over
-        if not core.is_known:
-            raise LedgerUnreadableError(
-                f"too few bookies of ledger {self.ledger_id} say how far it is confirmed"
-            )
-        last = core.last_confirmed
-        if last < 0:
-            return -1, 0
-        return last, (await self._read_one(last)).length_bytes
 
 
 class _Unheard:

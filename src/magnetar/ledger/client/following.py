@@ -1,0 +1,94 @@
+"""Reads a ledger while its writer writes it: what is confirmed comes as soon as bookies know that it is."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Final
+
+from magnetar.ledger.client.ledgers import LedgerHandle
+from magnetar.wire.bookkeeper.digests import LedgerEntry
+
+_WAIT_S: Final = 2.0
+"""How long bookies are asked to wait at a time; shorter than an answer may take."""
+_LOOK_FIRST_S: Final = 0.01
+_LOOK_MAX_S: Final = 1.0
+"""Between two looks where bookies cannot be asked to wait (version 2); doubles while nothing comes."""
+
+
+class LedgerTail:
+    """One reader of an open ledger. Used as a context: it watches the ledger's metadata inside.
+
+    In version 3 bookies are asked to wait; in version 2 they are asked again and again.
+    """
+
+    def __init__(self, handle: LedgerHandle, first: int = 0) -> None:
+        """`handle`: opened without recovery; `first`: the entry to begin with."""
+        self._handle = handle
+        self._next = first
+        self._stale = True
+        self._woken = asyncio.Event()
+        self._look_s = _LOOK_FIRST_S
+        self._ahead: list[LedgerEntry] = []
+
+    async def __aenter__(self) -> LedgerTail:
+        self._unwatch = self._handle.watch(self._changed)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unwatch()
+
+    def _changed(self) -> None:
+        self._stale = True
+        self._woken.set()
+
+    async def read(self, bytes_max: int = 1 << 20) -> list[LedgerEntry]:
+        """The next entries, at least one; waits until there are some. None: the ledger is closed and read.
+
+        Raises what `LedgerHandle.read` raises.
+        """
+        while True:
+            if self._stale:
+                self._stale = False
+                self._woken.clear()
+                await self._handle.refresh()
+            found = await self._found(bytes_max)
+            if found:
+                self._next = found[-1].entry_id + 1
+                self._look_s = _LOOK_FIRST_S
+                return found
+            if self._handle.is_closed:
+                return []
+            await self._wait()
+
+    async def _found(self, bytes_max: int) -> list[LedgerEntry]:
+        ahead, self._ahead = self._ahead, []
+        if ahead and ahead[0].entry_id == self._next:
+            return ahead
+        if self._next > self._handle.last_entry:
+            return []
+        return await self._handle.read(self._next, self._handle.last_entry, bytes_max)
+
+    async def _wait(self) -> None:
+        woken = asyncio.ensure_future(self._woken.wait())
+        looking = asyncio.ensure_future(self._look())
+        try:
+            await asyncio.wait((woken, looking), return_when=asyncio.FIRST_COMPLETED)
+            if looking.done():
+                looking.result()
+        finally:
+            woken.cancel()
+            looking.cancel()
+
+    async def _look(self) -> None:
+        if self._handle.can_wait:
+            entry = await self._handle.wait_for_more(_WAIT_S)
+            if entry is not None:
+                self._ahead = [entry]
+            return
+        before = self._handle.last_entry
+        if await self._handle.try_read_last_confirmed() == before:
+            await asyncio.sleep(self._look_s)
+            self._look_s = min(2 * self._look_s, _LOOK_MAX_S)

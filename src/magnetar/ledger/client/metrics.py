@@ -1,0 +1,86 @@
+"""What a ledger client counts, and what `/metrics` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from magnetar.observability.catalogue import text_of
+from magnetar.observability.histogram import Histogram
+from magnetar.observability.metrics import Exposition, labels
+
+if TYPE_CHECKING:
+    from magnetar.ledger.client.pool import BookiePool
+
+_GOOD: Final = labels(("success", "true"))
+_BAD: Final = labels(("success", "false"))
+
+
+class ClientMetrics:
+    """Counts of one client; whoever does a thing adds to them."""
+
+    __slots__ = (
+        "add_seconds",
+        "adds",
+        "adds_failed",
+        "bad_copies",
+        "batch_reads",
+        "ensemble_changes",
+        "metadata_conflicts",
+        "read_seconds",
+        "reads",
+        "reads_failed",
+        "recoveries",
+        "speculative_reads",
+    )
+
+    def __init__(self) -> None:
+        self.adds = 0
+        """Copies of entries that bookies took."""
+        self.adds_failed = 0
+        """Answers, or their absence, that were no acknowledgement."""
+        self.reads = 0
+        self.reads_failed = 0
+        self.batch_reads = 0
+        """Batches that were used."""
+        self.speculative_reads = 0
+        """Copies that were asked for because another one did not come."""
+        self.bad_copies = 0
+        """Copies that were missing or damaged, and were given a good one."""
+        self.ensemble_changes = 0
+        self.recoveries = 0
+        self.metadata_conflicts = 0
+        """Writes of metadata that met another one, or whose outcome was not known."""
+        self.add_seconds = Histogram()
+        """From a vector of adds to the answer to the last of it, by each bookie."""
+        self.read_seconds = Histogram()
+
+
+def collect(pool: BookiePool, out: Exposition) -> Iterable[None]:
+    """Adds the samples of one client to a scrape."""
+    counts = pool.metrics
+
+    def counter(name: str, value: int, labelled: str = "") -> None:
+        out.counter(name, text_of(name), value, labelled)
+
+    counter("magnetar_ledger_client_adds_total", counts.adds, _GOOD)
+    counter("magnetar_ledger_client_adds_total", counts.adds_failed, _BAD)
+    counter("magnetar_ledger_client_reads_total", counts.reads, _GOOD)
+    counter("magnetar_ledger_client_reads_total", counts.reads_failed, _BAD)
+    counter("magnetar_ledger_client_batch_reads_total", counts.batch_reads)
+    counter("magnetar_ledger_client_speculative_reads_total", counts.speculative_reads)
+    counter("magnetar_ledger_client_bad_copies_total", counts.bad_copies)
+    counter("magnetar_ledger_client_ensemble_changes_total", counts.ensemble_changes)
+    counter("magnetar_ledger_client_recoveries_total", counts.recoveries)
+    counter("magnetar_ledger_client_metadata_conflicts_total", counts.metadata_conflicts)
+    for name, value in (
+        ("magnetar_ledger_client_bookies_quarantined", len(pool.health.quarantined(pool.now_s))),
+        ("magnetar_ledger_client_connections", pool.connections),
+    ):
+        out.gauge(name, text_of(name), value)
+    for name, seconds in (
+        ("magnetar_ledger_client_add_seconds", counts.add_seconds),
+        ("magnetar_ledger_client_read_seconds", counts.read_seconds),
+    ):
+        seconds.collect(out, name, text_of(name))
+    yield

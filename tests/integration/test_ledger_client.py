@@ -1,0 +1,214 @@
+"""Our ledger client over our bookies: following open ledgers, explicit marks, forces, delayed changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from magnetar.ledger.api import LedgerEnd, LedgerWriteError
+from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.following import LedgerTail
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.observability.metrics import Exposition
+from support.bookie_nodes import BookieNodes, bookie_nodes
+from support.ledger_clusters import Marks
+
+V2, V3 = ClientOptions(), ClientOptions(use_v2=False, call_back_s=0.1)
+VERSIONS = pytest.mark.parametrize("options", [V2, V3], ids=["v2", "v3"])
+THREE = QuorumLayout(3, 3, 2)
+
+
+def run(
+    folder: Path,
+    story: Callable[[BookieNodes, LedgerClient], Awaitable[None]],
+    options: ClientOptions,
+    *,
+    bookies: int = 3,
+) -> None:
+    async def main() -> None:
+        async with bookie_nodes(folder, bookies) as nodes:
+            client = LedgerClient(Cluster(nodes.registry, nodes.bookies, options))
+            try:
+                async with asyncio.timeout(60):
+                    await story(nodes, client)
+            finally:
+                await client.close()
+
+    asyncio.run(main())
+
+
+def name_of(nodes: BookieNodes, bookie_id: str) -> str:
+    return next(name for name, node in nodes.nodes.items() if node.bookie_id == bookie_id)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    for _ in range(2_000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come about")
+
+
+@VERSIONS
+def test_an_open_ledger_is_followed_to_its_end(tmp_path: Path, options: ClientOptions) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        # Nothing but entries says how far it is confirmed: the last ones come with the close.
+        writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 2, 2)), marks)
+        handle = await client.open(writer.ledger_id, recover=False)
+        got: list[bytes] = []
+
+        async def follow() -> None:
+            async with LedgerTail(handle) as tail:
+                while found := await tail.read():
+                    got.extend(entry.payload for entry in found)
+
+        def has(count: int) -> bool:
+            return len(got) >= count
+
+        following = asyncio.create_task(follow())
+        for number in range(0, 100, 5):
+            writer.append([b"%d" % (number + at) for at in range(5)])
+            await marks.reach(number + 4)
+            if number in (10, 50):
+                # What the last entries say.
+                await eventually(partial(has, number))
+        await writer.close()
+        await following
+        assert got == [b"%d" % number for number in range(100)]
+        assert handle.is_closed
+        assert handle.last_entry == 99
+
+    run(tmp_path, story, options)
+
+
+def test_readers_see_the_last_entry_of_a_writer_that_pauses(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=THREE, explicit_lac_s=0.05), marks)
+        handle = await client.open(writer.ledger_id, recover=False)
+        async with LedgerTail(handle) as tail:
+            for number in range(3):
+                writer.append([b"%d" % number])
+                (entry,) = await tail.read()
+                assert (entry.entry_id, entry.payload) == (number, b"%d" % number)
+        again = await client.open(writer.ledger_id, recover=False)
+        assert again.last_entry == 2
+        assert again.length_bytes == 3
+
+    run(tmp_path, story, V3)
+
+
+@VERSIONS
+def test_entries_tell_their_readers_how_far_the_ledger_is_confirmed(
+    tmp_path: Path, options: ClientOptions
+) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=THREE), marks)
+        handle = await client.open(writer.ledger_id, recover=False)
+        assert handle.last_entry == -1
+        for number in range(5):
+            writer.append([b"x"])
+            await marks.reach(number)
+        # Entry 4 says that 3 is confirmed.
+        assert await handle.try_read_last_confirmed() == 3
+        assert await handle.read_last_confirmed() == 3
+        assert handle.length_bytes == 4
+        writer.append([b"x"])
+        await marks.reach(5)
+        assert await handle.try_read_last_confirmed() == 4
+        (entry,) = await handle.read(4, 4, 10)
+        assert entry.last_add_confirmed == 3
+
+    run(tmp_path, story, options)
+
+
+def test_entries_of_deferred_sync_are_confirmed_by_a_force(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        options = LedgerOptions(layout=THREE, deferred_sync=True)
+        writer = await client.create(options, marks)
+        writer.append([b"0", b"1", b"2"])
+        await eventually(lambda: writer.last_acknowledged == 2)
+        assert (writer.last_entry, marks.last) == (-1, -1)
+        assert await writer.force() == 2
+        assert marks.last == 2
+        assert await writer.force() == 2
+        writer.append([b"3"])
+        # A close makes durable what nobody has forced.
+        assert await writer.close() == LedgerEnd(3, 4)
+        reader = await client.open(writer.ledger_id)
+        assert [entry.payload for entry in await reader.read(0, 3, 100)] == [b"0", b"1", b"2", b"3"]
+
+        lost = await client.create(options, Marks())
+        lost.append([b"x"])
+        await lost.force()
+        await nodes.stop(name_of(nodes, lost.metadata.ensembles[0][1][1]))
+        lost.append([b"y"])
+        with pytest.raises(LedgerWriteError):
+            await lost.force()
+
+    run(tmp_path, story, V3, bookies=4)
+
+
+def test_version_2_has_no_deferred_sync(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        for options in (
+            LedgerOptions(layout=THREE, deferred_sync=True),
+            LedgerOptions(layout=THREE, explicit_lac_s=1.0),
+        ):
+            with pytest.raises(ValueError, match="version 3"):
+                await client.create(options, Marks())
+
+    run(tmp_path, story, V2)
+
+
+@VERSIONS
+def test_a_delayed_change_spares_a_bookie_that_comes_back(tmp_path: Path, options: ClientOptions) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        writer = await client.create(
+            LedgerOptions(layout=QuorumLayout(3, 3, 2), delay_ensemble_change=True), marks
+        )
+        names = [name_of(nodes, member) for member in writer.ensemble]
+        await nodes.stop(names[0])
+        writer.append([b"one is away"])
+        await marks.reach(0)
+        assert len(writer.metadata.ensembles) == 1
+        assert client.cluster.pool.metrics.ensemble_changes == 0
+        await nodes.stop(names[1])
+        writer.append([b"two are away"])
+        await marks.reach(1)
+        assert not {names[0], names[1]} & {name_of(nodes, each) for each in writer.ensemble}
+        assert (await writer.close()).last_entry == 1
+
+    run(tmp_path, story, options, bookies=5)
+
+
+def test_what_it_counts(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=THREE), marks)
+        writer.append([b"x"] * 10)
+        await marks.reach(9)
+        await writer.close()
+        await writer.read(0, 9, 1 << 20)
+        out = Exposition()
+        for _ in client.collect_metrics(out):
+            pass
+        text = out.render()
+        counts = client.cluster.pool.metrics
+        assert counts.batch_reads == 1
+        assert 20 <= counts.adds <= 30
+        assert f'magnetar_ledger_client_adds_total{{success="true"}} {counts.adds}' in text
+        assert "magnetar_ledger_client_add_seconds_count" in text
+        assert "magnetar_ledger_client_connections 3" in text
+
+    run(tmp_path, story, V2)
