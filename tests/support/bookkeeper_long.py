@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -41,10 +42,15 @@ VERIFIER = "org.apache.bookkeeper.verifier.BookkeeperVerifierMain"
 OPEN_DEADLINE_S = 120.0
 
 
+COLLECT_S = 5.0
+"""Between two looks of a bookie for deleted ledgers: what is written here would fill a disk soon."""
+
+
 @contextmanager
 def bookies(folder: Path, url: str, count: int) -> Iterator[list[BookieProcess]]:
     """Bookies of ours, stopped at the end."""
-    running = [BookieProcess(folder / f"bookie-{number}", url) for number in range(count)]
+    options = ("--collect-interval", str(COLLECT_S))
+    running = [BookieProcess(folder / f"bookie-{number}", url, *options) for number in range(count)]
     with ExitStack() as stack:
         for bookie in running:
             stack.callback(bookie.stop)
@@ -73,17 +79,23 @@ def verify(apache: ApacheBookKeeper, folder: Path, minutes: float) -> bool:
         }
         for name, value in settings.items():
             command += [f"-{name}", value]
-        log = folder / "verifier.log"
-        with log.open("w", encoding="utf-8") as out:
-            code = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
-            ).returncode
-        lines = log.read_text(encoding="utf-8").splitlines()
-    ledgers = sum(line.startswith("Created new ledger") for line in lines)
-    writes = sum(line.startswith("Writing entries") for line in lines)
-    print(f"verifier: exit code {code}, {ledgers} ledgers, {writes} groups of entries")
+        # It says several lines of every read and write: hundreds of megabytes.
+        counts = {("Created new ledger", ""): 0, ("Writing entries", ""): 0, ("Read ", "complete"): 0}
+        last: deque[str] = deque(maxlen=20)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                last.append(line)
+                for begin, end in counts:
+                    counts[begin, end] += line.startswith(begin) and line.rstrip().endswith(end)
+        code = process.wait()
+    ledgers, writes, reads = counts.values()
+    print(f"verifier: exit code {code}, {ledgers} ledgers, {writes} groups of entries written, {reads} read")
     if code:
-        print("\n".join(lines[-20:]))
+        print("".join(last))
     return code == 0
 
 

@@ -28,7 +28,8 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "bookie": Command("magnetar.cli.bookie:bookie", "Run one bookie of a BookKeeper cluster, until Ctrl-C."),
     "autorecovery": Command(
-        "magnetar.cli.autorecovery:autorecovery", "Make copies anew that lost bookies had, until Ctrl-C."
+        "magnetar.cli.autorecovery:autorecovery",
+        "Copies of lost bookies are made anew: a node that does it, and taking a bookie out for good.",
     ),
     "context": Command(
         "magnetar.cli.context_command:context",

@@ -17,6 +17,7 @@ from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.metadata.bookkeeper.cluster import open_tree
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
+from magnetar.metadata.keys import BOOKIE_RACKS
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
@@ -35,8 +36,12 @@ class AutoRecoveryConfig:
     open_ledger_grace_s: float = 30.0
     check_all_s: float = 604_800.0
     check_share: float = 0.0
+    check_replicas_s: float = 0.0
+    check_placement_s: float = 0.0
+    racks_min: int = 2
+    racks_path: str = BOOKIE_RACKS
     bytes_per_s: float | None = None
-    """These five are those of `RecoveryOptions`."""
+    """These nine are those of `RecoveryOptions`."""
     session_timeout_ms: int = 30_000
     """How long the cluster waits for a node that says nothing before another one does its work."""
     ready_file: Path | None = None
@@ -59,6 +64,10 @@ async def _serve(config: AutoRecoveryConfig) -> int:
         open_ledger_grace_s=config.open_ledger_grace_s,
         check_all_s=config.check_all_s,
         check_share=config.check_share,
+        check_replicas_s=config.check_replicas_s,
+        check_placement_s=config.check_placement_s,
+        racks_min=config.racks_min,
+        racks_path=config.racks_path,
         bytes_per_s=config.bytes_per_s,
     )
     store = await open_metadata(url, clock, session_timeout_ms=config.session_timeout_ms)

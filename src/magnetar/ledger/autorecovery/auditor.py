@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import Final
 
 from magnetar.base.errors import LedgerError, MetadataError
-from magnetar.ledger.api import NoSuchLedgerError
-from magnetar.ledger.autorecovery.checker import LedgerChecker
+from magnetar.ledger.autorecovery.checks import AuditChecks, stored_ledger
 from magnetar.ledger.autorecovery.fragments import held_by
 from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.ledger.autorecovery.schedule import AuditSchedule
-from magnetar.ledger.registry import LedgerRegistry, StoredLedger
+from magnetar.ledger.registry import LedgerRegistry
 from magnetar.metadata.bookkeeper.election import AuditorElection
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
-from magnetar.runtime.tasks import happens_within
+from magnetar.runtime.tasks import TaskGroup, happens_within
 
 _log = logging.getLogger("magnetar.ledger.autorecovery")
 
@@ -35,21 +33,23 @@ class Auditor:
         bookies: BookieRegistry,
         marks: UnderreplicatedLedgers,
         election: AuditorElection,
-        checker: LedgerChecker,
+        checks: AuditChecks,
         options: RecoveryOptions,
     ) -> None:
         self._ledgers = ledgers
         self._bookies = bookies
         self._marks = marks
         self._election = election
-        self._checker = checker
+        self._checks = checks
+        self._checking = TaskGroup("checks of the auditor")
         self._options = options
         self._changed = asyncio.Event()
         self._delay_touched = False
         self._schedule: AuditSchedule | None = None
         self._checked_bookies_s = 0.0
-        self._checked_all_s = 0.0
         self.is_elected = False
+        self.lost: frozenset[str] = frozenset()
+        """Bookies that are known and not there."""
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -67,6 +67,12 @@ class Auditor:
         finally:
             unwatch_bookies()
             unwatch_marks()
+            await self._checking.close()
+
+    @property
+    def delayed(self) -> tuple[int, int]:
+        """In this term: audits that were put off for a lost bookie, and those that need not be made."""
+        return (0, 0) if self._schedule is None else (self._schedule.delayed, self._schedule.called_off)
 
     def _touched(self, path: str) -> None:
         paths = self._marks.paths
@@ -79,7 +85,9 @@ class Auditor:
     async def _round(self) -> float:
         """Does what is due; how long nothing more is, in seconds."""
         if not await self._election.wins():
-            self.is_elected, self._schedule = False, None
+            if self.is_elected:
+                self.is_elected, self._schedule, self.lost = False, None, frozenset()
+                await self._checking.close()
             return _IDLE_S
         now_s = asyncio.get_running_loop().time()
         if self._schedule is None:
@@ -91,6 +99,7 @@ class Auditor:
         if not await self._marks.enabled():
             return _IDLE_S
         lost = await self._bookies.known_bookies() - (await self._bookies.bookies()).all()
+        self.lost = lost
         schedule.lost(lost, now_s)
         if schedule.take_due(now_s) or now_s - self._checked_bookies_s >= self._options.check_bookies_s:
             try:
@@ -99,14 +108,9 @@ class Auditor:
                 schedule.failed(now_s + _RETRY_S)
                 raise
             self._checked_bookies_s = now_s
-        if 0 < self._options.check_all_s <= now_s - self._checked_all_s:
-            await self._check_all()
-            self._checked_all_s = now_s
         dues = [_IDLE_S, self._checked_bookies_s + self._options.check_bookies_s - now_s]
         if schedule.due_s is not None:
             dues.append(schedule.due_s - now_s)
-        if self._options.check_all_s > 0:
-            dues.append(self._checked_all_s + self._options.check_all_s - now_s)
         return max(0.0, min(dues))
 
     async def _take_office(self, now_s: float) -> AuditSchedule:
@@ -114,9 +118,13 @@ class Auditor:
         self.is_elected = True
         await self._marks.propose_lost_bookie_delay(self._options.lost_bookie_delay_s)
         self._delay_touched = False
-        # Whoever held the office before may have checked just now.
-        self._checked_bookies_s = self._checked_all_s = now_s
-        return AuditSchedule(await self._delay_s())
+        # Whoever held the office before may have looked just now.
+        self._checked_bookies_s = now_s
+        schedule = AuditSchedule(await self._delay_s())
+        # Beside what is done here: a check of all ledgers takes long, and who is lost meanwhile cannot wait.
+        self._checking = TaskGroup("checks of the auditor")
+        self._checking.spawn(self._checks.run())
+        return schedule
 
     async def _delay_s(self) -> int:
         delay_s = await self._marks.lost_bookie_delay_s()
@@ -129,26 +137,8 @@ class Auditor:
         _log.warning("ledgers of lost bookies are looked for: %s", ", ".join(sorted(lost)))
         count = 0
         async for ledger_id in self._ledgers.ledger_ids():
-            stored = await self._read(ledger_id)
+            stored = await stored_ledger(self._ledgers, ledger_id)
             if stored is not None and (holders := held_by(stored.metadata, lost)):
                 await self._marks.mark(ledger_id, holders)
                 count += 1
         _log.warning("%d ledgers lack copies that lost bookies had", count)
-
-    async def _check_all(self) -> None:
-        """Reads samples of all ledgers, and marks those that lack copies."""
-        async for ledger_id in self._ledgers.ledger_ids():
-            stored = await self._read(ledger_id)
-            if stored is None:
-                continue
-            available = (await self._bookies.bookies()).all()
-            lacks = await self._checker.lacks(stored, available)
-            if lacks:
-                bookies = frozenset(bookie for lack in lacks for bookie in lack.places.values())
-                await self._marks.mark(ledger_id, bookies)
-        await self._marks.note_all_checked()
-
-    async def _read(self, ledger_id: int) -> StoredLedger | None:
-        with contextlib.suppress(NoSuchLedgerError):
-            return await self._ledgers.read(ledger_id)
-        return None

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
+from magnetar.base.errors import ProtocolError
+from magnetar.ledger.autorecovery.entry_lists import MISSING_MAX, EntryLists, NoListError, missing_at
 from magnetar.ledger.autorecovery.fragments import Fragment, Lack, fragments_of
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.registry import StoredLedger
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, DigestType
 from magnetar.wire.bookkeeper.status import Status
 
-READS_AT_ONCE = 32
+READS_AT_ONCE: Final = 32
 """Of one ledger."""
 
 
@@ -22,35 +27,66 @@ def digester_of(stored: StoredLedger) -> Digester:
     return Digester(stored.ledger_id, digest, stored.metadata.password)
 
 
-class LedgerChecker:
-    """Reads samples of what each member of each fragment holds."""
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at a ledger; as in `LedgerChecker.lacks`."""
 
-    def __init__(self, cluster: Cluster, *, share: float = 0.0) -> None:
+    stored: StoredLedger
+    available: Set[str]
+    doubted: Set[str]
+    reads_all: bool
+
+
+class LedgerChecker:
+    """Looks what each member of each fragment holds: samples, or every entry."""
+
+    def __init__(self, cluster: Cluster, lists: EntryLists, *, share: float = 0.0) -> None:
         """`share` (0..1) of a member's entries are read; the first and the last one always."""
         self._cluster = cluster
+        self._lists = lists
         self._share = share
         self._room = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def lacks(self, stored: StoredLedger, available: Set[str]) -> list[Lack]:
+    async def lacks(
+        self,
+        stored: StoredLedger,
+        available: Set[str],
+        doubted: Set[str] = frozenset(),
+        *,
+        reads_all: bool = True,
+    ) -> list[Lack]:
         """Where copies are lost: the bookie is not available, lacks an entry or has a damaged one.
 
         A bookie that is available and does not answer lacks them as well. Of an open fragment only who is
-        not available counts: what its members are to hold is not certain.
+        not available counts: what its members are to hold is not certain. Of `doubted` bookies every entry
+        is looked for: by their lists, and where they give none, by reading it, if `reads_all`.
         """
-        lacks = []
-        for fragment in fragments_of(stored.metadata):
-            indexes = range(len(fragment.members))
-            good = await asyncio.gather(
-                *(self._is_good(stored, fragment, index, available) for index in indexes)
-            )
-            places = {index: fragment.members[index] for index in indexes if not good[index]}
-            if places:
-                lacks.append(Lack(fragment, places))
-        return lacks
+        look = _Look(stored, available, doubted, reads_all)
+        found = [await self._lack(look, fragment) for fragment in fragments_of(stored.metadata)]
+        return [lack for lack in found if lack is not None]
+
+    async def _lack(self, look: _Look, fragment: Fragment) -> Lack | None:
+        places = dict(enumerate(fragment.members))
+        good = await asyncio.gather(
+            *(self._is_good(look.stored, fragment, index, look.available) for index in places)
+        )
+        sound = [index for index in places if good[index]]
+        wholly = set(places) - set(sound)
+        missing: dict[int, tuple[int, ...]] = {}
+        for index in sound:
+            if not fragment.is_open and places[index] in look.doubted:
+                lost = await self._missing(look, fragment, index)
+                if lost is None:
+                    wholly.add(index)
+                elif lost:
+                    missing[index] = tuple(lost)
+        lacking = {index: bookie for index, bookie in places.items() if index in wholly or index in missing}
+        return Lack(fragment, lacking, missing) if lacking else None
 
     async def _is_good(
         self, stored: StoredLedger, fragment: Fragment, index: int, available: Set[str]
     ) -> bool:
+        """Whether the member is there and has a sample of what it is to hold."""
         if fragment.members[index] not in available:
             return False
         digester = digester_of(stored)
@@ -59,6 +95,28 @@ class LedgerChecker:
                 if not await self._has(stored.ledger_id, fragment.members[index], entry_id, digester):
                     return False
         return True
+
+    async def _missing(self, look: _Look, fragment: Fragment, index: int) -> Sequence[int] | None:
+        """What the member lacks; None: too much to say it one by one."""
+        if not fragment.bounds(index):
+            return ()
+        bookie, ledger_id = fragment.members[index], look.stored.ledger_id
+        try:
+            return await missing_at(fragment, index, await self._lists.held(bookie, ledger_id))
+        except (NoListError, ProtocolError):
+            return await self._unreadable(look.stored, fragment, index) if look.reads_all else ()
+
+    async def _unreadable(self, stored: StoredLedger, fragment: Fragment, index: int) -> Sequence[int] | None:
+        digester, lost = digester_of(stored), list[int]()
+        bookie, entries = fragment.members[index], fragment.entries(index)
+        while asked := list(islice(entries, READS_AT_ONCE)):
+            has = await asyncio.gather(
+                *(self._has(stored.ledger_id, bookie, entry_id, digester) for entry_id in asked)
+            )
+            lost += [entry_id for entry_id, there in zip(asked, has, strict=True) if not there]
+            if len(lost) > MISSING_MAX:
+                return None
+        return lost
 
     async def _has(self, ledger_id: int, bookie: str, entry_id: int, digester: Digester) -> bool:
         status, data = await read_copy(self._cluster, bookie, ledger_id, entry_id)

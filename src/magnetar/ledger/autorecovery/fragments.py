@@ -8,7 +8,7 @@ change who holds it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
@@ -88,6 +88,8 @@ class Lack:
     fragment: Fragment
     places: Mapping[int, str]
     """Index in the ensemble and who is there."""
+    missing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of places where it is known: the entries that are lost there, ascending. Of the others all are."""
 
 
 def unavailable(metadata: LedgerMetadata, available: Set[str]) -> list[Lack]:

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import random
+from collections.abc import Sequence
+from dataclasses import replace
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
 from magnetar.ledger.autorecovery.auditor import Auditor
 from magnetar.ledger.autorecovery.checker import LedgerChecker
+from magnetar.ledger.autorecovery.checks import AuditChecks
+from magnetar.ledger.autorecovery.entry_lists import EntryLists
 from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.placing import PlacementCheck
 from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.autorecovery.worker import ReplicationWorker
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient
 from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.placement import RackPlacement
+from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.election import AuditorElection
+from magnetar.metadata.bookkeeper.racks import BookieRacks
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime.tasks import TaskGroup
+
+
+def _shuffled(names: Sequence[str]) -> list[str]:
+    return random.sample(names, len(names))
 
 
 class AutoRecoveryNode:
@@ -38,13 +51,21 @@ class AutoRecoveryNode:
         self.marks = UnderreplicatedLedgers(store, tree, clock)
         self._bookies = TreeBookieRegistry(store, tree)
         ledgers = TreeLedgerRegistry(store, tree)
-        self._client = LedgerClient(Cluster(ledgers, self._bookies, client_options))
+        client_options = client_options or ClientOptions()
+        racks = BookieRacks(store, options.racks_path)
+        placement = RackPlacement(racks.of, racks_min=options.racks_min, shuffled=_shuffled)
+        cluster = Cluster(ledgers, self._bookies, client_options, placement=placement)
+        self._client = LedgerClient(cluster)
+        # Lists of entries are of version 3.
+        self._listing = BookiePool(cluster.pool.resolve, replace(client_options, use_v2=False))
         self.election = AuditorElection(store, self.marks.paths, options.node_id)
-        checker = LedgerChecker(self._client.cluster, share=options.check_share)
-        self.replicator = Replicator(self._client.cluster, bytes_per_s=options.bytes_per_s)
-        self.auditor = Auditor(ledgers, self._bookies, self.marks, self.election, checker, options)
+        checker = LedgerChecker(cluster, EntryLists(self._listing), share=options.check_share)
+        placing = PlacementCheck(cluster, self._bookies, racks, options.racks_min)
+        self.checks = AuditChecks(ledgers, self._bookies, self.marks, checker, placing, options)
+        self.replicator = Replicator(cluster, bytes_per_s=options.bytes_per_s)
+        self.auditor = Auditor(ledgers, self._bookies, self.marks, self.election, self.checks, options)
         self.worker = ReplicationWorker(
-            self._client, self._bookies, self.marks, checker, self.replicator, options
+            self._client, self._bookies, self.marks, checker, placing, self.replicator, options
         )
         self._tasks = TaskGroup("auto-recovery")
 
@@ -69,5 +90,6 @@ class AutoRecoveryNode:
         await self._tasks.close()
         with contextlib.suppress(MetadataError):
             await self.election.withdraw()
+        await self._listing.close()
         await self._client.close()
         await self._bookies.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -40,6 +40,7 @@ class Replicator:
         self._cluster = cluster
         self._bytes_per_s = bytes_per_s
         self._free_at_s = 0.0
+        self.entries_read = 0
         self.entries_copied = 0
         self.bytes_copied = 0
 
@@ -51,29 +52,34 @@ class Replicator:
         """
         gone = {index: bookie for index, bookie in lack.places.items() if bookie not in available}
         here = {index: bookie for index, bookie in lack.places.items() if bookie in available}
+        fragment = lack.fragment
         for index, bookie in here.items():
-            await self._copy(stored, lack.fragment, index, bookie)
+            await self._copy(stored, bookie, lack.missing.get(index) or fragment.entries(index))
         if not gone:
             return
-        fragment = lack.fragment
         choose = ChooseBookies(failed=gone, exclude=frozenset(fragment.members))
         successors = await self._cluster.replacements(fragment.layout, fragment.members, choose)
         if not successors:
             raise CopyError(f"no bookie can take what {', '.join(gone.values())} held of {stored.ledger_id}")
+        await self.move(stored, fragment, successors)
+
+    async def move(self, stored: StoredLedger, fragment: Fragment, successors: Mapping[int, str]) -> None:
+        """Copies what places (indexes) of a closed fragment hold to their successors, who then take these
+        places in the metadata. Raises as `repair` does."""
         for index, bookie in successors.items():
-            await self._copy(stored, fragment, index, bookie)
+            await self._copy(stored, bookie, fragment.entries(index))
             _log.info(
                 "ledger %d: entries %d to %s of %s are on %s now",
                 stored.ledger_id,
                 fragment.first,
                 fragment.last,
-                gone[index],
+                fragment.members[index],
                 bookie,
             )
-        places = {index: (gone[index], bookie) for index, bookie in successors.items()}
+        places = {index: (fragment.members[index], bookie) for index, bookie in successors.items()}
         await self._write_down(stored, fragment, places)
 
-    async def _copy(self, stored: StoredLedger, fragment: Fragment, index: int, bookie: str) -> None:
+    async def _copy(self, stored: StoredLedger, bookie: str, entries: Iterable[int]) -> None:
         metadata = stored.metadata
         digester = digester_of(stored)
         reads = LedgerReads(
@@ -81,9 +87,10 @@ class Replicator:
         )
         batch: list[LedgerEntry] = []
         batch_bytes = 0
-        wanted = fragment.entries(index)
+        wanted = iter(entries)
         while asked := list(islice(wanted, READS_AT_ONCE)):
             found = await asyncio.gather(*(reads.read(each, each, BATCH_BYTES) for each in asked))
+            self.entries_read += len(found)
             for (entry,) in found:
                 batch.append(entry)
                 batch_bytes += len(entry.payload)
@@ -126,7 +133,7 @@ class Replicator:
             await asyncio.sleep(wait_s)
 
     async def _write_down(
-        self, stored: StoredLedger, fragment: Fragment, places: dict[int, tuple[str, str]]
+        self, stored: StoredLedger, fragment: Fragment, places: Mapping[int, tuple[str, str]]
     ) -> None:
         while True:
             changed = moved(stored.metadata, fragment.first, places)

@@ -16,6 +16,10 @@ class AuditSchedule:
         self._delay_s = delay_s
         self._lost: frozenset[str] = frozenset()
         self._due_s: float | None = None
+        self.delayed = 0
+        """Audits that were put off for a lost bookie."""
+        self.called_off = 0
+        """Those that were not needed in the end."""
 
     @property
     def due_s(self) -> float | None:
@@ -27,11 +31,13 @@ class AuditSchedule:
         news = bookies - self._lost
         self._lost = bookies
         if not bookies:
+            self.called_off += self._due_s is not None
             self._due_s = None
         elif len(bookies) > 1 or self._delay_s <= 0:
             if news:
                 self._due_s = now_s
         elif news:
+            self.delayed += 1
             self._due_s = now_s + self._delay_s
 
     def delay_set(self, delay_s: float, now_s: float) -> None:

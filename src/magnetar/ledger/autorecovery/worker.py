@@ -12,6 +12,7 @@ from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.autorecovery.checker import LedgerChecker
 from magnetar.ledger.autorecovery.fragments import Lack
 from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.ledger.autorecovery.placing import PlacementCheck
 from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.client.ledgers import LedgerClient
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
@@ -33,6 +34,7 @@ class ReplicationWorker:
         bookies: BookieRegistry,
         marks: UnderreplicatedLedgers,
         checker: LedgerChecker,
+        placement: PlacementCheck,
         replicator: Replicator,
         options: RecoveryOptions,
     ) -> None:
@@ -40,6 +42,7 @@ class ReplicationWorker:
         self._bookies = bookies
         self._marks = marks
         self._checker = checker
+        self._placement = placement
         self._replicator = replicator
         self._options = options
         self._changed = asyncio.Event()
@@ -50,6 +53,14 @@ class ReplicationWorker:
         self._tasks = TaskGroup("open ledgers that lack copies")
         self.repaired = 0
         """Ledgers whose marks this worker took away."""
+        self.placed = 0
+        """Ledgers whose copies it brought to other racks."""
+        self.failed = 0
+        """Times that a ledger could not be repaired."""
+        self.deferred = 0
+        """Times that a ledger was left to its writer for a while."""
+        self.marked = 0
+        """Ledgers that were marked when it last looked."""
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -87,6 +98,9 @@ class ReplicationWorker:
             return wait_s
         locked = await self._marks.locked()
         marked = [ledger_id async for ledger_id in self._marks.marked()]
+        self.marked = len(marked)
+        # What is copied must not make the racks worse.
+        await self._placement.racks.load()
         # Others may have repaired some of them.
         self._failures = {key: self._failures[key] for key in marked if key in self._failures}
         for ledger_id in marked:
@@ -113,6 +127,7 @@ class ReplicationWorker:
             self._failures.pop(ledger_id, None)
             self.repaired += 1
             return _IDLE_S
+        self.failed += 1
         count, _ = self._failures.get(ledger_id, (0, 0.0))
         pause_s = min(self._options.retry_first_s * 2.0**count, self._options.retry_max_s)
         self._failures[ledger_id] = (min(count + 1, 16), asyncio.get_running_loop().time() + pause_s)
@@ -123,16 +138,19 @@ class ReplicationWorker:
         found = await self._marks.get(ledger_id)
         if found is None:
             return True
-        _, version = found
+        mark, version = found
+        doubted = frozenset(mark.replicas)
         try:
-            lacks = await self._lacks(ledger_id)
+            lacks = await self._lacks(ledger_id, doubted)
             for lack in lacks:
                 if not lack.fragment.is_open:
                     # Read anew for each: the last repair has changed it.
                     stored = await self._client.cluster.ledgers.read(ledger_id)
                     await self._replicator.repair(stored, lack, await self._available())
             if lacks:
-                lacks = await self._lacks(ledger_id)
+                lacks = await self._lacks(ledger_id, doubted)
+            if self._options.check_placement_s > 0:
+                await self._place(ledger_id)
         except NoSuchLedgerError:
             lacks = []
         if not lacks:
@@ -141,9 +159,19 @@ class ReplicationWorker:
             self._defer(ledger_id)
         return False
 
-    async def _lacks(self, ledger_id: int) -> Sequence[Lack]:
+    async def _place(self, ledger_id: int) -> None:
+        """Brings copies to other racks where they stand in too few."""
         stored = await self._client.cluster.ledgers.read(ledger_id)
-        return await self._checker.lacks(stored, await self._available())
+        plan = await self._placement.plan(stored)
+        for fragment, successors in plan:
+            # Read anew for each: the last move has changed it.
+            stored = await self._client.cluster.ledgers.read(ledger_id)
+            await self._replicator.move(stored, fragment, successors)
+        self.placed += bool(plan)
+
+    async def _lacks(self, ledger_id: int, doubted: frozenset[str] = frozenset()) -> Sequence[Lack]:
+        stored = await self._client.cluster.ledgers.read(ledger_id)
+        return await self._checker.lacks(stored, await self._available(), doubted)
 
     async def _available(self) -> frozenset[str]:
         return (await self._bookies.bookies()).all()
@@ -152,6 +180,7 @@ class ReplicationWorker:
         """Gives the writer of an open ledger time to replace who is lost, and closes the ledger after it."""
         if ledger_id not in self._deferred:
             self._deferred.add(ledger_id)
+            self.deferred += 1
             self._tasks.spawn(self._after_grace(ledger_id))
 
     async def _after_grace(self, ledger_id: int) -> None:

@@ -10,9 +10,11 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MetadataError
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplication import (
+    AuditCheck,
     UnderreplicatedLedger,
     UnderreplicationPaths,
     check_layout,
+    decode_check_time,
     decode_mark,
     encode_check_time,
     encode_layout,
@@ -148,9 +150,28 @@ class UnderreplicatedLedgers:
             path = self.paths.lost_bookie_delay
             await self._store.put(path, str(seconds).encode(), expected_version=MUST_NOT_EXIST)
 
-    async def note_all_checked(self) -> None:
-        """Notes that all ledgers were checked now."""
-        await self._store.put(self.paths.all_checked, encode_check_time(self._clock.now_ms()))
+    async def set_lost_bookie_delay(self, seconds: int) -> None:
+        """Sets the delay; the auditor looks for lost bookies at once when it is what it was."""
+        await self._store.put(self.paths.lost_bookie_delay, str(seconds).encode())
+
+    async def enable(self, *, enabled: bool) -> None:
+        """Switches auto-recovery of the whole cluster on or off."""
+        if not enabled:
+            await self._store.put(self.paths.disable, b"")
+            return
+        with contextlib.suppress(NotFoundError):
+            await self._store.delete(self.paths.disable)
+
+    async def note_checked(self, check: AuditCheck) -> None:
+        """Notes that a check of all ledgers was done now."""
+        await self._store.put(self.paths.checked(check), encode_check_time(self._clock.now_ms()))
+
+    async def since_checked_s(self, check: AuditCheck) -> float | None:
+        """Seconds since it was last done, by whomever; None: never."""
+        found = await self._store.get(self.paths.checked(check))
+        if found is None or (time_ms := decode_check_time(found.data)) < 0:
+            return None
+        return max(0.0, (self._clock.now_ms() - time_ms) / 1_000)
 
     def watch(self, changed: Callable[[str], None]) -> Callable[[], None]:
         """Calls back, on the event loop, with the path below underreplication that may have changed, or the

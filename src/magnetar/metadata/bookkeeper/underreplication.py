@@ -7,6 +7,8 @@
     underreplication/disable                          auto-recovery does nothing while it is there
     underreplication/lostBookieRecoveryDelay          seconds, decimal text
     underreplication/checkallledgersctime             when all ledgers were last checked; binary
+    underreplication/placementpolicycheckctime        when their placement was
+    underreplication/replicascheckctime               when all their replicas were
 
 The four levels are the id's 64 bits by 16, as four hexadecimal digits each. Values are protobuf text unless
 said otherwise.
@@ -17,10 +19,11 @@ Source: BookKeeper's ZkLedgerUnderreplicationManager and ZkLedgerAuditorManager.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeVar
 
 from google.protobuf import text_format
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from magnetar.base.errors import MetadataError
 from magnetar.metadata.bookkeeper.nodes_pb2 import (
@@ -36,6 +39,16 @@ _MARK: Final = "urL"
 _VOTE: Final = "V_"
 
 _M = TypeVar("_M", bound=Message)
+
+
+class AuditCheck(Enum):
+    """The checks of all ledgers whose last times are noted: name of the node."""
+
+    SAMPLES = "checkallledgersctime"
+    """First and last entries of fragments, and others by chance."""
+    PLACEMENT = "placementpolicycheckctime"
+    REPLICAS = "replicascheckctime"
+    """Every entry that a bookie is to hold, by the bookie's list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,6 @@ class UnderreplicationPaths:
         self.vote_prefix = f"{self.election}/{_VOTE}"
         self.disable = f"{self.root}/disable"
         self.lost_bookie_delay = f"{self.root}/lostBookieRecoveryDelay"
-        self.all_checked = f"{self.root}/checkallledgersctime"
 
     def ledger(self, ledger_id: int) -> str:
         """The mark of a ledger."""
@@ -71,6 +83,10 @@ class UnderreplicationPaths:
     def lock(self, ledger_id: int) -> str:
         """Its lock."""
         return f"{self.locks}/{_MARK}{ledger_id:010d}"
+
+    def checked(self, check: AuditCheck) -> str:
+        """When a check of all ledgers was last done."""
+        return f"{self.root}/{check.value}"
 
     @staticmethod
     def ledger_id_of(name: str) -> int | None:
@@ -128,6 +144,16 @@ def decode_vote(value: bytes) -> str:
 def encode_check_time(time_ms: int) -> bytes:
     """Value of a time, Unix milliseconds."""
     return CheckTimeFormat(ctime=time_ms).SerializeToString()
+
+
+def decode_check_time(value: bytes) -> int:
+    """Unix milliseconds, -1 for none. Raises MetadataError."""
+    message = CheckTimeFormat()
+    try:
+        message.ParseFromString(value)
+    except DecodeError as error:
+        raise MetadataError(f"a time of auto-recovery is damaged: {error}") from error
+    return message.ctime if message.HasField("ctime") else -1
 
 
 def _text(message: Message) -> bytes:

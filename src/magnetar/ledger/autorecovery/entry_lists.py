@@ -1,0 +1,59 @@
+"""Asks bookies which entries of a ledger they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from magnetar.base.errors import LedgerError
+from magnetar.ledger.autorecovery.fragments import Fragment
+from magnetar.ledger.autorecovery.missing import missing_of
+from magnetar.ledger.client.pool import BookiePool
+from magnetar.wire.bookkeeper.availability import decode_entries
+from magnetar.wire.bookkeeper.status import Status
+
+MISSING_MAX: Final = 100_000
+"""When a bookie lacks more of a fragment it gets all of it: the list would cost more than the copies."""
+
+
+class NoListError(LedgerError):
+    """A bookie does not say which entries it holds: Apache's with DbLedgerStorage do not answer."""
+
+
+class EntryLists:
+    """The lists, by version 3 of the protocol."""
+
+    def __init__(self, pool: BookiePool) -> None:
+        """`pool` speaks version 3."""
+        assert not pool.options.use_v2
+        self._pool = pool
+
+    async def held(self, bookie: str, ledger_id: int) -> bytes:
+        """The list of a bookie, empty when it knows nothing of the ledger. Raises NoListError."""
+        result: asyncio.Future[tuple[Status, bytes | None]] = asyncio.get_running_loop().create_future()
+
+        def answered(status: Status, entries: bytes | None) -> None:
+            if not result.done():
+                result.set_result((status, entries))
+
+        self._pool.list_entries(bookie, ledger_id, answered)
+        status, entries = await result
+        if status is Status.NO_LEDGER:
+            return b""
+        if status is not Status.OK or entries is None:
+            raise NoListError(f"{bookie} does not list its entries of ledger {ledger_id}: {status.name}")
+        return entries
+
+
+async def missing_at(fragment: Fragment, index: int, held: bytes) -> Sequence[int] | None:
+    """What the place lacks by its bookie's list, `held`: ascending. None: too many. Raises ProtocolError."""
+
+    def compare() -> list[int]:
+        runs = decode_entries(held) if held else iter(())
+        return list(islice(missing_of(fragment.entries(index), runs), MISSING_MAX + 1))
+
+    # A ledger may have millions of entries: others need the loop meanwhile.
+    missing = await asyncio.to_thread(compare)
+    return missing if len(missing) <= MISSING_MAX else None
