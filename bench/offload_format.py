@@ -148,7 +148,7 @@ def measure(case: str, bytes_max: int, seconds: float) -> dict[str, float]:
             begun_s = time.process_time()
             entry = 0
             while entry <= summary.last_entry:
-                entry = reader.entries(entry, READ_BYTES)[-1].last_entry + 1
+                entry = reader.entries(LEDGER, entry, READ_BYTES)[-1].last_entry + 1
             read_s = min(read_s, time.process_time() - begun_s)
             source.close()
             path.unlink()

@@ -72,8 +72,17 @@ class FakeWorker:
     ) -> SegmentSummary:
         if self.refusal:
             raise HistoryPackagesError(self.refusal)
-        taken = [run async for vector in runs for run in vector]
-        data = pickle.dumps((origin.ledger_id, [_state(run) for run in taken]))
+        return await self._write([run async for vector in runs for run in vector], origin, path)
+
+    async def merge(
+        self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str
+    ) -> SegmentSummary:
+        if self.refusal:
+            raise HistoryPackagesError(self.refusal)
+        return await self._write([run for part in parts for run in await self._load(part)], origin, path)
+
+    async def _write(self, taken: list[EntryRun], origin: SegmentOrigin, path: str) -> SegmentSummary:
+        data = pickle.dumps([_state(run) for run in taken])
         await in_thread(lambda: Path(path).write_bytes(data))
         rows = rows_of(taken)
         return SegmentSummary(
@@ -101,19 +110,24 @@ class FakeWorker:
     async def _load(self, source: AsyncByteSource) -> list[EntryRun]:
         data = await source.read_at(0, source.size)
         try:
-            ledger_id, states = pickle.loads(data)
+            states = pickle.loads(data)
         except Exception as error:  # whatever damage makes of a pickle
             raise DamagedSegmentError(f"{source.name} is damaged") from error
-        return [EntryRun(ledger_id, *state) for state in states]
+        return [EntryRun(*state) for state in states]
 
-    async def entries(self, source: AsyncByteSource, first_entry: int, bytes_max: int) -> list[EntryRun]:
+    async def entries(
+        self, source: AsyncByteSource, ledger_id: int, first_entry: int, bytes_max: int
+    ) -> list[EntryRun]:
         self.reads += 1
-        runs = [run for run in await self._load(source) if run.last_entry >= first_entry]
+        runs = [run for run in await self._of(source, ledger_id) if run.last_entry >= first_entry]
         pairs = ((run, run.size_bytes) for run in runs)
-        return cut(pairs, Position(runs[0].ledger_id, first_entry), bytes_max, 1 << 60)
+        return cut(pairs, Position(ledger_id, first_entry), bytes_max, 1 << 60)
 
-    async def position_at(self, source: AsyncByteSource, time_ms: int) -> int | None:
-        for run in await self._load(source):
+    async def _of(self, source: AsyncByteSource, ledger_id: int) -> list[EntryRun]:
+        return [run for run in await self._load(source) if run.ledger_id == ledger_id]
+
+    async def position_at(self, source: AsyncByteSource, ledger_id: int, time_ms: int) -> int | None:
+        for run in await self._of(source, ledger_id):
             if run.broker_time_ms >= time_ms:
                 return run.first_entry
         return None
@@ -137,12 +151,18 @@ class FakeWorker:
             raise DamagedSegmentError(f"{source.name} holds other entries")
         return len(wanted)
 
+    async def verify_merged(self, source: AsyncByteSource, parts: Sequence[AsyncByteSource]) -> int:
+        wanted = [_state(run) for part in parts for run in await self._load(part)]
+        if [_state(run) for run in await self._load(source)] != wanted:
+            raise DamagedSegmentError(f"{source.name} holds other entries")
+        return sum(len(state[2]) for state in wanted)
+
     async def close(self) -> None:
         self.closed = True
 
 
 def _state(run: EntryRun) -> tuple[Any, ...]:
-    return (run.first_entry, run.entries, run.counts, run.base_index, run.broker_time_ms)
+    return (run.ledger_id, run.first_entry, run.entries, run.counts, run.base_index, run.broker_time_ms)
 
 
 class FaultyStore:

@@ -86,10 +86,10 @@ def test_segments_by_a_worker(tmp_path: Path) -> None:
         assert os.getpriority(os.PRIO_PROCESS, worker.pid) >= 10
         remote = Source(path)
         for source in (remote, Source(path, by_path=True)):
-            (run, *_) = await worker.entries(source, 500, 1 << 20)
+            (run, *_) = await worker.entries(source, 5, 500, 1 << 20)
             assert run.entries == runs[5].entries
             assert run.base_index == 500
-            assert await worker.position_at(source, TIME_MS + 400) == 400
+            assert await worker.position_at(source, 5, TIME_MS + 400) == 400
             (found,) = await worker.lookup(source, b"k77", 10)
             assert found.payload == b"payload 77"
             assert await worker.verify(source, supplied(runs)) == 1000
@@ -97,7 +97,7 @@ def test_segments_by_a_worker(tmp_path: Path) -> None:
         entry = 0
         for run in runs:
             # From the second one on the worker reads ahead.
-            (read, *_) = await worker.entries(remote, entry, 1 << 20)
+            (read, *_) = await worker.entries(remote, 5, entry, 1 << 20)
             assert read.entries == run.entries
             entry += len(run.entries)
 
@@ -125,10 +125,10 @@ def test_errors_are_told_and_the_worker_goes_on(tmp_path: Path) -> None:
         source = Source(path)
         source.failure = ConnectionAbortedError("the store is away")
         with pytest.raises(ConnectionAbortedError, match="store"):
-            await worker.entries(source, 0, 1000)
+            await worker.entries(source, 5, 0, 1000)
         source.failure = None
         with pytest.raises(DamagedSegmentError, match="not 200"):
-            await worker.entries(source, 200, 1000)
+            await worker.entries(source, 5, 200, 1000)
         with pytest.raises(DamagedSegmentError, match="other bytes"):
             await worker.verify(
                 source, supplied([runs[0], EntryRun(5, 100, runs[0].entries, None, 100, TIME_MS + 100)])

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.history_entries import ledgers
 
 from magnetar.base.entries import EntryRun
+from magnetar.history import writer as writing
 from magnetar.history.files import LocalFile
+from magnetar.history.merging import entries_of, merge_segments
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
-from magnetar.tiered.parquet.api import SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 
 ORIGIN = SegmentOrigin("persistent://public/default/history", 7)
@@ -34,7 +38,7 @@ def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataOb
         assert summary.file_bytes == source.size
         assert verify_segment(SegmentReader(source), runs) == sum(len(run.entries) for run in runs)
         entry = data.draw(st.integers(summary.first_entry, summary.last_entry))
-        (read, *_) = SegmentReader(source).entries(entry, data.draw(st.integers(0, 2000)))
+        (read, *_) = SegmentReader(source).entries(7, entry, data.draw(st.integers(0, 2000)))
         assert read.first_entry == entry
         table = pq.read_table(path)
         source.close()
@@ -43,3 +47,57 @@ def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataOb
     assert pc.count(table["raw_entry"]).as_py() == summary.raw_entries
     assert table["entry_id"].to_pylist() == sorted(table["entry_id"].to_pylist())
     assert summary.messages == sum(run.message_count for run in runs)
+
+
+@settings(derandomize=True, max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(ledgers(), min_size=2, max_size=4), st.data())
+def test_segments_of_several_ledgers_give_back_what_they_took(
+    several: list[list[EntryRun]], data: st.DataObject
+) -> None:
+    numbered = [_renumbered(runs, ledger_id) for ledger_id, runs in enumerate(several, 7)]
+    everything = [run for runs in numbered for run in runs]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        parts = []
+        for ledger_id, runs in enumerate(numbered, 7):
+            path = f"{folder}/{ledger_id}"
+            write_segment(runs, SegmentOrigin(ORIGIN.topic, ledger_id), path)
+            parts.append(LocalFile(path))
+        # Row groups that end within ledgers, and such that have several of them.
+        patch.setattr(writing, "ROW_GROUP_ROWS", data.draw(st.sampled_from([1, 3, 1 << 17])))
+        patch.setattr(writing, "VECTOR_BYTES", data.draw(st.sampled_from([64, 1 << 20])))
+        origin = replace(data.draw(st.sampled_from([ORIGIN, WITH_SCHEMA])), merged=True)
+        summary = merge_segments(parts, origin, f"{folder}/merged")
+        merged = LocalFile(f"{folder}/merged")
+        count = sum(len(run.entries) for run in everything)
+        assert verify_segment(SegmentReader(merged), entries_of(parts)) == count
+        assert verify_segment(SegmentReader(merged), everything) == count
+        again = merge_segments([merged], origin, f"{folder}/again")
+        assert (again.rows, again.messages, again.base_index) == (
+            summary.rows,
+            summary.messages,
+            summary.base_index,
+        )
+        reader = SegmentReader(merged)
+        for run in data.draw(st.permutations(everything)):
+            (read, *_) = reader.entries(run.ledger_id, run.first_entry, data.draw(st.integers(0, 2000)))
+            assert (read.ledger_id, read.first_entry) == (run.ledger_id, run.first_entry)
+            assert reader.position_at(run.ledger_id, run.broker_time_ms) is not None
+        with pytest.raises(DamagedSegmentError):
+            verify_segment(SegmentReader(merged), everything[:-1])
+        table = pq.read_table(f"{folder}/merged")
+        for source in (*parts, merged):
+            source.close()
+    table.validate(full=True)
+    places = list(zip(table["ledger_id"].to_pylist(), table["entry_id"].to_pylist(), strict=True))
+    assert places == sorted(places)
+
+
+def _renumbered(runs: list[EntryRun], ledger_id: int) -> list[EntryRun]:
+    """The same entries from entry 0 of a ledger on."""
+    first = runs[0].first_entry
+    return [
+        EntryRun(
+            ledger_id, run.first_entry - first, run.entries, run.counts, run.base_index, run.broker_time_ms
+        )
+        for run in runs
+    ]

@@ -125,6 +125,7 @@ DRIVERS = {
     "observability/process.py",
     "schemas/registry.py",
     "tiered/copy_reader.py",
+    "tiered/merger.py",
     "tiered/offloader.py",
     "tiered/parquet/worker.py",
     "tiered/room.py",

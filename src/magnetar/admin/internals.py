@@ -88,7 +88,9 @@ def _objects(log_name: str, ledger: LedgerInfo) -> Document:
         }
         for segment in context.segments
     ]
-    return {**offloaded_to(ledger), "segments": segments}
+    # An object of several ledgers is named by each of them.
+    shared = {} if context.merged is None else {"ledgers": list(context.merged)}
+    return {**offloaded_to(ledger), **shared, "segments": segments}
 
 
 def offloaded_to(ledger: LedgerInfo) -> Document:

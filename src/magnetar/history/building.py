@@ -91,6 +91,7 @@ class _EntryColumns:
         # Entries that are compressed again get a checksum of their own then.
         checksums = big_endian_u32(vector.array, vector.starts + 2).astype(np.uint32).view(np.int32)
         self.columns: dict[str, pa.Array] = {
+            "ledger_id": pa.array(vector.ledger_ids),
             "entry_id": pa.array(vector.entry_ids),
             "broker_time": times(vector.broker_times_ms, None),
             "publish_time": times(fields.numbers(number.PUBLISH_TIME), fields.present(number.PUBLISH_TIME)),
@@ -161,7 +162,6 @@ def _batch_rows(opened: OpenedEntries, batches: OpenedBatches, entries: _EntryCo
         if name != "entry_checksum"
     }
     columns |= {
-        "ledger_id": pa.repeat(vector.ledger_id, count),
         "batch_index": pa.array(batches.batch_index.astype(np.int32)),
         "entry_index": pa.array(vector.base_indexes[entry] + batches.batch_index),
         "event_time": _event_times(singles, number.S_EVENT_TIME),
@@ -214,7 +214,6 @@ def _single_rows(opened: OpenedEntries, chosen: Ints, entries: _EntryColumns) ->
     sequence_ids = fields.numbers(number.SEQUENCE_ID)
     columns = {name: of(column) for name, column in entries.columns.items()}
     columns |= {
-        "ledger_id": pa.repeat(vector.ledger_id, count),
         "batch_index": pa.repeat(pa.scalar(-1, pa.int32()), count),
         "entry_index": of(pa.array(vector.base_indexes)),
         "event_time": of(_event_times(fields, number.EVENT_TIME)),

@@ -15,7 +15,10 @@ from magnetar.tiered.parquet.api import DamagedSegmentError
 FORMAT_KEY: Final = "magnetar.format"
 TOPIC_KEY: Final = "magnetar.topic"
 RANGE_KEY: Final = "magnetar.entries"
-"""`ledger:first entry:last entry`."""
+"""`ledger:first entry:last entry`; of several ledgers, with commas between them."""
+STARTS_KEY: Final = "magnetar.row_groups"
+"""`ledger:entry` that each row group begins with, with commas between them; where there are several ledgers.
+Statistics tell it only where there is one."""
 SUMMARY_KEY: Final = "magnetar.summary"
 """The summary as JSON, with 0 for the size and the checksum of the file, which it cannot hold."""
 KEY_INDEX_KEY: Final = "magnetar.key_index"

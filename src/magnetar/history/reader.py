@@ -7,7 +7,6 @@ columns that are needed; the rebuilt entries of the last one are kept, so that r
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -29,6 +28,7 @@ from magnetar.history.files import Windows
 from magnetar.history.metadata import Rows
 from magnetar.history.pieces import byte_lengths
 from magnetar.history.rebuild import RebuiltEntries, rebuild
+from magnetar.history.spans import Spans, Start, decode_ledgers, decode_starts
 from magnetar.tiered.parquet.api import (
     FORMAT_VERSION,
     ByteSource,
@@ -48,6 +48,7 @@ GAP_BYTES: Final = 64 << 10
 """Columns with less than this between them are one read: that costs less than another one."""
 
 _FOUND_COLUMNS: Final = (
+    "ledger_id",
     "entry_id",
     "batch_index",
     "entry_index",
@@ -76,8 +77,10 @@ class SegmentReader:
         """Reads nothing yet."""
         self._source = source
         self._windows = Windows(source)
-        self._rebuilt: dict[int, tuple[RebuiltEntries, Ints]] = {}
-        """Entries of row groups, and where each ends: of the last one, and of the one behind it."""
+        self._rebuilt: dict[tuple[int, int], tuple[RebuiltEntries, Ints]] = {}
+        """Entries of row groups by ledger, and where each ends: of the last one, and of the one behind it."""
+        self._table: tuple[int, pa.Table] | None = None
+        """The row group that was read last, where it has several ledgers."""
 
     # ------------------------------------------------------------ what the file says of itself
 
@@ -137,9 +140,18 @@ class SegmentReader:
         return decode_schemas(text) if text is not None else []
 
     @cached_property
-    def _first_entries(self) -> list[int]:
-        """First entry of each row group."""
-        return [self._statistics(group, "entry_id").min for group in range(self._metadata.num_row_groups)]
+    def spans(self) -> Spans:
+        """Which entries of which ledgers there are."""
+        ledgers = decode_ledgers(self._kept.get(layout.RANGE_KEY.encode(), b""))
+        groups = self._metadata.num_row_groups
+        if len(ledgers) == 1:
+            firsts = (self._statistics(group, "entry_id").min for group in range(groups))
+            starts = [Start(ledgers[0].ledger_id, first) for first in firsts]
+        else:
+            starts = decode_starts(self._kept.get(layout.STARTS_KEY.encode(), b""))
+        if len(starts) != groups:
+            raise DamagedSegmentError(f"{self._source.name} tells of other row groups than it has")
+        return Spans(self._source.name, ledgers, starts)
 
     @cached_property
     def _leaves(self) -> dict[str, list[int]]:
@@ -201,73 +213,79 @@ class SegmentReader:
     def forget(self) -> None:
         """Gives the memory of rebuilt entries back; what the footer says stays."""
         self._rebuilt = {}
+        self._table = None
 
-    def entries(self, first_entry: int, bytes_max: int) -> list[EntryRun]:
-        """Entries from `first_entry` on, which the segment holds: as many as fit, at least one, and no more
-        than to the end of a row group."""
-        rebuilt, ends = self._group_with(first_entry)
+    def entries(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
+        """Entries of a ledger from `first_entry` on, which the segment holds: as many as fit, at least one,
+        and no more than to the end of a row group."""
+        rebuilt, ends = self._group_with(ledger_id, first_entry)
         start = first_entry - rebuilt.first_entry
         if not 0 <= start < len(rebuilt):
             raise DamagedSegmentError(f"{self._source.name} has no entry {first_entry} where its footer says")
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
-        return rebuilt.runs(self.summary.ledger_id, start, stop)
+        return rebuilt.runs(ledger_id, start, stop)
 
-    def _group_with(self, entry: int) -> tuple[RebuiltEntries, Ints]:
-        summary = self.summary
-        if not summary.first_entry <= entry <= summary.last_entry:
-            raise DamagedSegmentError(
-                f"{self._source.name} has the entries {summary.first_entry} to {summary.last_entry},"
-                f" not {entry}"
-            )
-        group = self._group_of(entry)
+    def _group_with(self, ledger_id: int, entry: int) -> tuple[RebuiltEntries, Ints]:
+        group = self.spans.group_with(ledger_id, entry)
         # What lies before is not read again by who reads on.
-        self._rebuilt = {kept: self._rebuilt[kept] for kept in (group, group + 1) if kept in self._rebuilt}
-        return self._rebuild(group)
+        self._rebuilt = {at: kept for at, kept in self._rebuilt.items() if at[0] in (group, group + 1)}
+        return self._rebuild(group, ledger_id)
 
-    def _group_of(self, entry: int) -> int:
-        return bisect_right(self._first_entries, entry) - 1
-
-    def _rebuild(self, group: int) -> tuple[RebuiltEntries, Ints]:
-        found = self._rebuilt.get(group)
+    def _rebuild(self, group: int, ledger_id: int) -> tuple[RebuiltEntries, Ints]:
+        found = self._rebuilt.get((group, ledger_id))
         if found is None:
-            table = self.row_group(group, REBUILD_COLUMNS)
+            table = self._rows_of(group, ledger_id)
             with self._sound():
                 rebuilt = rebuild(Rows.of_table(table))
-                found = self._rebuilt[group] = rebuilt, np.cumsum(byte_lengths(rebuilt.data))
+                found = rebuilt, np.cumsum(byte_lengths(rebuilt.data))
+            self._rebuilt[group, ledger_id] = found
         return found
 
-    def ahead(self, entry: int) -> None:
+    def _rows_of(self, group: int, ledger_id: int) -> pa.Table:
+        """The rows of a ledger in a row group, with the columns to rebuild entries from."""
+        if not self.spans.has_several:
+            return self.row_group(group, REBUILD_COLUMNS)
+        if self._table is None or self._table[0] != group:
+            self._table = None
+            # The row group stays: who reads on wants the next ledger of it.
+            self._table = group, self.row_group(group, ("ledger_id", *REBUILD_COLUMNS))
+        table = self._table[1]
+        with self._sound():
+            return table.take(pa.array(np.arange(*_rows_with(table, ledger_id))))
+
+    def ahead(self, ledger_id: int, entry: int) -> None:
         """Makes ready what a reader needs who goes on at `entry`: its row group, or the one behind it."""
-        group = self._group_of(entry)
-        if group in self._rebuilt:
+        if entry > self.spans.of(ledger_id).last_entry:
+            return
+        group = self.spans.group_with(ledger_id, entry)
+        if (group, ledger_id) in self._rebuilt:
             group += 1
-        if entry <= self.summary.last_entry and group < self._metadata.num_row_groups:
-            self._rebuild(group)
+        if group in self.spans.groups_of(ledger_id):
+            self._rebuild(group, ledger_id)
 
     # ------------------------------------------------------------ look-ups
 
-    def position_at(self, time_ms: int) -> int | None:
-        """The first entry with broker time >= `time_ms`; None when there is none."""
-        for group in range(self._metadata.num_row_groups):
-            latest = self._statistics(group, "broker_time").max
-            if _milliseconds(latest) >= time_ms:
-                break
-        else:
-            return None
-        table = self.row_group(group, ("entry_id", "broker_time"))
-        rows = Rows.of_table(table)
-        times = rows.column("broker_time").cast(pa.int64()).to_numpy()
-        row = int(np.argmax(times >= time_ms * 1000))
-        return int(rows.column("entry_id")[row].as_py())
+    def position_at(self, ledger_id: int, time_ms: int) -> int | None:
+        """The first entry of a ledger with broker time >= `time_ms`; None when there is none."""
+        for group in self.spans.groups_of(ledger_id):
+            if _milliseconds(self._statistics(group, "broker_time").max) < time_ms:
+                continue
+            table = self.row_group(group, ("ledger_id", "entry_id", "broker_time"))
+            start, stop = _rows_with(table, ledger_id)
+            rows = Rows.of_table(table.slice(start, stop - start))
+            late = rows.column("broker_time").cast(pa.int64()).to_numpy() >= time_ms * 1000
+            if late.any():
+                return int(rows.column("entry_id")[int(np.argmax(late))].as_py())
+        return None
 
     def lookup(self, key: bytes, count_max: int, before: MessagePlace | None = None) -> list[FoundMessage]:
         """The last `count_max` messages with this key, of those before a place if one is given; newest first.
         Raw entries are not looked into."""
         found: list[FoundMessage] = []
-        entry, batch_index = (1 << 62, 0) if before is None else before[1:]
+        end = MessagePlace(1 << 62, 0, 0) if before is None else before
         for place in self._places(key):
-            if self._first_entries[place.row_group] > entry:
+            if self.spans.starts[place.row_group] > end[:2]:
                 continue
             table = self.row_group(place.row_group, _FOUND_COLUMNS)
             chosen = pc.and_(
@@ -277,7 +295,7 @@ class SegmentReader:
             messages = [
                 row
                 for row in table.filter(chosen).to_pylist()
-                if (row["entry_id"], row["batch_index"]) < (entry, batch_index)
+                if (row["ledger_id"], row["entry_id"], row["batch_index"]) < end
             ]
             found += [self._message(row) for row in messages[::-1][: count_max - len(found)]]
             if len(found) >= count_max:
@@ -319,7 +337,7 @@ class SegmentReader:
 
     def _message(self, row: dict[str, Any]) -> FoundMessage:
         return FoundMessage(
-            ledger_id=self.summary.ledger_id,
+            ledger_id=row["ledger_id"],
             entry_id=row["entry_id"],
             batch_index=row["batch_index"],
             index=row["entry_index"],
@@ -336,6 +354,12 @@ class SegmentReader:
             is_null_value=row["is_null_value"],
             payload=row["payload"],
         )
+
+
+def _rows_with(table: pa.Table, ledger_id: int) -> tuple[int, int]:
+    """Where the rows of a ledger begin and end; needs the column `ledger_id`."""
+    ids = table.column("ledger_id").to_numpy()
+    return int(np.searchsorted(ids, ledger_id)), int(np.searchsorted(ids, ledger_id, side="right"))
 
 
 def _milliseconds(time: datetime) -> int:

@@ -20,6 +20,7 @@ from magnetar.base.errors import DiskFullError, StorageError
 from magnetar.history import key_directory
 from magnetar.history.files import LocalFile
 from magnetar.history.key_directory import KeyDirectory
+from magnetar.history.merging import entries_of, merge_segments
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
@@ -145,20 +146,34 @@ class Server:
         if kind is Kind.FIND_KEY:
             found_key = self._directory(request).find(bytes.fromhex(request["key"]))
             return Kind.RESULT, requests.dump(found_key._asdict())
+        if kind is Kind.MERGE:
+            origin = requests.load_origin(request["origin"])
+            merged = merge_segments(self._joined(request), origin, request["path"])
+            return Kind.RESULT, merged.to_json().encode()
+        if kind is Kind.VERIFY_MERGED:
+            made, *parts = self._joined(request)
+            compared = verify_segment(SegmentReader(made), entries_of(parts))
+            return Kind.RESULT, requests.dump({"entries": compared})
+        return self._read(kind, request)
+
+    def _read(self, kind: Kind, request: dict[str, Any]) -> tuple[Kind, bytes]:
         reader = self._reader(request)
         if kind is Kind.ENTRIES:
-            return Kind.RUNS, encode_runs(reader.entries(request["first_entry"], request["bytes_max"]))
+            runs = reader.entries(request["ledger_id"], request["first_entry"], request["bytes_max"])
+            return Kind.RUNS, encode_runs(runs)
         if kind is Kind.AHEAD:
-            reader.ahead(request["first_entry"])
+            reader.ahead(request["ledger_id"], request["first_entry"])
             return Kind.RESULT, b"{}"
         if kind is Kind.POSITION:
-            return Kind.RESULT, requests.dump({"entry": reader.position_at(request["time_ms"])})
+            entry = reader.position_at(request["ledger_id"], request["time_ms"])
+            return Kind.RESULT, requests.dump({"entry": entry})
         if kind is Kind.LOOKUP:
             before = None if request["before"] is None else MessagePlace(*request["before"])
             found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"], before)
             return Kind.RESULT, requests.dump_messages(found)
         assert kind is Kind.VERIFY
-        return Kind.RESULT, requests.dump({"entries": verify_segment(reader, self._connection.runs())})
+        compared = verify_segment(reader, self._connection.runs())
+        return Kind.RESULT, requests.dump({"entries": compared})
 
     def _source(self, request: dict[str, Any], base: int = 0) -> ByteSource:
         name, size, path = request["name"], request["size"], request["path"]
@@ -166,12 +181,19 @@ class Server:
             return RemoteSource(self._connection, name, size, base)
         return PathSource(path, name, size)
 
-    def _merged(self, request: dict[str, Any]) -> int:
+    def _joined(self, request: dict[str, Any]) -> list[ByteSource]:
+        """The sources that the other side joined."""
+        found: list[ByteSource] = []
         base = 0
-        parts = []
         for each in request["sources"]:
-            source, segment = self._source(each, base), each["segment"]
-            base += source.size
+            found.append(self._source(each, base))
+            base += found[-1].size
+        return found
+
+    def _merged(self, request: dict[str, Any]) -> int:
+        parts = []
+        for source, each in zip(self._joined(request), request["sources"], strict=True):
+            segment = each["segment"]
             if segment is None:
                 directory = KeyDirectory(source)
                 parts.append((directory.segments, *directory.hashes()))

@@ -46,9 +46,9 @@ ENTRY_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class EntryVector:
-    """Consecutive entries of one ledger, with their metadata read."""
+    """Consecutive entries of a log, with their metadata read."""
 
-    ledger_id: int
+    ledger_ids: Ints
     entries: Sequence[bytes]
     entry_ids: Ints
     counts: Ints
@@ -99,9 +99,10 @@ def read_vector(runs: Sequence[EntryRun]) -> EntryVector:
     payload = np.where(is_readable, payload, metadata)
     fields, is_sound = read_fields(array, metadata, payload, ENTRY_FIELDS)
     return EntryVector(
-        ledger_id=runs[0].ledger_id,
+        ledger_ids=np.repeat(np.array([run.ledger_id for run in runs], np.int64), lengths),
         entries=entries,
-        entry_ids=runs[0].first_entry + np.arange(count),
+        entry_ids=np.repeat(np.array([run.first_entry for run in runs], np.int64) - firsts, lengths)
+        + np.arange(count),
         counts=counts,
         base_indexes=np.repeat(bases, lengths) + before,
         broker_times_ms=np.repeat(np.array([run.broker_time_ms for run in runs], np.int64), lengths),

@@ -19,25 +19,30 @@ def verify_segment(reader: SegmentReader, runs: Iterable[EntryRun]) -> int:
 
     Raises DamagedSegmentError for the first that differs, or when there are more or fewer of them.
     """
-    summary = reader.summary
-    entry = summary.first_entry
+    topic = reader.summary.topic
+    ledgers = iter(reader.spans.ledgers)
+    span = next(ledgers)
+    entry, compared = span.first_entry, 0
     for run in runs:
+        if entry > span.last_entry:
+            span = next(ledgers, span)
+            entry = span.first_entry
         at = 0
         while at < len(run.entries):
-            if entry > summary.last_entry or (run.ledger_id, run.first_entry + at) != (
-                summary.ledger_id,
-                entry,
-            ):
-                raise DamagedSegmentError(f"the segment of {summary.topic} does not hold {run!r}")
-            for part in reader.entries(entry, _BYTES):
+            if entry > span.last_entry or (run.ledger_id, run.first_entry + at) != (span.ledger_id, entry):
+                raise DamagedSegmentError(f"the segment of {topic} does not hold {run!r}")
+            for part in reader.entries(span.ledger_id, entry, _BYTES):
                 count = min(len(part.entries), len(run.entries) - at)
                 if count:
-                    _compare(run.slice(at, at + count), part.slice(0, count), summary.topic)
+                    _compare(run.slice(at, at + count), part.slice(0, count), topic)
                 at += count
                 entry += count
-    if entry != summary.last_entry + 1:
-        raise DamagedSegmentError(f"the segment of {summary.topic} goes on after entry {entry - 1}")
-    return entry - summary.first_entry
+                compared += count
+    if entry != span.last_entry + 1 or next(ledgers, None) is not None:
+        raise DamagedSegmentError(
+            f"the segment of {topic} goes on after entry {entry - 1} of ledger {span.ledger_id}"
+        )
+    return compared
 
 
 def _compare(stored: EntryRun, rebuilt: EntryRun, topic: str) -> None:

@@ -23,9 +23,16 @@ from magnetar.history.codecs import PLAIN_BYTES_MAX
 from magnetar.history.columns import SCHEMA
 from magnetar.history.files import SummedFile
 from magnetar.history.key_index import KeyIndexBuilder
+from magnetar.history.spans import LedgerSpan, Start, encode
 from magnetar.history.values import ValueColumn, leaves_of
 from magnetar.history.vectors import EntryVector, read_vector
-from magnetar.tiered.parquet.api import FORMAT_VERSION, HistoryError, SegmentOrigin, SegmentSummary
+from magnetar.tiered.parquet.api import (
+    FORMAT_OF_ONE_LEDGER,
+    FORMAT_VERSION,
+    HistoryError,
+    SegmentOrigin,
+    SegmentSummary,
+)
 from magnetar.tiered.parquet.stored_schemas import encode_schemas
 
 ROW_GROUP_BYTES: Final = 16 << 20
@@ -88,9 +95,14 @@ class SegmentWriter:
     """Writes one segment to a local file. Not thread-safe."""
 
     def __init__(self, path: str, origin: SegmentOrigin) -> None:
-        """`path` must not exist. Raises OSError."""
+        """`path` must not exist. Raises OSError.
+
+        Entries of one ledger, unless `origin.merged`: then those of several, one behind the other.
+        """
         self._path = path
         self._origin = origin
+        self._ledgers: list[LedgerSpan] = []
+        self._starts: list[Start] = []
         self._values = ValueColumn(origin.schemas)
         self._schema = SCHEMA if self._values.field is None else SCHEMA.append(self._values.field)
         self._file = SummedFile(path)
@@ -102,8 +114,7 @@ class SegmentWriter:
         self._pending_rows = 0
         self._waiting: list[EntryRun] = []
         self._waiting_bytes = 0
-        self._first: EntryRun | None = None
-        self._next_entry = 0
+        self._base_index = 0
         self._counts: dict[str, int] = dict.fromkeys(
             ("rows", "messages", "raw_bytes", "raw_entries", "groups"), 0
         )
@@ -119,6 +130,8 @@ class SegmentWriter:
         """Takes the next entries. Raises OSError; HistoryError when they are not the next ones."""
         runs = list(runs)
         for run in runs:
+            if not self._ledgers:
+                self._base_index = run.base_index
             self._check_next(run)
             self._counts["messages"] += run.message_count
             self._counts["raw_bytes"] += run.size_bytes
@@ -132,13 +145,18 @@ class SegmentWriter:
                 self._add_rows(part)
 
     def _check_next(self, run: EntryRun) -> None:
-        if self._first is None:
-            self._first = run
-        elif run.first_entry != self._next_entry:
-            raise HistoryError(f"{run!r} follows entry {self._next_entry - 1} of {self._origin.topic}")
-        if run.ledger_id != self._origin.ledger_id:
-            raise HistoryError(f"{run!r} is not of ledger {self._origin.ledger_id}")
-        self._next_entry = run.last_entry + 1
+        origin = self._origin
+        last = self._ledgers[-1] if self._ledgers else None
+        if last is None or (origin.merged and run.ledger_id > last.ledger_id):
+            ledger_id = origin.ledger_id if last is None else run.ledger_id
+            self._ledgers.append(LedgerSpan(run.ledger_id, run.first_entry, run.last_entry))
+        else:
+            ledger_id = last.ledger_id
+            if run.first_entry != last.last_entry + 1:
+                raise HistoryError(f"{run!r} follows entry {last.last_entry} of {origin.topic}")
+            self._ledgers[-1] = last._replace(last_entry=run.last_entry)
+        if run.ledger_id != ledger_id:
+            raise HistoryError(f"{run!r} is not of ledger {ledger_id}")
 
     def _add_rows(self, runs: Sequence[EntryRun]) -> None:
         vector = read_vector(runs)
@@ -150,6 +168,8 @@ class SegmentWriter:
         if self._values.field is not None:
             columns = [*batch.columns, self._values.decode(batch)]
             batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        if not self._batches:
+            self._starts.append(Start(runs[0].ledger_id, runs[0].first_entry))
         self._batches.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.column("payload").nbytes + batch.column("raw_entry").nbytes
@@ -170,7 +190,7 @@ class SegmentWriter:
 
     def finish(self) -> SegmentSummary:
         """Completes and syncs the file. Raises OSError; HistoryError without any entry."""
-        if self._first is None:
+        if not self._ledgers:
             raise HistoryError(f"a segment of {self._origin.topic} without entries")
         if self._waiting:
             self._add_rows(self._waiting)
@@ -185,11 +205,14 @@ class SegmentWriter:
             kept[layout.KEY_INDEX_KEY] = place.encode()
         summary = self._summary(keys)
         kept |= {
-            layout.FORMAT_KEY: str(FORMAT_VERSION),
+            # Who reads files of one ledger need not be able to read those of several.
+            layout.FORMAT_KEY: str(FORMAT_VERSION if len(self._ledgers) > 1 else FORMAT_OF_ONE_LEDGER),
             layout.TOPIC_KEY: self._origin.topic,
-            layout.RANGE_KEY: f"{summary.ledger_id}:{summary.first_entry}:{summary.last_entry}",
+            layout.RANGE_KEY: encode(self._ledgers),
             layout.SUMMARY_KEY: summary.to_json(),
         }
+        if len(self._ledgers) > 1:
+            kept[layout.STARTS_KEY] = encode(self._starts)
         if self._origin.schemas:
             kept[layout.SCHEMAS_KEY] = encode_schemas(self._origin.schemas)
         self._writer.add_key_value_metadata(kept)
@@ -200,17 +223,16 @@ class SegmentWriter:
         return self._summary(keys)
 
     def _summary(self, keys: int) -> SegmentSummary:
-        assert self._first is not None
         counts = self._counts
         is_open = not self._file.closed
         return SegmentSummary(
             topic=self._origin.topic,
             ledger_id=self._origin.ledger_id,
-            first_entry=self._first.first_entry,
-            last_entry=self._next_entry - 1,
+            first_entry=self._ledgers[0].first_entry,
+            last_entry=self._ledgers[-1].last_entry,
             rows=counts["rows"],
             messages=counts["messages"],
-            base_index=self._first.base_index,
+            base_index=self._base_index,
             raw_bytes=counts["raw_bytes"],
             file_bytes=0 if is_open else self._file.size,
             crc32c=0 if is_open else self._file.crc32c,

@@ -21,24 +21,37 @@ def files_of_log(
     `without`: attempts whose objects are about to be deleted though this list may still name them.
     """
     topic = TopicName.from_log_name(log_name)
-    files: list[LakeFile] = []
-    for ledger in metadata.ledgers:
-        context = ledger.offload
-        if context is None or not context.complete or context.foreign or context.attempt in without:
-            continue
-        copy = OffloadedCopy(ledger.ledger_id, context)
-        try:
-            files += [
-                LakeFile(
-                    file_location(context.url, segment_name(log_name, copy, segment)),
-                    segment.file_bytes,
-                    ledger.ledger_id,
-                )
-                for segment in context.segments
-            ]
-        except NoLakeHereError:
-            # Copies in a store that only this process can read are no part of the table.
-            continue
+    # An object of several ledgers is one file.
+    copies = {
+        ledger.offload.attempt: OffloadedCopy(ledger.ledger_id, ledger.offload)
+        for ledger in reversed(metadata.ledgers)
+        if ledger.offload is not None and ledger.offload.attempt not in without
+    }
+    files = [file for copy in reversed(copies.values()) for file in _files(log_name, copy)]
+    replaced = [
+        file.path
+        for copy in metadata.deleted_copies
+        if copy.context.delete_after_ms and copy.context.attempt not in without
+        for file in _files(log_name, copy)
+    ]
     # Nobody who has read the same list and does not know of them may come after.
     version = ListVersion(stat.created_ms, stat.version, int(bool(without)))
-    return LogFiles(str(topic.base), topic.partition, version, tuple(files))
+    return LogFiles(str(topic.base), topic.partition, version, tuple(files), frozenset(replaced))
+
+
+def _files(log_name: str, copy: OffloadedCopy) -> list[LakeFile]:
+    context = copy.context
+    if not context.complete or context.foreign:
+        return []
+    try:
+        return [
+            LakeFile(
+                file_location(context.url, segment_name(log_name, copy, segment)),
+                segment.file_bytes,
+                copy.ledger_id,
+            )
+            for segment in context.segments
+        ]
+    except NoLakeHereError:
+        # Copies in a store that only this process can read are no part of the table.
+        return []

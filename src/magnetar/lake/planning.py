@@ -28,12 +28,17 @@ _SEEN: Final = "magnetar.list."
 class Plan:
     """Files to add and paths to remove."""
 
-    behind: bool = False
-    """The table has seen a later list: nothing may be changed."""
     add: tuple[LakeFile, ...] = ()
     remove: frozenset[str] = frozenset()
     note: bool = False
     """The version is to be noted though no file comes or goes."""
+    replaces: bool = False
+    """All that goes has become what comes: rows stay, and so do earlier snapshots, whose files are there
+    yet."""
+    expires: bool = False
+    """Files of earlier snapshots are about to be deleted: these snapshots go as well."""
+    behind: bool = False
+    """The table has seen a later list: nothing may be changed."""
 
     @property
     def empty(self) -> bool:
@@ -64,8 +69,8 @@ def plan(wanted: LogFiles, there: Iterable[str], known: ListVersion | None) -> P
         return Plan(behind=True)
     present = frozenset(there)
     named = frozenset(file.path for file in wanted.files)
-    return Plan(
-        add=tuple(file for file in wanted.files if file.path not in present),
-        remove=present - named,
-        note=bool(wanted.version.retired) and wanted.version != known,
-    )
+    add = tuple(file for file in wanted.files if file.path not in present)
+    remove = present - named
+    note = bool(wanted.version.retired) and wanted.version != known
+    replaces = bool(add) and bool(remove) and remove <= wanted.replaced
+    return Plan(add, remove, note, replaces, expires=note or (bool(remove) and not remove <= wanted.replaced))

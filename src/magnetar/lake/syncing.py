@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 from pyiceberg.manifest import DataFile
@@ -26,6 +26,7 @@ from pyiceberg.table.update import (
     SetCurrentSchemaUpdate,
     SetDefaultSpecUpdate,
 )
+from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
@@ -35,6 +36,7 @@ from magnetar.lake.columns import PARTITION, PARTITION_ID, merged
 from magnetar.lake.data_files import OpenedFile
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import TOPIC, Plan, plan, property_of, seen
+from magnetar.lake.replacing import ReplaceFiles
 from magnetar.lake.values import LakeError, LogFiles, Synced
 
 _TRIES: Final = 20
@@ -116,7 +118,7 @@ def _commit(lake: Lake, topic: TopicName, table: Table | None, change: _Change) 
         _add_columns(transaction, change.columns)
     transaction.set_properties({property_of(change.wanted.partition): change.wanted.version.encode()})
     _write_snapshot(transaction, change)
-    if change.removed:
+    if change.plan.expires:
         _expire_others(transaction)
     done = transaction.commit_transaction()
     snapshot = done.current_snapshot()
@@ -169,7 +171,13 @@ def _write_snapshot(transaction: Transaction, change: _Change) -> None:
     update = transaction.update_snapshot(snapshot_properties=notes)
     spec_id = transaction.table_metadata.default_spec_id
     # One that only notes a version is a snapshot too: whoever plans at the same time then meets a conflict.
-    producer = update.overwrite() if change.removed or not change.added else update.merge_append()
+    producer: _SnapshotProducer[Any]
+    if change.plan.replaces:
+        producer = ReplaceFiles(transaction, notes)
+    elif change.removed or not change.added:
+        producer = update.overwrite()
+    else:
+        producer = update.merge_append()
     with producer as snapshot:
         for file in change.removed:
             snapshot.delete_data_file(file)

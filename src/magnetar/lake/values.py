@@ -69,6 +69,8 @@ class LogFiles:
     """-1 when the topic has no partitions."""
     version: ListVersion
     files: tuple[LakeFile, ...]
+    replaced: frozenset[str] = frozenset()
+    """Paths of files whose rows others have now, and that stay for a while."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -77,6 +79,7 @@ class LogFiles:
             "partition": self.partition,
             "version": self.version.encode(),
             "files": [[file.path, file.file_bytes, file.ledger_id] for file in self.files],
+            "replaced": sorted(self.replaced),
         }
 
     @classmethod
@@ -87,6 +90,7 @@ class LogFiles:
             made["partition"],
             ListVersion.decode(made["version"]),
             tuple(LakeFile(*file) for file in made["files"]),
+            frozenset(made["replaced"]),
         )
 
 

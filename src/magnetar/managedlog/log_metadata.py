@@ -7,10 +7,11 @@ indexes; they are then counted from 0 at its first ledger, as its entries tell w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
+from uuid import UUID
 
 from google.protobuf.message import DecodeError
 
@@ -85,14 +86,14 @@ class LogMetadata:
 
     def without(self, ledger_ids: frozenset[int]) -> LogMetadata:
         """With these ledgers taken from the list and noted as to be deleted."""
-        copies = [
-            OffloadedCopy(ledger.ledger_id, ledger.offload)
-            for ledger in self.ledgers
-            if ledger.ledger_id in ledger_ids and ledger.offload is not None
-        ]
+        kept = tuple(ledger for ledger in self.ledgers if ledger.ledger_id not in ledger_ids)
+        # An object of several ledgers stays as long as one of them.
+        needed = {ledger.offload.attempt for ledger in kept if ledger.offload is not None}
+        gone = (ledger for ledger in self.ledgers if ledger.ledger_id in ledger_ids)
+        copies = [copy for copy in _copies_of(gone) if copy.context.attempt not in needed]
         return replace(
             self,
-            ledgers=tuple(ledger for ledger in self.ledgers if ledger.ledger_id not in ledger_ids),
+            ledgers=kept,
             deleted_ledgers=tuple(sorted({*self.deleted_ledgers, *ledger_ids})),
             deleted_copies=(*self.deleted_copies, *copies),
         )
@@ -106,15 +107,40 @@ class LogMetadata:
         deleted = {*self.deleted_ledgers, ledger_id} if context.local_deleted else self.deleted_ledgers
         return replace(self, ledgers=ledgers, deleted_ledgers=tuple(sorted(deleted)))
 
+    def making(self, copy: OffloadedCopy) -> LogMetadata:
+        """With an attempt whose objects are to be deleted unless it becomes the copy of some ledgers."""
+        return replace(self, deleted_copies=(*self.deleted_copies, copy))
+
+    def merging(self, made: OffloadedCopy, entries: Mapping[int, int], delete_after_ms: int) -> LogMetadata:
+        """With one object in place of those of several ledgers, which are noted as to be deleted.
+
+        `made` is complete and was noted by `making`; `entries`: how many each of the ledgers has.
+        """
+        merged = [ledger for ledger in self.ledgers if ledger.ledger_id in entries]
+        replaced = [
+            OffloadedCopy(copy.ledger_id, replace(copy.context, delete_after_ms=delete_after_ms))
+            for copy in _copies_of(merged)
+        ]
+        others = [copy for copy in self.deleted_copies if copy.context.attempt != made.context.attempt]
+        (segment,) = made.context.segments
+        last = self.ledgers.index(merged[-1])
+        ledgers = []
+        for number, ledger in enumerate(self.ledgers):
+            context = ledger.offload
+            if ledger.ledger_id in entries:
+                assert context is not None
+                whole = replace(segment, last_entry=entries[ledger.ledger_id] - 1)
+                context = replace(made.context, segments=(whole,), timestamp_ms=context.timestamp_ms)
+            elif number > last and _reaches(context, number - last):
+                # Its directory of keys tells of objects that are about to go.
+                context = None if context is None else replace(context, keys=None)
+            ledgers.append(replace(ledger, offload=context))
+        return replace(self, ledgers=tuple(ledgers), deleted_copies=(*others, *replaced))
+
     @property
     def copies(self) -> tuple[OffloadedCopy, ...]:
         """Every attempt that may have objects, those of deleted ledgers included."""
-        copies = [
-            OffloadedCopy(ledger.ledger_id, ledger.offload)
-            for ledger in self.ledgers
-            if ledger.offload is not None
-        ]
-        return (*copies, *self.deleted_copies)
+        return (*_copies_of(self.ledgers), *self.deleted_copies)
 
     def find(self, ledger_id: int) -> LedgerRecord | None:
         """The ledger of that id, or None."""
@@ -124,6 +150,20 @@ class LogMetadata:
         """With one more ledger at the end."""
         assert not self.ledgers or record.ledger_id > self.ledgers[-1].ledger_id
         return replace(self, ledgers=(*self.ledgers, record))
+
+
+def _reaches(context: OffloadContext | None, ledgers: int) -> bool:
+    """Whether a copy has a directory of keys that tells of the copy so many ledgers before it."""
+    return context is not None and context.keys is not None and context.keys.ledgers > ledgers
+
+
+def _copies_of(ledgers: Iterable[LedgerRecord]) -> list[OffloadedCopy]:
+    """The attempts of these ledgers, each once."""
+    found: dict[UUID, OffloadedCopy] = {}
+    for ledger in ledgers:
+        if ledger.offload is not None:
+            found.setdefault(ledger.offload.attempt, OffloadedCopy(ledger.ledger_id, ledger.offload))
+    return list(found.values())
 
 
 def encode(metadata: LogMetadata) -> bytes:

@@ -5,7 +5,9 @@
     bookkeeperDeleted     the ledger may be gone from the bookies
     timestamp             Unix ms
     driverMetadata        name `magnetar-parquet`; properties `url` and, once complete, `segments`;
-                          `keys` when there is a directory of keys beside them
+                          `keys` when there is a directory of keys beside them;
+                          `deleteAfter`, Unix ms, when another copy has replaced it
+                          name `magnetar-parquet-merged`: besides `ledgers`, first and last one of its object
 
 Source: Pulsar's OffloadContext; the names of properties are ours.
 """
@@ -16,11 +18,21 @@ from typing import Final
 from uuid import UUID
 
 from magnetar.managedlog import managedlog_pb2 as pb
-from magnetar.tiered.context import DRIVER, KeyObject, OffloadContext, decode_segments, encode_segments
+from magnetar.tiered.context import (
+    DRIVER,
+    MERGED_DRIVER,
+    KeyObject,
+    LedgerRange,
+    OffloadContext,
+    decode_segments,
+    encode_segments,
+)
 
 _URL: Final = "url"
 _SEGMENTS: Final = "segments"
 _KEYS: Final = "keys"
+_LEDGERS: Final = "ledgers"
+_DELETE_AFTER: Final = "deleteAfter"
 _HALF: Final = 1 << 64
 
 
@@ -32,12 +44,17 @@ def encode_context(context: OffloadContext) -> pb.OffloadContext:
     """The message of one attempt."""
     if context.foreign:
         return pb.OffloadContext.FromString(context.foreign)
-    metadata = pb.OffloadDriverMetadata(name=DRIVER)
+    # Who does not know of objects of several ledgers leaves them alone.
+    metadata = pb.OffloadDriverMetadata(name=DRIVER if context.merged is None else MERGED_DRIVER)
     metadata.properties.add(key=_URL, value=context.url)
     if context.segments:
         metadata.properties.add(key=_SEGMENTS, value=encode_segments(context.segments))
     if context.keys is not None:
         metadata.properties.add(key=_KEYS, value=context.keys.encode())
+    if context.merged is not None:
+        metadata.properties.add(key=_LEDGERS, value=context.merged.encode())
+    if context.delete_after_ms:
+        metadata.properties.add(key=_DELETE_AFTER, value=str(context.delete_after_ms))
     return pb.OffloadContext(
         uidMsb=_signed(context.attempt.int >> 64),
         uidLsb=_signed(context.attempt.int % _HALF),
@@ -53,13 +70,23 @@ def decode_context(message: pb.OffloadContext) -> OffloadContext:
     attempt = UUID(int=(message.uidMsb % _HALF) << 64 | message.uidLsb % _HALF)
     driver = message.driverMetadata.name
     properties = {item.key: item.value for item in message.driverMetadata.properties}
+    if driver not in (DRIVER, MERGED_DRIVER):
+        return OffloadContext(
+            attempt,
+            properties.get(_URL, ""),
+            complete=message.complete,
+            local_deleted=message.bookkeeperDeleted,
+            timestamp_ms=message.timestamp,
+            foreign=message.SerializeToString(),
+        )
     return OffloadContext(
         attempt,
         properties.get(_URL, ""),
         complete=message.complete,
         local_deleted=message.bookkeeperDeleted,
         timestamp_ms=message.timestamp,
-        segments=decode_segments(properties.get(_SEGMENTS, "")) if driver == DRIVER else (),
-        keys=KeyObject.decode(properties[_KEYS]) if driver == DRIVER and _KEYS in properties else None,
-        foreign=b"" if driver == DRIVER else message.SerializeToString(),
+        segments=decode_segments(properties.get(_SEGMENTS, "")),
+        keys=KeyObject.decode(properties[_KEYS]) if _KEYS in properties else None,
+        merged=LedgerRange.decode(properties.get(_LEDGERS, "")) if driver == MERGED_DRIVER else None,
+        delete_after_ms=int(properties.get(_DELETE_AFTER, "0")),
     )

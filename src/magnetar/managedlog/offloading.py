@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.ledger.api import Ledgers
@@ -34,12 +37,16 @@ class LogOffloading:
         reading: LogReading,
         source: Ledgers,
         tiers: Tiers | None,
+        clock: Clock,
     ) -> None:
         self._stored = stored
         self._ledgers = ledgers
         self._reading = reading
         self._source = source
         self._tiers = tiers
+        self._clock = clock
+        self._making: set[UUID] = set()
+        """Attempts under way, and those of which it is not known whether ledgers name them."""
         self._log: ManagedLog
 
     @property
@@ -72,6 +79,58 @@ class LogOffloading:
         reader = await self._source.open(ledger_id)
         return await reader.read(first_entry, reader.last_entry, bytes_max)
 
+    @property
+    def retention(self) -> tuple[int, int]:
+        kept = self._log.retention
+        return kept.ms, kept.size_bytes
+
+    @property
+    def replaced(self) -> int:
+        return sum(copy.context.delete_after_ms > 0 for copy in self._stored.copies_to_delete)
+
+    async def begin_merge(self, copy: OffloadedCopy) -> None:
+        self._making.add(copy.context.attempt)
+        try:
+            await self._update(lambda metadata: metadata.making(copy))
+        except LogFencedError:
+            self._making.discard(copy.context.attempt)
+            raise
+
+    async def end_merge(
+        self, made: OffloadedCopy, members: Sequence[SealedLedger], delete_after_ms: int
+    ) -> None:
+        entries = {ledger.ledger_id: ledger.entries for ledger in members}
+
+        def change(metadata: LogMetadata) -> LogMetadata:
+            for ledger in members:
+                record = metadata.find(ledger.ledger_id)
+                if record is None or record.offload is None or record.offload != ledger.offload:
+                    raise LedgerMovedError(f"ledger {ledger.ledger_id} of log {self.name} changed meanwhile")
+            return metadata.merging(made, entries, delete_after_ms)
+
+        try:
+            await self._update(change)
+        except LedgerMovedError:
+            self.drop_merge(made.context.attempt)
+            raise
+        # After any other failure the list may name it, so that it stays until the log is opened again.
+        self._making.discard(made.context.attempt)
+        for record in self._stored.metadata.ledgers:
+            if (ledger := self._ledgers.find(record.ledger_id)) is not None:
+                ledger.offload = record.offload
+        for ledger_id in entries:
+            self._reading.forget(ledger_id)
+
+    def drop_merge(self, attempt: UUID) -> None:
+        self._making.discard(attempt)
+
+    async def _update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
+        try:
+            await self._stored.update(change)
+        except LogFencedError as error:
+            self._log.fence(error)
+            raise
+
     async def remember(self, ledger_id: int, known: OffloadContext | None, context: OffloadContext) -> None:
         def change(metadata: LogMetadata) -> LogMetadata:
             record = metadata.find(ledger_id)
@@ -81,11 +140,7 @@ class LogOffloading:
                 )
             return metadata.offloading(ledger_id, context)
 
-        try:
-            await self._stored.update(change)
-        except LogFencedError as error:
-            self._log.fence(error)
-            raise
+        await self._update(change)
         if (ledger := self._ledgers.find(ledger_id)) is not None:
             ledger.offload = context
 
@@ -104,8 +159,14 @@ class LogOffloading:
             self._stored.deleted((ledger_id,))
 
     async def delete_copies(self) -> None:
-        """Deletes the objects of ledgers that have left the list; what fails is left to the next call."""
-        copies = self._stored.copies_to_delete
+        """Deletes the objects of ledgers that have left the list, and of copies that others have replaced
+        for long enough; what fails is left to the next call."""
+        now_ms = self._clock.now_ms()
+        copies = [
+            copy
+            for copy in self._stored.copies_to_delete
+            if copy.context.delete_after_ms <= now_ms and copy.context.attempt not in self._making
+        ]
         if self._tiers is not None and copies:
             try:
                 await self._tiers.retire(self.name, copies)

@@ -65,7 +65,7 @@ async def recover_log(
     )
     reading = LogReading(name, ledger_list, cache, ledgers, tiers)
     offloading = LogOffloading(
-        stored=stored, ledgers=ledger_list, reading=reading, source=ledgers, tiers=tiers
+        stored=stored, ledgers=ledger_list, reading=reading, source=ledgers, tiers=tiers, clock=clock
     )
     log = ManagedLog(
         stored=stored,

@@ -19,8 +19,8 @@ def removable(
 ) -> int:
     """How many of the first `ledgers` are consumed by every durable cursor and not retained.
 
-    The last ledger never goes, nor one that is not complete. Without cursors everything counts as
-    consumed. `size_bytes` is that of the whole log.
+    The last ledger never goes, nor one that is not complete; those that have an object of history in common
+    go together. Without cursors everything counts as consumed. `size_bytes` is that of the whole log.
     """
     slowest = min(mark_deletes, default=None)
     count = 0
@@ -40,4 +40,12 @@ def removable(
             break
         size_bytes -= ledger.size_bytes
         count += 1
+    while count and _shares_object(ledgers[count - 1], ledgers[count]):
+        # An object of several ledgers goes as a whole: tables name it or do not.
+        count -= 1
     return count
+
+
+def _shares_object(ledger: Ledger, following: Ledger) -> bool:
+    one, other = ledger.offload, following.offload
+    return one is not None and other is not None and one.attempt == other.attempt

@@ -147,7 +147,7 @@ def _rebuilt(
     ledger_id, first, stop = entries_of_ledger
     while first < stop:
         try:
-            runs = reader.entries(first, _BYTES_AT_ONCE)
+            runs = reader.entries(ledger_id, first, _BYTES_AT_ONCE)
         except _UNREADABLE as error:
             _tell(topic, file, error)
             return

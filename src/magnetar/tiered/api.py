@@ -97,8 +97,36 @@ class OffloadedLog(Protocol):
         whether it was stored.
         """
 
+    @property
+    def retention(self) -> tuple[int, int]:
+        """How long and how much of what was consumed is kept: milliseconds and bytes, -1 for everything."""
+
+    @property
+    def replaced(self) -> int:
+        """Copies that others have replaced, and that are not deleted yet."""
+
+    async def begin_merge(self, copy: OffloadedCopy) -> None:
+        """Stores that an object is about to be made of those of several ledgers; durable on return.
+
+        Until `end_merge` or `drop_merge` nobody deletes it. Raises LogFencedError, MetadataError.
+        """
+
+    async def end_merge(
+        self, made: OffloadedCopy, members: Sequence[SealedLedger], delete_after_ms: int
+    ) -> None:
+        """Has these ledgers read from the object that was made, if all are as they are given; durable on
+        return.
+
+        Those that they had are deleted when `delete_after_ms` has come. Raises LedgerMovedError,
+        LogFencedError, and MetadataError: then it is unknown whether it was stored.
+        """
+
+    def drop_merge(self, attempt: UUID) -> None:
+        """Nothing comes of it: what there is of the object is deleted by `delete_copies`."""
+
     async def delete_copies(self) -> None:
-        """Deletes the objects of ledgers that retention removed; what fails is left to the next call."""
+        """Deletes the objects of ledgers that retention removed, and what was replaced long enough ago; what
+        fails is left to the next call."""
 
     async def delete_local(self, ledger_id: int) -> None:
         """Makes a complete copy the only one: stores that, then deletes the ledger from the bookies.

@@ -4,6 +4,9 @@ One copy is one attempt with an id of its own: the names of its objects begin wi
 never write the same object, and an object that no list of ledgers names belongs to nobody. A copy is made of
 segments: Parquet files with consecutive entries.
 
+Small segments of neighbouring ledgers become one object when somebody asks for it (`merger.py`): these
+ledgers then have one attempt in common, and the object is named by the first of them.
+
 Source: Pulsar's `OffloadContext` in the stored list of ledgers.
 """
 
@@ -17,6 +20,8 @@ from magnetar.tiered.parquet.api import segment_suffix
 
 DRIVER: Final = "magnetar-parquet"
 """Name of the format in Pulsar's `OffloadDriverMetadata`; who does not know it leaves the ledger alone."""
+MERGED_DRIVER: Final = "magnetar-parquet-merged"
+"""The same for copies in an object of several ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,23 @@ class KeyObject(NamedTuple):
         return cls(int(size), int(ledgers))
 
 
+class LedgerRange(NamedTuple):
+    """The ledgers that have an object in common, both included; what lies between them is of the same log."""
+
+    first: int
+    last: int
+
+    def encode(self) -> str:
+        """`first:last`."""
+        return f"{self.first}:{self.last}"
+
+    @classmethod
+    def decode(cls, text: str) -> LedgerRange:
+        """The inverse of `encode`. Raises ValueError."""
+        first, _, last = text.partition(":")
+        return cls(int(first), int(last))
+
+
 @dataclass(frozen=True, slots=True)
 class OffloadContext:
     """One attempt to copy a ledger, and how far it came."""
@@ -64,6 +86,10 @@ class OffloadContext:
     """Without gaps, in the order of entries; empty until it is complete."""
     keys: KeyObject | None = None
     """Its directory of keys; None for most copies."""
+    merged: LedgerRange | None = None
+    """The ledgers that have its object in common; None for a copy of its own."""
+    delete_after_ms: int = 0
+    """Of a copy that another one has replaced: until then readers may hold it, Unix ms."""
     foreign: bytes = b""
     """As it is stored, when another offloader wrote it: kept, and neither read nor deleted here."""
 
@@ -89,6 +115,12 @@ class OffloadedCopy:
     ledger_id: int
     context: OffloadContext
 
+    @property
+    def named_by(self) -> int:
+        """The ledger that the names of its objects begin with."""
+        merged = self.context.merged
+        return self.ledger_id if merged is None else merged.first
+
 
 def attempt_prefix(log_name: str, ledger_id: int, attempt: UUID) -> str:
     """What the names of all objects of an attempt begin with."""
@@ -97,13 +129,15 @@ def attempt_prefix(log_name: str, ledger_id: int, attempt: UUID) -> str:
 
 def segment_name(log_name: str, copy: OffloadedCopy, segment: Segment) -> str:
     """Name of an object in its store."""
-    prefix = attempt_prefix(log_name, copy.ledger_id, copy.context.attempt)
+    prefix = attempt_prefix(log_name, copy.named_by, copy.context.attempt)
+    if copy.context.merged is not None:
+        return f"{prefix}-to-{copy.context.merged.last:019d}.parquet"
     return prefix + segment_suffix(segment.first_entry, segment.last_entry)
 
 
 def keys_name(log_name: str, copy: OffloadedCopy) -> str:
     """Name of a copy's directory of keys."""
-    return attempt_prefix(log_name, copy.ledger_id, copy.context.attempt) + "-keys"
+    return attempt_prefix(log_name, copy.named_by, copy.context.attempt) + "-keys"
 
 
 def parse_object_name(name: str) -> tuple[str, int, UUID] | None:

@@ -127,7 +127,7 @@ class OffloadedReader:
         segment = self._segments[bisect_right(self._firsts, first) - 1]
         begun_s = monotonic()
         try:
-            runs = await self._worker().entries(self._source(segment), first, bytes_max)
+            runs = await self._worker().entries(self._source(segment), self.ledger_id, first, bytes_max)
         except MagnetarError as error:
             self._figures.read_errors += 1
             raise self._explained(segment, error) from error
@@ -155,7 +155,7 @@ class OffloadedReader:
         for segment in self._segments:
             begun_s = monotonic()
             try:
-                entry = await self._worker().position_at(self._source(segment), time_ms)
+                entry = await self._worker().position_at(self._source(segment), self.ledger_id, time_ms)
             except MagnetarError as error:
                 self._figures.read_errors += 1
                 raise self._explained(segment, error) from error

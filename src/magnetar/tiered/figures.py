@@ -44,6 +44,8 @@ class Figures:
         self.read_errors = 0
         self.read_bytes = 0
         """Bytes of entries that were read from copies."""
+        self.merged = 0
+        """Objects that became larger ones."""
         self.deleted = 0
         """Objects deleted, with their ledgers or as orphans."""
         self.orphans = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment, keys_name, segment_name
@@ -73,6 +74,8 @@ async def find(
     """
     answer = Answer()
     search = _Search(storage, log_name, key, answer)
+    attempts = {each.ledger_id: each.copy.context.attempt for each in ledgers if each.copy is not None}
+    searched: UUID | None = None
     size_bytes = 0
     for ledger in reversed(ledgers):
         if not ledger.entries or (before is not None and ledger.ledger_id > before.ledger_id):
@@ -81,7 +84,15 @@ async def find(
         if copy is None:
             answer.unread.append(_unread(ledger, before))
             continue
+        attempt = copy.context.attempt
+        if attempt == searched:
+            # An object of several ledgers was asked for all of them.
+            continue
+        searched = attempt
         async for message in search.messages(copy, count_max - len(answer.messages), before):
+            if attempts.get(message.ledger_id) != attempt:
+                # Retention removed the ledger, and its object has others yet.
+                continue
             answer.messages.append(message)
             size_bytes += len(message.payload)
             if len(answer.messages) == count_max or size_bytes >= BYTES_MAX:
@@ -114,7 +125,7 @@ class _Search:
         """Of one copy."""
         await self._ask_directory(copy)
         for segment in self._holders(copy):
-            if before is not None and (copy.ledger_id, segment.first_entry) > before[:2]:
+            if before is not None and (copy.named_by, segment.first_entry) > before[:2]:
                 continue
             self._answer.segments += 1
             for message in await self._lookup(copy, segment, count_max, before):
@@ -146,7 +157,7 @@ class _Search:
 
     @staticmethod
     def _place(copy: OffloadedCopy, segment: Segment) -> KeyPlace:
-        return KeyPlace(copy.ledger_id, str(copy.context.attempt), segment.first_entry)
+        return KeyPlace(copy.named_by, str(copy.context.attempt), segment.first_entry)
 
     async def _lookup(
         self, copy: OffloadedCopy, segment: Segment, count_max: int, before: MessagePlace | None
@@ -154,9 +165,8 @@ class _Search:
         store = self._storage.store(copy.context.url)
         name = segment_name(self._log_name, copy, segment)
         source = ObjectSource(store, name, segment.file_bytes)
-        here = before if before is not None and before.ledger_id == copy.ledger_id else None
         try:
-            return await self._storage.read_worker(copy).lookup(source, self._key, count_max, here)
+            return await self._storage.read_worker(copy).lookup(source, self._key, count_max, before)
         except MagnetarError as error:
             self._storage.figures.read_errors += 1
             where = f"log {self._log_name} cannot be searched in {store.url}: {name}: {error}"

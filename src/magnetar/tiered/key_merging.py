@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from magnetar.base.errors import MagnetarError
 from magnetar.tiered.api import OffloadedLog, SealedLedger
@@ -31,7 +31,7 @@ FAN_IN: Final = 4
 def blocks_to_merge(blocks: Sequence[int]) -> int:
     """How many blocks become one with a new copy.
 
-    `blocks`: how many ledgers each covers, of those just before it, newest first.
+    `blocks`: how many objects each covers, of those just before it, newest first.
     """
     size, taken = 1, 0
     while True:
@@ -65,11 +65,11 @@ class KeyDirectories:
         at = next((number for number, each in enumerate(sealed) if each.ledger_id == ledger_id), -1)
         if at < 0 or not _is_ours(sealed[at]):
             return
-        blocks = _blocks_before(sealed, at)
-        count = blocks_to_merge([covered for _, covered in blocks])
+        own, *blocks = _blocks_upto(sealed, at)
+        count = blocks_to_merge([block.objects for block in blocks])
         if not count:
             return
-        members = [sealed[at], *(sealed[number] for number, _ in blocks[:count])]
+        members = [sealed[block.at] for block in (own, *blocks[:count])]
         sources = [source for ledger in members for source in self._sources(log.name, ledger)]
         context = sealed[at].offload
         assert context is not None
@@ -82,7 +82,7 @@ class KeyDirectories:
             await self._store(context.url).put(keys_name(log.name, OffloadedCopy(ledger_id, context)), file)
         finally:
             file.unlink(missing_ok=True)
-        ledgers = 1 + sum(covered for _, covered in blocks[:count])
+        ledgers = sum(block.ledgers for block in (own, *blocks[:count]))
         await log.remember(ledger_id, context, replace(context, keys=KeyObject(size, ledgers)))
 
     def _sources(self, log_name: str, ledger: SealedLedger) -> list[KeySource]:
@@ -96,7 +96,7 @@ class KeyDirectories:
         return [
             KeySource(
                 ObjectSource(store, segment_name(log_name, copy, segment), segment.file_bytes),
-                KeyPlace(ledger.ledger_id, str(context.attempt), segment.first_entry),
+                KeyPlace(copy.named_by, str(context.attempt), segment.first_entry),
             )
             for segment in context.segments
         ]
@@ -106,15 +106,34 @@ def _is_ours(ledger: SealedLedger) -> bool:
     return ledger.offload is not None and ledger.offload.complete and not ledger.offload.foreign
 
 
-def _blocks_before(sealed: Sequence[SealedLedger], at: int) -> list[tuple[int, int]]:
-    """Places of the copies just before one, newest first, each with how many ledgers it covers; what lies
-    under a directory is left out. Ends where a ledger has no copy."""
+class _Block(NamedTuple):
+    at: int
+    """Place of its last ledger."""
+    ledgers: int
+    objects: int
+
+
+def _blocks_upto(sealed: Sequence[SealedLedger], at: int) -> list[_Block]:
+    """A copy and those just before it, newest first, with what each covers: itself, or what its directory
+    tells of. Ends where a ledger has no copy."""
     blocks = []
-    number = at - 1
-    while number >= 0 and _is_ours(sealed[number]):
-        context = sealed[number].offload
+    while at >= 0 and _is_ours(sealed[at]):
+        context = sealed[at].offload
         assert context is not None
-        covered = 1 if context.keys is None else context.keys.ledgers
-        blocks.append((number, covered))
-        number -= covered
+        ledgers = _sharing(sealed, at) if context.keys is None else min(context.keys.ledgers, at + 1)
+        covered = sealed[at - ledgers + 1 : at + 1]
+        objects = {ledger.offload.attempt for ledger in covered if ledger.offload is not None}
+        blocks.append(_Block(at, ledgers, len(objects)))
+        at -= ledgers
     return blocks
+
+
+def _sharing(sealed: Sequence[SealedLedger], at: int) -> int:
+    """How many ledgers up to this one have its object in common."""
+    context = sealed[at].offload
+    ledgers = 1
+    while ledgers <= at and (other := sealed[at - ledgers].offload) is not None:
+        if context is None or other.attempt != context.attempt:
+            break
+        ledgers += 1
+    return ledgers

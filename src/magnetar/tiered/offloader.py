@@ -32,8 +32,9 @@ from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, Topi
 from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.stores.api import ObjectStore
 
-READ_BYTES: Final = 1 << 20
-"""Of a ledger, at a time; after each the loop and the pace have their turn."""
+READ_BYTES: Final = 256 << 10
+"""Of a ledger, at a time; after each the loop and the pace have their turn. The loop is busy with it for a
+third of a millisecond, with 1 MiB it was for more than one."""
 SEGMENT_BYTES: Final = 512 << 20
 """Bytes of entries in one object; also how much room one takes in the working folder, at most."""
 
@@ -69,7 +70,7 @@ class Offloader:
         self._worker = worker
         self._work_dir = work_dir
         self._figures = figures
-        self._schemas_of = schemas_of
+        self.schemas_of = schemas_of
         self._busy = busy
         self._segment_bytes = segment_bytes
         self._late_s = 0.0
@@ -121,7 +122,7 @@ class Offloader:
         return None
 
     async def _convert(self, first_entry: int, job: _Job) -> Segment:
-        topic, schemas = await self._schemas_of(job.log.name)
+        topic, schemas = await self.schemas_of(job.log.name)
         origin = SegmentOrigin(topic, job.ledger.ledger_id, schemas)
         job.file.unlink(missing_ok=True)
         runs = self._entries(job, first_entry, job.ledger.entries - 1)
@@ -153,9 +154,10 @@ class Offloader:
             size_bytes += piece_bytes
             first = runs[-1].last_entry + 1
             yield runs
-            await self._rest(monotonic() - begun_s, piece_bytes)
+            await self.rest(monotonic() - begun_s, piece_bytes)
 
-    async def _rest(self, worked_s: float, size_bytes: int) -> None:
+    async def rest(self, worked_s: float, size_bytes: int) -> None:
+        """Leaves clients their share, after so much work."""
         pause_s = self._pace.pause_s(
             worked_s=worked_s,
             size_bytes=size_bytes,
@@ -208,7 +210,7 @@ async def discard(log_name: str, copy: OffloadedCopy, store: ObjectStore) -> int
     names = [segment_name(log_name, copy, segment) for segment in copy.context.segments]
     if not names:
         # Not complete: how many there are only the store knows.
-        prefix = attempt_prefix(log_name, copy.ledger_id, copy.context.attempt)
+        prefix = attempt_prefix(log_name, copy.named_by, copy.context.attempt)
         names = [found.name async for found in store.list(log_name) if found.name.startswith(prefix)]
     else:
         # Written after the copy was complete; a crash may have left one that the list does not name.

@@ -17,6 +17,9 @@ from magnetar.tiered.context import OffloadedCopy
 ENTRY_OVERHEAD_BYTES = 48
 """Memory of an entry beyond its bytes."""
 
+_Copied = tuple[UUID, int]
+"""Attempt and ledger: several ledgers may have an attempt in common."""
+
 
 class Piece:
     """Consecutive entries of one copy."""
@@ -45,22 +48,22 @@ class PieceCache:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_used = 0
-        self._pieces: OrderedDict[tuple[UUID, int], Piece] = OrderedDict()
-        self._firsts: dict[UUID, list[int]] = {}
+        self._pieces: OrderedDict[tuple[_Copied, int], Piece] = OrderedDict()
+        self._firsts: dict[_Copied, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self._pieces)
 
     def find(self, copy: OffloadedCopy, entry_id: int) -> Piece | None:
         """The piece that holds an entry; it counts as used now."""
-        attempt = copy.context.attempt
-        firsts = self._firsts.get(attempt)
+        copied = copy.context.attempt, copy.ledger_id
+        firsts = self._firsts.get(copied)
         if not firsts:
             return None
         index = bisect_right(firsts, entry_id) - 1
         if index < 0:
             return None
-        key = (attempt, firsts[index])
+        key = (copied, firsts[index])
         piece = self._pieces[key]
         if entry_id > piece.last_entry:
             return None
@@ -69,36 +72,37 @@ class PieceCache:
 
     def add(self, copy: OffloadedCopy, piece: Piece) -> None:
         """Keeps a piece; the ones used longest ago go. One that is larger than the budget is not kept."""
-        attempt = copy.context.attempt
-        key = (attempt, piece.first_entry)
+        copied = copy.context.attempt, copy.ledger_id
+        key = (copied, piece.first_entry)
         if piece.memory_bytes > self.bytes_max:
             return
         if key in self._pieces:
             self._drop(key)
         self._pieces[key] = piece
-        insort(self._firsts.setdefault(attempt, []), piece.first_entry)
+        insort(self._firsts.setdefault(copied, []), piece.first_entry)
         self.bytes_used += piece.memory_bytes
         while self.bytes_used > self.bytes_max:
             self._drop(next(iter(self._pieces)))
 
     def forget(self, attempt: UUID) -> None:
-        """Drops everything of a copy."""
-        for first in list(self._firsts.get(attempt, ())):
-            self._drop((attempt, first))
+        """Drops everything of an attempt."""
+        for copied in [each for each in self._firsts if each[0] == attempt]:
+            for first in list(self._firsts[copied]):
+                self._drop((copied, first))
 
-    def _drop(self, key: tuple[UUID, int]) -> None:
-        attempt, first = key
+    def _drop(self, key: tuple[_Copied, int]) -> None:
+        copied, first = key
         self.bytes_used -= self._pieces.pop(key).memory_bytes
-        firsts = self._firsts[attempt]
+        firsts = self._firsts[copied]
         firsts.remove(first)
         if not firsts:
-            del self._firsts[attempt]
+            del self._firsts[copied]
 
     def check(self) -> None:
         """Asserts what must always hold."""
         assert self.bytes_used == sum(piece.memory_bytes for piece in self._pieces.values())
         assert self.bytes_used <= self.bytes_max
-        assert {(attempt, first) for attempt, firsts in self._firsts.items() for first in firsts} == set(
+        assert {(copied, first) for copied, firsts in self._firsts.items() for first in firsts} == set(
             self._pieces
         )
         assert all(firsts == sorted(firsts) for firsts in self._firsts.values())

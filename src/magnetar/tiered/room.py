@@ -20,6 +20,7 @@ from magnetar.tiered.backoff import Backoff
 from magnetar.tiered.context import OffloadedCopy, segment_name
 from magnetar.tiered.errors import MissingObjectError, StoreError
 from magnetar.tiered.key_merging import KeyDirectories
+from magnetar.tiered.merger import Merged, Merger, Progress
 from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import TieredStorage
@@ -90,6 +91,7 @@ class Offloading:
         self._spawn = spawn
         self._logs: dict[str, _Offloaded] = {}
         self._one_at_a_time = asyncio.Lock()
+        self.merger = Merger(storage, offloader, self._keys, new_id=new_id, turn=self._one_at_a_time)
 
     # What the broker says
 
@@ -128,6 +130,16 @@ class Offloading:
         return known
 
     # On request
+
+    async def merge(
+        self, log: OffloadedLog, *, target_bytes: int, dry_run: bool, progress: Progress
+    ) -> Merged:
+        """See `Merger.merge`."""
+        self.merger.before_each = self.before_each
+        policy = self._known(log).policy
+        return await self.merger.merge(
+            log, policy, target_bytes=target_bytes, dry_run=dry_run, progress=progress
+        )
 
     async def _serve(self, known: _Offloaded, upto: Position) -> None:
         request = known.request

@@ -167,7 +167,7 @@ def test_what_cannot_be_opened_is_kept_whole(tmp_path: Path) -> None:
     assert table["entry_index"].to_pylist() == [0, 1, 2, 3, 4, 5, 8, 9]
     source = LocalFile(str(path))
     assert verify_segment(SegmentReader(source), runs) == 8
-    (run,) = SegmentReader(source).entries(0, 1 << 20)
+    (run,) = SegmentReader(source).entries(5, 0, 1 << 20)
     assert run.entries == entries
     source.close()
 
@@ -214,7 +214,7 @@ def test_a_row_group_is_one_read(many_groups: CountedFile) -> None:
     entry = 0
     groups = 0
     while entry < 10_000:
-        (*_, last) = reader.entries(entry, 20_000)
+        (*_, last) = reader.entries(5, entry, 20_000)
         entry = last.last_entry + 1
         groups += many_groups.taken()
     assert groups == 10
@@ -222,30 +222,30 @@ def test_a_row_group_is_one_read(many_groups: CountedFile) -> None:
 
 def test_reading_ahead_takes_the_read_away_from_who_reads_on(many_groups: CountedFile) -> None:
     reader = SegmentReader(many_groups)
-    reader.entries(0, 1000)
-    reader.ahead(10)
+    reader.entries(5, 0, 1000)
+    reader.ahead(5, 10)
     many_groups.taken()
-    (*_, last) = reader.entries(1000, 1 << 20)
+    (*_, last) = reader.entries(5, 1000, 1 << 20)
     assert last.last_entry == 1999
     assert many_groups.taken() == 0
-    reader.ahead(2000)
+    reader.ahead(5, 2000)
     assert many_groups.taken() == 1
-    reader.entries(2000, 1000)
+    reader.entries(5, 2000, 1000)
     assert many_groups.taken() == 0
-    reader.ahead(10_000)
-    reader.entries(9999, 1000)
+    reader.ahead(5, 10_000)
+    reader.entries(5, 9999, 1000)
     many_groups.taken()
-    reader.ahead(9999)
+    reader.ahead(5, 9999)
     assert many_groups.taken() == 0
 
 
 def test_a_time_is_one_read(many_groups: CountedFile) -> None:
     reader = SegmentReader(many_groups)
-    assert reader.position_at(TIME_MS + 4250) == 4300
+    assert reader.position_at(5, TIME_MS + 4250) == 4300
     assert many_groups.taken() == 2
-    assert reader.position_at(TIME_MS + 4300) == 4300
-    assert reader.position_at(0) == 0
-    assert reader.position_at(TIME_MS + 9901) is None
+    assert reader.position_at(5, TIME_MS + 4300) == 4300
+    assert reader.position_at(5, 0) == 0
+    assert reader.position_at(5, TIME_MS + 9901) is None
 
 
 def test_a_key_is_a_few_reads(many_groups: CountedFile) -> None:
@@ -292,10 +292,10 @@ def test_damage_is_named(tmp_path: Path) -> None:
     for broken in (b"", b"short", data[: len(data) // 2], data[:-1], b"x" * len(data)):
         path.write_bytes(broken)
         with pytest.raises(DamagedSegmentError, match="segment"):
-            SegmentReader(LocalFile(str(path))).entries(0, 1000)
+            SegmentReader(LocalFile(str(path))).entries(5, 0, 1000)
     path.write_bytes(data[:2000].replace(b"\x00", b"\x01") + data[2000:])
     with pytest.raises(DamagedSegmentError, match="segment"):
-        SegmentReader(LocalFile(str(path))).entries(0, 1000)
+        SegmentReader(LocalFile(str(path))).entries(5, 0, 1000)
 
 
 def test_flipped_bytes_of_payloads_are_found(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_flipped_bytes_of_payloads_are_found(tmp_path: Path) -> None:
     path.write_bytes(data)
     source = LocalFile(str(path))
     with pytest.raises(DamagedSegmentError, match="segment"):
-        SegmentReader(source).entries(0, 1000)
+        SegmentReader(source).entries(5, 0, 1000)
     source.close()
 
 

@@ -94,7 +94,7 @@ def test_ranges_are_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_segment(RUNS, ORIGIN, str(path))
     data = path.read_bytes()
-    script = Script([(Kind.ENTRIES, of_source(None, len(data), first_entry=1, bytes_max=1))])
+    script = Script([(Kind.ENTRIES, of_source(None, len(data), ledger_id=5, first_entry=1, bytes_max=1))])
     server = Server(script)
     sent = script.sent
 
@@ -115,7 +115,7 @@ def test_ranges_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_short_reads_are_errors() -> None:
-    request = of_source(None, 5000, first_entry=0, bytes_max=1)
+    request = of_source(None, 5000, ledger_id=5, first_entry=0, bytes_max=1)
     for answer in ((Kind.BYTES, b"short"), (Kind.ABORT, b"")):
         (_, (kind, body)) = served((Kind.ENTRIES, request), answer)
         assert kind is Kind.FAILED

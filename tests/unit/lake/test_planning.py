@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ def wanted(version: ListVersion, *files: LakeFile) -> LogFiles:
 
 def test_files_come_and_go() -> None:
     made = plan(wanted(ListVersion(1, 5), A, C), [A.path, B.path], ListVersion(1, 4))
-    assert made == Plan(add=(C,), remove=frozenset({B.path}))
+    assert made == Plan(add=(C,), remove=frozenset({B.path}), expires=True)
     assert plan(wanted(ListVersion(1, 5), A), [A.path], ListVersion(1, 4)).empty
 
 
@@ -32,8 +34,24 @@ def test_an_older_list_changes_nothing() -> None:
 def test_retiring_is_noted_though_nothing_is_there() -> None:
     """Who has planned to add what is about to be deleted must meet a conflict."""
     retiring = wanted(ListVersion(1, 5, retired=1))
-    assert plan(retiring, [], ListVersion(1, 5)) == Plan(note=True)
+    assert plan(retiring, [], ListVersion(1, 5)) == Plan(note=True, expires=True)
     assert plan(retiring, [], retiring.version).empty
+
+
+def test_merged_files_keep_earlier_snapshots_until_their_files_go() -> None:
+    """Rows are the same in other files, so who follows the table has nothing to read anew."""
+    merged = LogFiles(
+        "persistent://public/default/t", -1, ListVersion(1, 5), (C,), frozenset({A.path, B.path})
+    )
+    assert LogFiles.from_json(merged.to_json()) == merged
+    before = [A.path, B.path]
+    assert plan(merged, before, None) == Plan(add=(C,), remove=frozenset(before), replaces=True)
+    # Together with what retention takes it is no mere replacement.
+    part = replace(merged, replaced=frozenset({A.path}))
+    assert plan(part, before, None) == Plan(add=(C,), remove=frozenset(before), expires=True)
+    # The lag is over: nothing names the old files any more.
+    gone = replace(merged, version=ListVersion(1, 5, retired=1), replaced=frozenset())
+    assert plan(gone, [C.path], ListVersion(1, 5)) == Plan(note=True, expires=True)
 
 
 def test_properties_hold_what_was_seen() -> None:

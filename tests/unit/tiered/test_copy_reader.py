@@ -35,7 +35,9 @@ class CountingWorker(FakeWorker):
         self.asked: list[tuple[int, int]] = []
         self.error: Exception | None = None
 
-    async def entries(self, source: AsyncByteSource, first_entry: int, bytes_max: int) -> list[EntryRun]:
+    async def entries(
+        self, source: AsyncByteSource, ledger_id: int, first_entry: int, bytes_max: int
+    ) -> list[EntryRun]:
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error

@@ -1,6 +1,7 @@
 """History as Parquet: what its users rely on. Values and protocols only; nothing here imports pyarrow.
 
-A *segment* is one Parquet file with consecutive entries of one ledger, one row per message. Entries go in
+A *segment* is one Parquet file with consecutive entries of one ledger, one row per message; small ones of
+several ledgers can be merged into one. Entries go in
 as the ledger stores them (`EntryRun`) and come out as entries that a consumer cannot tell from them:
 
 - same ids, also inside batches, same message indexes, counts and broker times;
@@ -26,8 +27,11 @@ from typing import Any, NamedTuple, Protocol
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
 
-FORMAT_VERSION = 1
-"""Raised when files are written that older readers would misread."""
+FORMAT_OF_ONE_LEDGER = 1
+"""Format of files with one ledger."""
+FORMAT_VERSION = 2
+"""The newest format, that of files with several ledgers; raised when files are written that older readers
+would misread."""
 
 
 class HistoryError(StorageError):
@@ -79,6 +83,8 @@ class SegmentOrigin:
     ledger_id: int
     schemas: Sequence[TopicSchema] = ()
     """All versions in force, oldest first: the columns of `value` and their ids follow their order."""
+    merged: bool = False
+    """Whether ledgers with higher ids may follow in the same file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,10 @@ class SegmentSummary:
 
     topic: str
     ledger_id: int
+    """The first one, of several."""
     first_entry: int
     last_entry: int
+    """Of the last ledger, of several."""
     rows: int
     """Rows; a message each, but for raw entries (one row each, whatever they count)."""
     messages: int
@@ -249,14 +257,16 @@ class Worker(Protocol):
         compared with what came in before it is written. On any error the file is removed.
         """
 
-    async def entries(self, source: AsyncByteSource, first_entry: int, bytes_max: int) -> list[EntryRun]:
-        """Entries from `first_entry` on, which the segment holds: as many as fit, at least one; see
-        `LedgerReader.read`. Reading on where the last call ended costs no further reads until a row group
-        ends."""
+    async def entries(
+        self, source: AsyncByteSource, ledger_id: int, first_entry: int, bytes_max: int
+    ) -> list[EntryRun]:
+        """Entries of a ledger from `first_entry` on, which the segment holds: as many as fit, at least one;
+        see `LedgerReader.read`. Reading on where the last call ended costs no further reads until a row
+        group ends."""
 
-    async def position_at(self, source: AsyncByteSource, time_ms: int) -> int | None:
-        """The first entry with broker time >= `time_ms`, Unix ms; None when there is none. One or two ranged
-        reads beyond the footer."""
+    async def position_at(self, source: AsyncByteSource, ledger_id: int, time_ms: int) -> int | None:
+        """The first entry of a ledger with broker time >= `time_ms`, Unix ms; None when there is none. One
+        or two ranged reads beyond the footer."""
 
     async def lookup(
         self, source: AsyncByteSource, key: bytes, count_max: int, before: MessagePlace | None = None
@@ -272,6 +282,15 @@ class Worker(Protocol):
     async def find_key(self, source: AsyncByteSource, key: bytes) -> tuple[list[KeyPlace], list[KeyPlace]]:
         """Of a directory of keys: the segments that it tells of, and those that may have the key. Three
         ranged reads at most, one when it is small or has no keys."""
+
+    async def merge(
+        self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str
+    ) -> SegmentSummary:
+        """Writes a segment with all entries of these segments, in their order, to the local file `path`, as
+        `convert` does. `origin.ledger_id` is the first one's."""
+
+    async def verify_merged(self, source: AsyncByteSource, parts: Sequence[AsyncByteSource]) -> int:
+        """Compares a segment with the segments that it was made of, as `verify` does."""
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
         """Rebuilds all entries and compares them with `runs`: bit by bit, after decompression where entries

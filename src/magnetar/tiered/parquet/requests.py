@@ -36,12 +36,18 @@ def load(body: bytes) -> dict[str, Any]:
 
 def dump_origin(origin: SegmentOrigin) -> dict[str, Any]:
     """An origin as JSON values."""
-    return {"topic": origin.topic, "ledger_id": origin.ledger_id, "schemas": encode_schemas(origin.schemas)}
+    return {
+        "topic": origin.topic,
+        "ledger_id": origin.ledger_id,
+        "schemas": encode_schemas(origin.schemas),
+        "merged": origin.merged,
+    }
 
 
 def load_origin(values: dict[str, Any]) -> SegmentOrigin:
     """What `dump_origin` made."""
-    return SegmentOrigin(values["topic"], values["ledger_id"], decode_schemas(values["schemas"]))
+    schemas = decode_schemas(values["schemas"])
+    return SegmentOrigin(values["topic"], values["ledger_id"], schemas, values["merged"])
 
 
 def dump_messages(messages: list[FoundMessage]) -> bytes:

@@ -57,7 +57,7 @@ class OffloadWorker:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._turn = asyncio.Lock()
-        self._expected: Recent[str, int] = Recent(_SOURCES_KEPT)
+        self._expected: Recent[str, tuple[int, int]] = Recent(_SOURCES_KEPT)
         """Where a reader of a source would go on."""
         self._calls: set[asyncio.Task[Any]] = set()
         self._idle: asyncio.TimerHandle | None = None
@@ -79,29 +79,36 @@ class OffloadWorker:
         body = await self._call(Kind.CONVERT, request, None, supply)
         return SegmentSummary.from_json(body)
 
-    async def entries(self, source: AsyncByteSource, first_entry: int, bytes_max: int) -> list[EntryRun]:
+    async def entries(
+        self, source: AsyncByteSource, ledger_id: int, first_entry: int, bytes_max: int
+    ) -> list[EntryRun]:
         """See `Worker.entries`."""
-        request = {**_described(source), "first_entry": first_entry, "bytes_max": bytes_max}
+        request = {
+            **_described(source),
+            "ledger_id": ledger_id,
+            "first_entry": first_entry,
+            "bytes_max": bytes_max,
+        }
         runs = decode_runs(await self._call(Kind.ENTRIES, requests.dump(request), source, None))
-        next_entry = runs[-1].last_entry + 1
-        if self._expected.get(source.name) == first_entry:
-            self._read_ahead(source, next_entry)
-        self._expected.put(source.name, next_entry)
+        following = (ledger_id, runs[-1].last_entry + 1)
+        if self._expected.get(source.name) == (ledger_id, first_entry):
+            self._read_ahead(source, following)
+        self._expected.put(source.name, following)
         return runs
 
-    def _read_ahead(self, source: AsyncByteSource, next_entry: int) -> None:
+    def _read_ahead(self, source: AsyncByteSource, following: tuple[int, int]) -> None:
         """Has the worker make ready what comes next, while the caller is busy with what came.
 
         Nothing waits for it; what fails fails again when it is asked for.
         """
         if not self._turn.locked():
-            request = {**_described(source), "first_entry": next_entry}
+            request = {**_described(source), "ledger_id": following[0], "first_entry": following[1]}
             task = self._begin(Kind.AHEAD, requests.dump(request), source, None)
             task.add_done_callback(_forget)
 
-    async def position_at(self, source: AsyncByteSource, time_ms: int) -> int | None:
+    async def position_at(self, source: AsyncByteSource, ledger_id: int, time_ms: int) -> int | None:
         """See `Worker.position_at`."""
-        request = {**_described(source), "time_ms": time_ms}
+        request = {**_described(source), "ledger_id": ledger_id, "time_ms": time_ms}
         answer = requests.load(await self._call(Kind.POSITION, requests.dump(request), source, None))
         entry: int | None = answer["entry"]
         return entry
@@ -133,6 +140,26 @@ class OffloadWorker:
             [KeyPlace(*place) for place in answer["segments"]],
             [KeyPlace(*place) for place in answer["holders"]],
         )
+
+    async def merge(
+        self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str
+    ) -> SegmentSummary:
+        """See `Worker.merge`."""
+        request = {
+            "path": path,
+            "origin": requests.dump_origin(origin),
+            "sources": [_described(part) for part in parts],
+        }
+        body = await self._call(Kind.MERGE, requests.dump(request), JoinedSource(parts), None)
+        return SegmentSummary.from_json(body)
+
+    async def verify_merged(self, source: AsyncByteSource, parts: Sequence[AsyncByteSource]) -> int:
+        """See `Worker.verify_merged`."""
+        sources = (source, *parts)
+        request = {"sources": [_described(each) for each in sources]}
+        answer = await self._call(Kind.VERIFY_MERGED, requests.dump(request), JoinedSource(sources), None)
+        count: int = requests.load(answer)["entries"]
+        return count
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
         """See `Worker.verify`."""

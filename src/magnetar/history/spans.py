@@ -1,0 +1,92 @@
+"""Which entries of which ledgers a segment has, and in which row groups they are. Pure.
+
+A segment that was written of a ledger has entries of that one; what upkeep merges has those of several
+ledgers, one behind the other. Row groups hold whole entries, and may hold those of several ledgers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from magnetar.tiered.parquet.api import DamagedSegmentError
+
+
+class LedgerSpan(NamedTuple):
+    """The entries of one ledger in a segment, both ends included."""
+
+    ledger_id: int
+    first_entry: int
+    last_entry: int
+
+
+class Start(NamedTuple):
+    """The first entry of a row group."""
+
+    ledger_id: int
+    entry_id: int
+
+
+def encode(rows: Sequence[LedgerSpan] | Sequence[Start]) -> str:
+    """Decimal numbers, `:` between those of one, `,` between several."""
+    return ",".join(":".join(map(str, row)) for row in rows)
+
+
+def decode_ledgers(text: bytes) -> list[LedgerSpan]:
+    """The inverse of `encode`. Raises DamagedSegmentError."""
+    try:
+        found = [LedgerSpan(*map(int, part.split(b":"))) for part in text.split(b",")]
+    except (ValueError, TypeError) as error:
+        raise DamagedSegmentError(f"a segment says that it has the entries {text[:200]!r}") from error
+    ids = [span.ledger_id for span in found]
+    if sorted(set(ids)) != ids or any(span.last_entry < span.first_entry for span in found):
+        raise DamagedSegmentError(f"a segment says that it has the entries {text[:200]!r}")
+    return found
+
+
+def decode_starts(text: bytes) -> list[Start]:
+    """The inverse of `encode`. Raises DamagedSegmentError."""
+    try:
+        return [Start(*map(int, part.split(b":"))) for part in text.split(b",")]
+    except (ValueError, TypeError) as error:
+        raise DamagedSegmentError(f"row groups are said to start at {text[:200]!r}") from error
+
+
+class Spans:
+    """Entries of a segment."""
+
+    def __init__(self, name: str, ledgers: Sequence[LedgerSpan], starts: Sequence[Start]) -> None:
+        """`name` is for errors; `starts`: of each row group."""
+        self._name = name
+        self.ledgers = ledgers
+        self.starts = starts
+        self._ids = [span.ledger_id for span in ledgers]
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there are several ledgers."""
+        return len(self.ledgers) > 1
+
+    def of(self, ledger_id: int) -> LedgerSpan:
+        """The entries of a ledger. Raises DamagedSegmentError when there are none."""
+        at = bisect_right(self._ids, ledger_id) - 1
+        if at < 0 or self._ids[at] != ledger_id:
+            raise DamagedSegmentError(f"{self._name} has nothing of ledger {ledger_id}")
+        return self.ledgers[at]
+
+    def group_with(self, ledger_id: int, entry: int) -> int:
+        """Number of the row group with an entry. Raises DamagedSegmentError when no one has it."""
+        span = self.of(ledger_id)
+        if not span.first_entry <= entry <= span.last_entry:
+            raise DamagedSegmentError(
+                f"{self._name} has the entries {span.first_entry} to {span.last_entry}"
+                f" of ledger {ledger_id}, not {entry}"
+            )
+        return bisect_right(self.starts, (ledger_id, entry)) - 1
+
+    def groups_of(self, ledger_id: int) -> range:
+        """Numbers of the row groups that have entries of a ledger."""
+        span = self.of(ledger_id)
+        first = self.group_with(ledger_id, span.first_entry)
+        return range(first, self.group_with(ledger_id, span.last_entry) + 1)

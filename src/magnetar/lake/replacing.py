@@ -1,0 +1,29 @@
+"""A snapshot that has the same rows in other files.
+
+pyiceberg's producers know appending, overwriting and deleting. Who follows a table by its snapshots takes
+what a `replace` adds for nothing new, and would read rows anew that an `overwrite` adds.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+
+
+class ReplaceFiles(_OverwriteFiles):
+    """Overwrites, and says that no row has changed."""
+
+    def __init__(self, transaction: Transaction, notes: dict[str, str]) -> None:
+        """`notes`: more properties of the snapshot."""
+        super().__init__(
+            operation=Operation.OVERWRITE,
+            transaction=transaction,
+            io=transaction._table.io,
+            snapshot_properties=notes,
+        )
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        made: Summary = super()._summary(snapshot_properties or {})
+        made["operation"] = Operation.REPLACE
+        return made

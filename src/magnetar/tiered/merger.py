@@ -1,0 +1,212 @@
+"""Makes one object of several small ones, and has their ledgers read from it.
+
+    note the attempt ─ write the file ─ upload ─ read back, compare ─ the list names it ─ (lag) ─ old ones go
+
+What a crash leaves between any two steps:
+- before the attempt is noted: nothing;
+- after it: an object that the stored list notes as to be deleted, which whoever opens the log next does;
+- after the list names it: old objects that the list notes as to be deleted, when the lag is over.
+
+Who reads while this happens goes on in the old objects until then. A broker that lost the log cannot change
+the list, so what it made is deleted. A ledger that retention removes meanwhile ends the merge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from magnetar.base.errors import MagnetarError, StorageError
+from magnetar.tiered import merging
+from magnetar.tiered.api import LedgerMovedError, OffloadedLog
+from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, segment_name
+from magnetar.tiered.key_merging import KeyDirectories
+from magnetar.tiered.merging import Block, Limits
+from magnetar.tiered.parquet.api import AsyncByteSource, DamagedSegmentError, SegmentOrigin
+from magnetar.tiered.policy import OffloadPolicy
+from magnetar.tiered.source import ObjectSource
+from magnetar.tiered.storage import TieredStorage
+
+if TYPE_CHECKING:
+    from magnetar.tiered.offloader import Offloader
+
+_log = logging.getLogger("magnetar.tiered")
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many objects were merged."""
+
+
+class MergeError(StorageError):
+    """Objects could not be merged; they stay as they are. `retriable`: the same may succeed later."""
+
+    def __init__(self, text: str, *, retriable: bool) -> None:
+        super().__init__(text)
+        self.retriable = retriable
+
+
+@dataclass(slots=True)
+class Merged:
+    """What was done, or would be."""
+
+    files: int = 0
+    """Objects that became others."""
+    made: int = 0
+    """Objects that they became."""
+    file_bytes: int = 0
+    """Bytes of the former."""
+    made_bytes: int = 0
+    """Bytes of the latter; 0 when it would be done."""
+    waiting: int = 0
+    """Objects that stay for now: too many replaced ones are to be deleted first."""
+
+
+class Merger:
+    """Merges objects of one log at a time."""
+
+    def __init__(
+        self,
+        storage: TieredStorage,
+        offloader: Offloader,
+        keys: KeyDirectories,
+        *,
+        new_id: Callable[[], UUID],
+        turn: asyncio.Lock,
+    ) -> None:
+        """`turn`: held by whoever makes objects."""
+        self.step: Callable[[str], None] = lambda step: None
+        """Told where a crash may come, before each step: `note`, `write`, `upload`, `compare`, `name`,
+        `done`."""
+        self.before_each: Callable[[], Awaitable[None]] | None = None
+        """See `Offloading.before_each`."""
+        self._storage = storage
+        self._offloader = offloader
+        self._keys = keys
+        self._new_id = new_id
+        self._turn = turn
+
+    async def merge(
+        self,
+        log: OffloadedLog,
+        policy: OffloadPolicy,
+        *,
+        target_bytes: int = merging.TARGET_BYTES,
+        dry_run: bool = False,
+        progress: Progress = lambda done, total: None,
+    ) -> Merged:
+        """Merges what is small; `dry_run` says what would be.
+
+        Raises MergeError, which names the objects, LogFencedError, MetadataError: what was merged before
+        stays so.
+        """
+        groups = merging.plan(log.sealed(), Limits.under(target_bytes, log.retention))
+        total = sum(len(group) for group in groups)
+        result = Merged()
+        lag_ms = policy.deletion_lag_ms if policy.deletion_lag_ms >= 0 else OffloadPolicy().deletion_lag_ms
+        for group in groups:
+            progress(result.files + result.waiting, total)
+            ledgers = sum(len(block.ledgers) for block in group)
+            if log.replaced and log.replaced + len(group) > merging.REPLACED_MAX:
+                result.waiting += len(group)
+                continue
+            if not dry_run:
+                async with self._turn:
+                    begun_s = monotonic()
+                    made_bytes = await self._merge_group(log, group, lag_ms)
+                    worked_s = monotonic() - begun_s
+                result.made_bytes += made_bytes
+                self._storage.figures.merged += len(group)
+                _log.info("log %s: %d objects of %d ledgers are one now", log.name, len(group), ledgers)
+                await self._offloader.rest(worked_s, made_bytes)
+            result.files += len(group)
+            result.made += 1
+            result.file_bytes += sum(block.file_bytes for block in group)
+        progress(total, total)
+        if result.made and not dry_run:
+            self._storage.changed(log.name)
+            await self._add_keys(log)
+        return result
+
+    async def _add_keys(self, log: OffloadedLog) -> None:
+        """A directory over what has none any more, beside the newest copy."""
+        complete = [each for each in log.sealed() if each.offload is not None and each.offload.complete]
+        newest = complete[-1] if complete else None
+        if newest is not None and newest.offload is not None and newest.offload.keys is None:
+            await self._keys.add(log, newest.ledger_id)
+
+    async def _merge_group(self, log: OffloadedLog, group: Sequence[Block], lag_ms: int) -> int:
+        """Bytes of what was made."""
+        members = [ledger for block in group for ledger in block.ledgers]
+        span = LedgerRange(members[0].ledger_id, members[-1].ledger_id)
+        url, attempt = self._storage.url, self._new_id()
+        now_ms = self._storage.clock.now_ms()
+        intent = OffloadContext(attempt, url, timestamp_ms=now_ms, local_deleted=True, merged=span)
+        if self.before_each is not None:
+            await self.before_each()
+        self.step("note")
+        await log.begin_merge(OffloadedCopy(span.first, intent))
+        try:
+            context = await self._make(log, group, intent)
+            self.step("name")
+        except BaseException as error:
+            log.drop_merge(attempt)
+            if isinstance(error, MagnetarError | OSError):
+                raise MergeError(
+                    f"ledgers {span.first} to {span.last} of log {log.name} could not be merged: {error}",
+                    retriable=not isinstance(error, MagnetarError) or error.retriable,
+                ) from error
+            raise
+        await log.end_merge(
+            OffloadedCopy(span.first, context), members, self._storage.clock.now_ms() + lag_ms
+        )
+        self.step("done")
+        return context.size_bytes
+
+    async def _make(
+        self, log: OffloadedLog, group: Sequence[Block], intent: OffloadContext
+    ) -> OffloadContext:
+        """The object, written and compared."""
+        parts = [self._source(log, block) for block in group]
+        first = group[0].ledgers[0].ledger_id
+        entries = sum(ledger.entries for block in group for ledger in block.ledgers)
+        store, worker = self._storage.store(intent.url), self._storage.converter()
+        file = self._storage.work_dir / f"{intent.attempt}.parquet"
+        topic, schemas = await self._offloader.schemas_of(log.name)
+        try:
+            self.step("write")
+            summary = await worker.merge(parts, SegmentOrigin(topic, first, schemas, merged=True), str(file))
+            context = intent.completed(
+                now_ms=self._storage.clock.now_ms(), segments=(Segment(0, entries - 1, summary.file_bytes),)
+            )
+            name = segment_name(log.name, OffloadedCopy(first, context), context.segments[0])
+            if not log.open:
+                raise LedgerMovedError(f"log {log.name} was closed or deleted meanwhile")
+            self.step("upload")
+            await store.put(name, file)
+        finally:
+            _remove(file)
+        self.step("compare")
+        size = await store.size(name)
+        if size != summary.file_bytes:
+            raise DamagedSegmentError(f"{name} in {store.url} has {size} of {summary.file_bytes} bytes")
+        # Through the store, not the file: what is compared is what readers will get.
+        compared = await worker.verify_merged(ObjectSource(store, name, size, by_file=False), parts)
+        if compared != entries:
+            raise DamagedSegmentError(f"{name} in {store.url} has {compared} of {entries} entries")
+        return context
+
+    def _source(self, log: OffloadedLog, block: Block) -> AsyncByteSource:
+        ledger = block.ledgers[0]
+        assert ledger.offload is not None
+        copy = OffloadedCopy(ledger.ledger_id, ledger.offload)
+        name = segment_name(log.name, copy, ledger.offload.segments[0])
+        return ObjectSource(self._storage.store(ledger.offload.url), name, block.file_bytes)
+
+
+def _remove(file: Path) -> None:
+    file.unlink(missing_ok=True)

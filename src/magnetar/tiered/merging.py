@@ -1,0 +1,124 @@
+"""Which small objects of neighbouring ledgers become one. Pure.
+
+Only ledgers that the bookies have no more: what they have can be copied anew when its object is damaged.
+
+An object that has several ledgers goes when all of them may go. So it has ledgers of a tenth of the time,
+and of the bytes, that retention keeps, at most: no message is kept for a tenth longer than it would be.
+
+A merge makes what each byte lies in larger by half at least, so that a byte is written again a few times in
+its life, however often somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from magnetar.tiered.api import SealedLedger
+
+TARGET_BYTES: Final = 128 << 20
+"""Of a merged object, at most."""
+CHEAP_BYTES: Final = 4 << 20
+"""Up to here an object is written again whatever that gains."""
+LEDGERS_MAX: Final = 1000
+"""Of one object: its footer names them."""
+REPLACED_MAX: Final = 2000
+"""Copies that others have replaced and that are not deleted yet, in one stored list."""
+_RETENTION_PARTS: Final = 10
+
+
+class Block(NamedTuple):
+    """Ledgers that have one object."""
+
+    ledgers: tuple[SealedLedger, ...]
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the object."""
+        context = self.ledgers[0].offload
+        assert context is not None
+        return context.segments[0].file_bytes
+
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of the entries, as the bookies had them."""
+        return sum(ledger.size_bytes for ledger in self.ledgers)
+
+
+class Limits(NamedTuple):
+    """What one merged object may be."""
+
+    target_bytes: int = TARGET_BYTES
+    age_ms: int | None = None
+    """Between the last entries of its first and its last ledger."""
+    entry_bytes: int | None = None
+
+    @classmethod
+    def under(cls, target_bytes: int, retention: tuple[int, int]) -> Limits:
+        """With what retention keeps: milliseconds and bytes, negative for everything."""
+        age_ms, size_bytes = (None if limit < 0 else limit // _RETENTION_PARTS for limit in retention)
+        return cls(target_bytes, age_ms, size_bytes)
+
+
+def plan(sealed: Sequence[SealedLedger], limits: Limits) -> list[tuple[Block, ...]]:
+    """Neighbouring objects that become one, oldest first. `sealed`: all sealed ledgers of a log, in order."""
+    found: list[tuple[Block, ...]] = []
+    for run in _small_neighbours(sealed, limits.target_bytes // 2):
+        group: list[Block] = []
+        for block in run:
+            if group and not _fits((*group, block), limits):
+                found += _worthwhile(tuple(group))
+                group = []
+            group.append(block)
+        found += _worthwhile(tuple(group))
+    return found
+
+
+def _small_neighbours(sealed: Sequence[SealedLedger], bytes_max: int) -> Iterator[list[Block]]:
+    run: list[Block] = []
+    for _, ledgers in groupby(sealed, _object_of):
+        block = Block(tuple(ledgers))
+        if all(_is_mergeable(ledger) for ledger in block.ledgers) and block.file_bytes < bytes_max:
+            run.append(block)
+        else:
+            yield run
+            run = []
+    yield run
+
+
+def _object_of(ledger: SealedLedger) -> UUID | int:
+    return ledger.ledger_id if ledger.offload is None else ledger.offload.attempt
+
+
+def _is_mergeable(ledger: SealedLedger) -> bool:
+    context = ledger.offload
+    if context is None or context.foreign or not (context.complete and context.local_deleted):
+        return False
+    return len(context.segments) == 1
+
+
+def _fits(group: tuple[Block, ...], limits: Limits) -> bool:
+    if sum(block.file_bytes for block in group) > limits.target_bytes:
+        return False
+    if sum(len(block.ledgers) for block in group) > LEDGERS_MAX:
+        return False
+    if limits.entry_bytes is not None and sum(block.entry_bytes for block in group) > limits.entry_bytes:
+        return False
+    first, last = group[0].ledgers[0], group[-1].ledgers[-1]
+    return limits.age_ms is None or last.timestamp_ms - first.timestamp_ms <= limits.age_ms
+
+
+def _worthwhile(group: tuple[Block, ...]) -> Iterator[tuple[Block, ...]]:
+    """The group, or what is left and right of its largest object when that would gain little."""
+    if len(group) < 2:
+        return
+    sizes = [block.file_bytes for block in group]
+    largest, total = max(sizes), sum(sizes)
+    if total <= CHEAP_BYTES or 3 * largest <= 2 * total:
+        yield group
+        return
+    at = sizes.index(largest)
+    yield from _worthwhile(group[:at])
+    yield from _worthwhile(group[at + 1 :])
