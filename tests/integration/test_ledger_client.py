@@ -14,7 +14,11 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.following import LedgerTail
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.registry import StoredLedger
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.store import OutcomeUnknownError
 from magnetar.observability.metrics import Exposition
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks
@@ -190,6 +194,46 @@ def test_a_delayed_change_spares_a_bookie_that_comes_back(tmp_path: Path, option
         assert (await writer.close()).last_entry == 1
 
     run(tmp_path, story, options, bookies=5)
+
+
+class LosesAnswers(TreeLedgerRegistry):
+    """Every other replacement of metadata takes effect or not, and nobody is told."""
+
+    writes = 0
+
+    async def write(self, ledger_id: int, metadata: LedgerMetadata, expected_version: int) -> StoredLedger:
+        self.writes += 1
+        if self.writes % 4 == 3:
+            raise OutcomeUnknownError("it did not take effect")
+        stored = await super().write(ledger_id, metadata, expected_version)
+        if self.writes % 4 == 1:
+            raise OutcomeUnknownError("it took effect")
+        return stored
+
+
+def test_lost_answers_of_the_metadata_store_change_nothing(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes, _: LedgerClient) -> None:
+        ledgers = LosesAnswers(nodes.store, nodes.tree)
+        client = LedgerClient(Cluster(ledgers, nodes.bookies, V3))
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=THREE), marks)
+        last = -1
+        for _ in range(3):
+            await nodes.stop(name_of(nodes, writer.ensemble[0]))
+            last = writer.append([b"x"] * 3) + 2
+            await marks.reach(last)
+        assert len(writer.metadata.ensembles) == 3
+        # Who takes over marks the ledger, and closes it.
+        reader = await client.open(writer.ledger_id)
+        assert reader.last_entry == last
+        assert len(await reader.read(0, 2, 100)) == 3
+        closed = await client.create(LedgerOptions(layout=QuorumLayout(2, 2, 2)), Marks())
+        closed.append([b"y"])
+        assert (await closed.close()).last_entry == 0
+        assert ledgers.writes > 5
+        await client.close()
+
+    run(tmp_path, story, V3, bookies=6)
 
 
 def test_what_it_counts(tmp_path: Path) -> None:

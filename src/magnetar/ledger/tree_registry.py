@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from typing import Final
 
 from magnetar.ledger.api import NoSuchLedgerError
 from magnetar.ledger.ledger_metadata import LedgerMetadata, decode_ledger_metadata, encode_ledger_metadata
@@ -18,8 +18,12 @@ from magnetar.metadata.store import (
     BadVersionError,
     MetadataStore,
     NotFoundError,
+    OutcomeUnknownError,
     SessionEvent,
 )
+
+_ATTEMPTS: Final = 3
+"""At a write whose outcome nobody knows."""
 
 
 def draw_token() -> int:
@@ -45,17 +49,28 @@ class TreeLedgerRegistry:
         value = encode_ledger_metadata(metadata)
         while True:
             chosen = await self._ids.draw() if ledger_id is None else ledger_id
+            stored = await self._create_at(chosen, metadata, value)
+            if stored is not None:
+                return stored
+            if ledger_id is not None:
+                raise LedgerExistsError(ledger_id)
+
+    async def _create_at(self, ledger_id: int, metadata: LedgerMetadata, value: bytes) -> StoredLedger | None:
+        """The new ledger; None when somebody else's is there."""
+        path = self._tree.ledger(ledger_id)
+        for attempt in range(_ATTEMPTS):
             try:
-                stat = await self._store.put(
-                    self._tree.ledger(chosen), value, expected_version=MUST_NOT_EXIST
-                )
-                return StoredLedger(chosen, metadata, stat.version)
+                stat = await self._store.put(path, value, expected_version=MUST_NOT_EXIST)
             except BadVersionError:
                 # Our own first attempt may have taken effect though nobody told us.
-                if (own := await self._with_token(chosen, metadata.creation_token)) is not None:
-                    return own
-                if ledger_id is not None:
-                    raise LedgerExistsError(ledger_id) from None
+                return await self._with_token(ledger_id, metadata.creation_token)
+            except OutcomeUnknownError:
+                # Once more for the same id: whatever became of the first attempt shows now.
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+            else:
+                return StoredLedger(ledger_id, metadata, stat.version)
+        raise AssertionError("an attempt returns or raises")
 
     async def _with_token(self, ledger_id: int, token: int | None) -> StoredLedger | None:
         """The ledger, if it is the one of this creation."""
@@ -79,8 +94,17 @@ class TreeLedgerRegistry:
         return StoredLedger(ledger_id, metadata, stat.version)
 
     async def delete(self, ledger_id: int, *, expected_version: int | None = None) -> None:
-        with contextlib.suppress(NotFoundError):
-            await self._store.delete(self._tree.ledger(ledger_id), expected_version=expected_version)
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._store.delete(self._tree.ledger(ledger_id), expected_version=expected_version)
+            except NotFoundError:
+                return
+            except OutcomeUnknownError:
+                # An id is used once: what was deleted is not found, and what is found is still to be deleted.
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+            else:
+                return
 
     def watch(self, ledger_id: int, changed: Callable[[], None]) -> Callable[[], None]:
         def on_session(event: SessionEvent) -> None:

@@ -15,6 +15,8 @@ from magnetar.base.errors import LedgerError
 from magnetar.ledger.quorum.layout import QuorumLayout
 
 DEFAULT_RACK: Final = "/default-rack"
+_TRIES: Final = 20
+"""A place is filled with an eye on its neighbours; where the last one does not fit, all is drawn again."""
 
 Shuffled: TypeAlias = Callable[[Sequence[str]], list[str]]
 """The same names in an order by chance."""
@@ -33,11 +35,21 @@ class RackPlacement:
     """Chooses bookies."""
 
     def __init__(
-        self, racks: Callable[[str], str] = lambda _: DEFAULT_RACK, *, racks_min: int = 2, shuffled: Shuffled
+        self,
+        racks: Callable[[str], str] = lambda _: DEFAULT_RACK,
+        *,
+        racks_min: int = 2,
+        enforced: bool = False,
+        shuffled: Shuffled,
     ) -> None:
-        """`racks`: the rack of a bookie; `racks_min`: how many each write quorum should span."""
+        """`racks`: the rack of a bookie; `racks_min`: how many each write quorum should span.
+
+        `enforced`: an ensemble whose write quorums do not is none, bookies of no known rack are not chosen;
+        a write quorum smaller than `racks_min` spans as many racks as it has members.
+        """
         self._racks = racks
         self._racks_min = racks_min
+        self._enforced = enforced
         self._shuffled = shuffled
 
     def new_ensemble(
@@ -48,12 +60,30 @@ class RackPlacement:
         Raises NotEnoughBookiesError.
         """
         size = layout.ensemble_size
-        if len(writable) < size:
-            raise NotEnoughBookiesError(size, len(writable))
-        ensemble: dict[int, str] = {}
-        for index in range(size):
-            ensemble[index] = self._pick(layout, index, ensemble, writable, avoid)
-        return tuple(ensemble[index] for index in range(size))
+        usable = self._usable(writable)
+        if len(usable) < size:
+            raise NotEnoughBookiesError(size, len(usable))
+        for _ in range(_TRIES if self._enforced else 1):
+            ensemble: dict[int, str] = {}
+            for index in range(size):
+                ensemble[index] = self._pick(layout, index, ensemble, usable, avoid)
+            chosen = tuple(ensemble[index] for index in range(size))
+            if not self._enforced or self.spans_racks(layout, chosen):
+                return chosen
+        raise NotEnoughBookiesError(size, min(len(usable), size - 1))
+
+    def spans_racks(self, layout: QuorumLayout, ensemble: Sequence[str]) -> bool:
+        """Whether the bookies of each entry stand in as many racks as they should."""
+        wanted = min(self._racks_min, layout.write_quorum)
+        return all(
+            len({self._racks(ensemble[index]) for index in layout.write_set(first)}) >= wanted
+            for first in range(layout.ensemble_size)
+        )
+
+    def _usable(self, writable: Set[str]) -> Set[str]:
+        if not self._enforced:
+            return writable
+        return {bookie for bookie in writable if self._racks(bookie) != DEFAULT_RACK}
 
     def replacements(
         self,
@@ -66,14 +96,36 @@ class RackPlacement:
     ) -> dict[int, str]:
         """Who takes the places of the failed; places without a successor are left out."""
         members = {index: bookie for index, bookie in enumerate(ensemble) if index not in failed}
-        usable = set(writable) - exclude - set(members.values())
+        usable = set(self._usable(writable)) - exclude - set(members.values())
         chosen: dict[int, str] = {}
         for index in failed:
             if not usable:
                 break
-            chosen[index] = members[index] = self._pick(layout, index, members, usable, avoid)
-            usable.discard(chosen[index])
+            successor = self._pick(layout, index, members, usable, avoid)
+            if self._enforced and not self._keeps_racks(layout, index, successor, ensemble, members):
+                continue
+            chosen[index] = members[index] = successor
+            usable.discard(successor)
         return chosen
+
+    def _keeps_racks(
+        self,
+        layout: QuorumLayout,
+        index: int,
+        successor: str,
+        ensemble: Sequence[str],
+        members: Mapping[int, str],
+    ) -> bool:
+        """Whether no entry has its copies in fewer racks than before, or than it should."""
+        before = [members.get(at, bookie) for at, bookie in enumerate(ensemble)]
+        after = [successor if at == index else bookie for at, bookie in enumerate(before)]
+        wanted = min(self._racks_min, layout.write_quorum)
+        for first in range(layout.ensemble_size):
+            row = layout.write_set(first)
+            racks = len({self._racks(after[at]) for at in row})
+            if racks < wanted and racks < len({self._racks(before[at]) for at in row}):
+                return False
+        return True
 
     def _pick(
         self,
