@@ -50,6 +50,9 @@ class ReplicationWorker:
         """Of ledgers that could not be repaired: how often, and when they are tried again."""
         self._deferred: set[int] = set()
         """Ledgers whose writers have some time left; they are locked."""
+        self._held: set[int] = set()
+        """Ledgers whose locks were asked for and are not certainly given back: after a lost answer a lock may
+        be this worker's own, and stands as long as the session."""
         self._tasks = TaskGroup("open ledgers that lack copies")
         self.repaired = 0
         """Ledgers whose marks this worker took away."""
@@ -107,11 +110,24 @@ class ReplicationWorker:
             _, again_s = self._failures.get(ledger_id, (0, 0.0))
             if again_s > now_s:
                 wait_s = min(wait_s, again_s - now_s)
-            elif ledger_id not in locked and await self._marks.lock(ledger_id, self._options.node_id):
+            elif ledger_id in self._deferred or (ledger_id in locked and ledger_id not in self._held):
+                continue
+            elif await self._lock(ledger_id):
                 wait_s = min(wait_s, await self._locked_one(ledger_id))
                 if not await self._marks.enabled():
                     break
         return wait_s
+
+    async def _lock(self, ledger_id: int) -> bool:
+        self._held.add(ledger_id)
+        if await self._marks.lock(ledger_id, self._options.node_id):
+            return True
+        self._held.discard(ledger_id)
+        return False
+
+    async def _unlock(self, ledger_id: int) -> None:
+        await self._marks.unlock(ledger_id)
+        self._held.discard(ledger_id)
 
     async def _locked_one(self, ledger_id: int) -> float:
         """Repairs a ledger that this worker has locked; how long to wait before it is tried again."""
@@ -122,7 +138,7 @@ class ReplicationWorker:
             done = False
         if ledger_id in self._deferred:
             return _IDLE_S
-        await self._marks.unlock(ledger_id)
+        await self._unlock(ledger_id)
         if done:
             self._failures.pop(ledger_id, None)
             self.repaired += 1
@@ -195,4 +211,8 @@ class ReplicationWorker:
         finally:
             self._deferred.discard(ledger_id)
         # The unlocking is news for this worker as well, which goes on with it then.
-        await self._marks.unlock(ledger_id)
+        try:
+            await self._unlock(ledger_id)
+        except MetadataError as error:
+            _log.warning("ledger %d is still locked: %s", ledger_id, error)
+            self._changed.set()

@@ -36,12 +36,31 @@ class AuditorElection:
             put = await self._store.put(self._paths.vote_prefix, value, ephemeral=True, sequential=True)
             self._vote = put.path
         first = await self._first()
-        if first is None or f"{self._paths.election}/{first}" != self._vote:
+        if first is None or not await self._is_own(f"{self._paths.election}/{first}"):
             return False
         if self._announced != self._vote:
             # Others may read there who it is.
             await self._store.put(self._paths.election, encode_vote(self._candidate_id))
             self._announced = self._vote
+        return True
+
+    async def _is_own(self, vote: str) -> bool:
+        """Whether this candidate made the vote, also when the answer to it was lost.
+
+        Such a vote stands as long as the session does. Taken for somebody else's it would keep this candidate
+        and everybody after it out of the office.
+        """
+        if vote == self._vote:
+            return True
+        found = await self._store.get(vote)
+        if found is None or not found.stat.created_by_self:
+            return False
+        if decode_vote(found.data) != self._candidate_id:
+            return False
+        later, self._vote = self._vote, vote
+        if later is not None:
+            with contextlib.suppress(NotFoundError):
+                await self._store.delete(later)
         return True
 
     async def auditor(self) -> str | None:

@@ -103,16 +103,18 @@ class UnderreplicatedLedgers:
     # -- locks ---------------------------------------------------------------------------------
 
     async def lock(self, ledger_id: int, worker_id: str) -> bool:
-        """Takes the ledger for this worker, for as long as its session lasts; False when another has it."""
+        """Takes the ledger for this worker, for as long as its session lasts; False when another has it.
+
+        After an error it may be taken: asking again tells, and `unlock` gives it back.
+        """
+        value = encode_lock(worker_id)
         try:
             await self._store.put(
-                self.paths.lock(ledger_id),
-                encode_lock(worker_id),
-                expected_version=MUST_NOT_EXIST,
-                ephemeral=True,
+                self.paths.lock(ledger_id), value, expected_version=MUST_NOT_EXIST, ephemeral=True
             )
         except BadVersionError:
-            return False
+            found = await self._store.get(self.paths.lock(ledger_id))
+            return found is not None and found.stat.created_by_self and found.data == value
         return True
 
     async def locked(self) -> frozenset[int]:

@@ -20,6 +20,7 @@ from magnetar.metadata.bookkeeper.underreplication import (
     encode_layout,
     encode_lock,
     encode_mark,
+    encode_vote,
     vote_order,
 )
 from magnetar.metadata.memory import MemoryMetadataStore
@@ -82,6 +83,8 @@ def test_locks_and_switches() -> None:
         marks = UnderreplicatedLedgers(store, BookKeeperTree(), ManualClock())
         assert await marks.lock(7, "w1")
         assert not await marks.lock(7, "w2")
+        # The answer to the first attempt may have been lost.
+        assert await marks.lock(7, "w1")
         assert await marks.locked() == {7}
         await marks.unlock(7)
         await marks.unlock(7)
@@ -118,6 +121,23 @@ def test_the_oldest_vote_wins() -> None:
         assert await second.wins()
         assert not await first.wins()
         assert await first.auditor() == "n2"
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_vote_whose_answer_was_lost_is_the_candidates_own() -> None:
+    async def story() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        paths = UnderreplicationPaths(BookKeeperTree())
+        election, other = (AuditorElection(store, paths, name) for name in ("n1", "n2"))
+        # It was stored, and the connection was lost before the answer: the candidate votes once more.
+        await store.put(paths.vote_prefix, encode_vote("n1"), ephemeral=True, sequential=True)
+        assert await election.wins()
+        assert not await other.wins()
+        assert len(await store.children(paths.election)) == 2
+        await election.withdraw()
+        assert await other.wins()
         await store.close()
 
     asyncio.run(story())
