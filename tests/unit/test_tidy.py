@@ -80,6 +80,7 @@ DRIVERS = {
     "client/tls.py",
     "history/serving.py",
     "history/worker.py",
+    "history/yielding.py",
     "ledger/client/cluster.py",
     "ledger/client/connection.py",
     "ledger/client/driving.py",

@@ -1,7 +1,7 @@
 """Protobuf messages by the thousand, written from columns: the counterpart of `magnetar.arrow.fields`.
 
 A message is a row of pieces side by side. Numbers, tags and lengths, which are short, are laid out in one
-matrix of bytes with a mask; bytes and texts stay Arrow arrays; one pass of Arrow's own code joins all.
+matrix of bytes with masks; bytes and texts stay Arrow arrays; one pass joins all (`joining.py`).
 
 Source: protobuf wire format.
 """
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.arrow.fields import Bools, Bytes, Ints
+from magnetar.history.joining import Joining, Views, side_by_side
 
 _EMPTY = pa.scalar(b"", pa.binary())
 
@@ -38,6 +39,28 @@ def varint_lengths(values: Ints) -> Ints:
     return lengths
 
 
+class _Matrix:
+    """Bytes of several fields: a column for each byte, a mask of the rows that have it; None: all do."""
+
+    def __init__(self) -> None:
+        self.bytes: list[Bytes] = []
+        self.masks: list[Bools | None] = []
+
+    def whole(self) -> Bytes | None:
+        """The matrix, when every row has all of it."""
+        if all(mask is None for mask in self.masks):
+            return np.stack(self.bytes, axis=1)
+        return None
+
+    def array(self) -> pa.Array:
+        """What each row has, as a binary array."""
+        count = len(self.bytes[0])
+        everywhere = np.ones(count, np.bool_)
+        mask = np.stack([everywhere if mask is None else mask for mask in self.masks], axis=1)
+        data: Bytes = np.stack(self.bytes, axis=1)[mask]
+        return _binary(data, mask.sum(axis=1))
+
+
 class Pieces:
     """Messages under construction, all of them at once; fields in the order of the calls."""
 
@@ -45,43 +68,47 @@ class Pieces:
         self._count = count
         self.lengths: Ints = np.zeros(count, np.int64)
         """Bytes of each message so far."""
-        self._in_matrix: Ints = np.zeros(count, np.int64)
-        """Those of them that lie in the matrix."""
-        self._bytes: list[Bytes] = []
-        self._masks: list[Bools] = []
-        self._arrays: list[pa.Array] = []
+        self._parts: list[_Matrix | pa.Array] = []
+
+    def _add(self, values: Bytes, mask: Bools | None) -> None:
+        if not self._parts or not isinstance(self._parts[-1], _Matrix):
+            self._parts.append(_Matrix())
+        last = self._parts[-1]
+        last.bytes.append(values)
+        last.masks.append(mask)
 
     def fixed(self, values: bytes, present: Bools | None = None) -> None:
         """These bytes, where `present`."""
-        mask = np.ones(self._count, np.bool_) if present is None else present
+        mask = _mask(present)
         for value in values:
-            self._bytes.append(np.full(self._count, value, np.uint8))
-            self._masks.append(mask)
-        self._count_in(len(values) * mask)
+            self._add(np.full(self._count, value, np.uint8), mask)
+        self.lengths += len(values) if mask is None else len(values) * mask
 
     def u32(self, values: Ints, present: Bools | None = None) -> None:
         """Four bytes, big-endian, where `present`."""
-        mask = np.ones(self._count, np.bool_) if present is None else present
-        for shift in (24, 16, 8, 0):
-            self._bytes.append((values >> shift).astype(np.uint8))
-            self._masks.append(mask)
-        self._count_in(4 * mask)
+        mask = _mask(present)
+        cells = values.astype(">u4").view(np.uint8).reshape(-1, 4)
+        for at in range(4):
+            self._add(cells[:, at], mask)
+        self.lengths += 4 if mask is None else 4 * mask
 
     def varint(self, values: Ints, present: Bools) -> None:
         """A varint, where `present`."""
-        unsigned = np.where(present, values, 0).view(np.uint64)
+        if not self._count:
+            return
+        unsigned = values.view(np.uint64) if present.all() else np.where(present, values, 0).view(np.uint64)
         sizes = varint_lengths(unsigned.view(np.int64))
-        longest = int(sizes.max()) if self._count else 0
+        shortest, longest = int(sizes.min()), int(sizes.max())
+        everywhere = _mask(present)
         for at in range(longest):
-            byte = (unsigned >> np.uint64(7 * at)).astype(np.uint8) & np.uint8(0x7F)
-            byte |= (sizes > at + 1).astype(np.uint8) << np.uint8(7)
-            self._bytes.append(byte)
-            self._masks.append(present & (sizes > at))
-        self._count_in(sizes * present)
-
-    def _count_in(self, sizes: npt.NDArray[Any]) -> None:
-        self.lengths += sizes
-        self._in_matrix += sizes
+            byte = (unsigned >> np.uint64(7 * at)).astype(np.uint8)
+            if at + 1 < shortest:
+                byte |= np.uint8(0x80)
+            elif at + 1 < longest:
+                byte &= np.uint8(0x7F)
+                byte |= (sizes > at + 1).astype(np.uint8) << np.uint8(7)
+            self._add(byte, everywhere if at < shortest else present & (sizes > at))
+        self.lengths += sizes if everywhere is None else sizes * present
 
     def number(self, field: int, values: Ints, present: Bools) -> None:
         """A varint field, where `present`."""
@@ -104,32 +131,48 @@ class Pieces:
         sizes = byte_lengths(values)
         self.fixed(_tag(field, 2), present)
         self.varint(sizes, present)
-        self.plain(values)
+        self.plain(values, sizes)
 
-    def plain(self, values: pa.Array) -> None:
-        """Bytes as they are. Binary array without nulls."""
-        self._flush()
-        self._arrays.append(values)
-        self.lengths += byte_lengths(values)
+    def plain(self, values: pa.Array, sizes: Ints | None = None) -> None:
+        """Bytes as they are. Binary array without nulls; `sizes`: theirs, where they are known."""
+        self._parts.append(values)
+        self.lengths += byte_lengths(values) if sizes is None else sizes
 
-    def _flush(self) -> None:
-        """What lies in the matrix becomes an array."""
-        if not self._bytes:
-            return
-        mask = np.stack(self._masks, axis=1)
-        data: Bytes = np.stack(self._bytes, axis=1)[mask]
-        self._arrays.append(_binary(data, self._in_matrix))
-        self._bytes, self._masks = [], []
-        self._in_matrix = np.zeros(self._count, np.int64)
+    def append(self, others: Pieces) -> None:
+        """What others have so far, each behind ours. They are not used any more."""
+        for part in others._parts:
+            if isinstance(part, _Matrix):
+                for values, mask in zip(part.bytes, part.masks, strict=True):
+                    self._add(values, mask)
+            else:
+                self._parts.append(part)
+        self.lengths += others.lengths
+
+    def views(self, joining: Joining) -> list[Views]:
+        """What each message is made of: views of all messages for one part, then for the next."""
+        found = []
+        for part in self._parts:
+            if isinstance(part, _Matrix):
+                whole = part.whole()
+                found.append(joining.of_array(part.array()) if whole is None else joining.of_matrix(whole))
+            else:
+                found.append(joining.of_array(part))
+        return found
 
     def join(self) -> pa.Array:
         """The messages, a binary array."""
-        self._flush()
-        if not self._arrays:
+        if not self._parts:
             return pa.array([b""] * self._count, pa.binary())
-        if len(self._arrays) == 1:
-            return self._arrays[0]
-        return pc.binary_join_element_wise(*self._arrays, _EMPTY)
+        if len(self._parts) == 1:
+            (part,) = self._parts
+            return part.array() if isinstance(part, _Matrix) else part
+        joining = Joining()
+        views = self.views(joining)
+        return joining.join(side_by_side(views), every=len(views))
+
+
+def _mask(present: Bools | None) -> Bools | None:
+    return None if present is None or present.all() else present
 
 
 def _binary(data: Bytes, lengths: npt.NDArray[Any]) -> pa.Array:

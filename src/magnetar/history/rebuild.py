@@ -13,6 +13,7 @@ from magnetar.arrow.fields import Bools, Ints
 from magnetar.base.entries import EntryRun
 from magnetar.history.codecs import compress
 from magnetar.history.columns import HAS_CHECKSUM
+from magnetar.history.joining import Joining, Views, side_by_side
 from magnetar.history.metadata import Rows, entry_metadata, ints, message_pieces, milliseconds, nulls
 from magnetar.history.pieces import Pieces, byte_lengths
 from magnetar.wire.checksum import crc32c
@@ -62,18 +63,17 @@ def rebuild(rows: Rows) -> RebuiltEntries:
     payloads = rows.column("payload")
     if payloads.null_count:
         payloads = pc.fill_null(payloads, _EMPTY)
-    in_batch = batch_index >= 0
-    messages = _messages(rows, in_batch, payloads) if in_batch.any() else payloads
-    bodies = _grouped(messages, firsts)
-    plain_bytes = byte_lengths(bodies)
-    first_rows = rows if len(firsts) == rows.count else rows.take(firsts)
+    messages = _messages(rows, batch_index >= 0, payloads)
     lasts = np.append(firsts[1:], rows.count) - 1
+    ends = np.cumsum(messages.lengths)
+    plain_bytes = np.diff(ends[lasts], prepend=0)
+    first_rows = rows if len(firsts) == rows.count else rows.take(firsts)
     last_ids = ints(rows.column("sequence_id"))[lasts]
     metadata = entry_metadata(first_rows, last_ids, plain_bytes)
     kept = first_rows.column("entry_metadata")
     if kept.null_count < len(kept):
         metadata = pc.coalesce(kept, metadata)
-    data = _assemble(first_rows, metadata, bodies)
+    data = _assemble(first_rows, metadata, messages, firsts)
     return RebuiltEntries(
         first_entry=rows.column("entry_id")[0].as_py() if rows.count else 0,
         data=data,
@@ -83,40 +83,29 @@ def rebuild(rows: Rows) -> RebuiltEntries:
     )
 
 
-def _messages(rows: Rows, in_batch: Bools, payloads: pa.Array) -> pa.Array:
+def _messages(rows: Rows, in_batch: Bools, payloads: pa.Array) -> Pieces:
     """Payloads, those in batches with their size and metadata in front."""
-    built = message_pieces(rows, byte_lengths(payloads))
-    kept = rows.column("message_metadata")
-    if kept.null_count < len(kept):
-        metadata = pc.coalesce(kept, built.join())
-        sizes = byte_lengths(metadata)
-    else:
-        metadata, sizes = built.join(), built.lengths
+    sizes = byte_lengths(payloads)
     pieces = Pieces(rows.count)
-    pieces.u32(sizes, in_batch)
-    if not in_batch.all():
-        metadata = pc.if_else(pa.array(in_batch), metadata, _EMPTY)
-    pieces.plain(metadata)
-    pieces.plain(payloads)
-    return pieces.join()
+    if in_batch.any():
+        built = message_pieces(rows, sizes)
+        kept = rows.column("message_metadata")
+        if in_batch.all() and kept.null_count == len(kept):
+            pieces.u32(built.lengths)
+            pieces.append(built)
+        else:
+            metadata = built.join()
+            if kept.null_count < len(kept):
+                metadata = pc.coalesce(kept, metadata)
+            if not in_batch.all():
+                metadata = pc.if_else(pa.array(in_batch), metadata, _EMPTY)
+            pieces.u32(byte_lengths(metadata), in_batch)
+            pieces.plain(metadata)
+    pieces.plain(payloads, sizes)
+    return pieces
 
 
-def _grouped(messages: pa.Array, firsts: Ints) -> pa.Array:
-    """Messages one after the other, as one element per entry. No copy."""
-    if len(firsts) == len(messages):
-        return messages
-    if messages.offset:
-        messages = pa.concat_arrays([messages])
-    offsets = np.frombuffer(messages.buffers()[1], np.int32)[
-        messages.offset : messages.offset + len(messages) + 1
-    ]
-    places = np.append(offsets[firsts], offsets[-1]).astype(np.int32)
-    return pa.Array.from_buffers(
-        pa.binary(), len(firsts), [None, pa.py_buffer(places), messages.buffers()[2]]
-    )
-
-
-def _assemble(rows: Rows, metadata: pa.Array, bodies: pa.Array) -> pa.Array:
+def _assemble(rows: Rows, metadata: pa.Array, messages: Pieces, firsts: Ints) -> pa.Array:
     """Checksum, size of the metadata, metadata and payload of each entry; raw ones as they are."""
     raw = rows.column("raw_entry")
     is_opened = nulls(raw)
@@ -128,18 +117,43 @@ def _assemble(rows: Rows, metadata: pa.Array, bodies: pa.Array) -> pa.Array:
     again = is_opened & (compression != 0) & ~is_piece
     has_checksum = (ints(rows.column("entry_fields")) & HAS_CHECKSUM != 0) & is_opened
     sums = ints(checksums)
-    if again.any():
-        bodies, sums = _compressed(again, has_checksum, compression, metadata, bodies, sums)
-    pieces = Pieces(rows.count)
-    pieces.fixed(b"\x0e\x01", has_checksum)
-    pieces.u32(sums, has_checksum)
-    pieces.u32(byte_lengths(metadata), is_opened)
-    if not is_opened.all():
-        metadata = pc.if_else(pa.array(is_opened), metadata, _EMPTY)
-        bodies = pc.coalesce(raw, bodies)
-    pieces.plain(metadata)
-    pieces.plain(bodies)
-    return pieces.join()
+    bodies = None
+    if again.any() or not is_opened.all():
+        joining = Joining()
+        views = messages.views(joining)
+        bodies = joining.join(side_by_side(views), len(views) * firsts)
+        if again.any():
+            bodies, sums = _compressed(again, has_checksum, compression, metadata, bodies, sums)
+        if not is_opened.all():
+            bodies = pc.coalesce(raw, bodies)
+            metadata = pc.if_else(pa.array(is_opened), metadata, _EMPTY)
+    heads = Pieces(rows.count)
+    heads.fixed(b"\x0e\x01", has_checksum)
+    heads.u32(sums, has_checksum)
+    heads.u32(byte_lengths(metadata), is_opened)
+    heads.plain(metadata)
+    if bodies is not None:
+        heads.plain(bodies)
+        return heads.join()
+    return _joined(heads, messages, firsts)
+
+
+def _joined(heads: Pieces, messages: Pieces, firsts: Ints) -> pa.Array:
+    """Each head with the messages that begin at its place in `firsts`, copied once."""
+    joining = Joining()
+    head_views, message_views = heads.views(joining), messages.views(joining)
+    in_head, in_message = len(head_views), len(message_views)
+    count = len(messages.lengths)
+    entries = np.arange(len(firsts))
+    begins = in_message * firsts + in_head * entries
+    if len(firsts) == count:
+        return joining.join(side_by_side([*head_views, *message_views]), every=in_head + in_message)
+    is_head = np.zeros(in_head * len(firsts) + in_message * count, np.bool_)
+    is_head[(begins[:, None] + np.arange(in_head)).reshape(-1)] = True
+    views: Views = np.empty((len(is_head), 4), np.int32)
+    views[is_head] = side_by_side(head_views)
+    views[~is_head] = side_by_side(message_views)
+    return joining.join(views, begins)
 
 
 def _compressed(

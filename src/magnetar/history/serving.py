@@ -20,6 +20,7 @@ from magnetar.base.errors import DiskFullError, StorageError
 from magnetar.history import key_directory
 from magnetar.history.files import LocalFile
 from magnetar.history.key_directory import KeyDirectory
+from magnetar.history.manners import Manners
 from magnetar.history.merging import entries_of, merge_segments
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
@@ -117,8 +118,10 @@ class PathSource:
 class Server:
     """Serves requests."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, manners: Manners | None = None) -> None:
+        """`manners`: how segments are written and compared, at once if None."""
         self._connection = connection
+        self._manners = manners
         self._readers: OrderedDict[tuple[str, int, str | None], SegmentReader] = OrderedDict()
         self._directories: OrderedDict[tuple[str, int], KeyDirectory] = OrderedDict()
 
@@ -139,7 +142,7 @@ class Server:
     def _answer(self, kind: Kind, request: dict[str, Any]) -> tuple[Kind, bytes]:
         if kind is Kind.CONVERT:
             origin = requests.load_origin(request["origin"])
-            summary = write_segment(self._connection.runs(), origin, request["path"])
+            summary = write_segment(self._connection.runs(), origin, request["path"], self._manners)
             return Kind.RESULT, summary.to_json().encode()
         if kind is Kind.MERGE_KEYS:
             return Kind.RESULT, requests.dump({"size": self._merged(request)})
@@ -148,11 +151,11 @@ class Server:
             return Kind.RESULT, requests.dump(found_key._asdict())
         if kind is Kind.MERGE:
             origin = requests.load_origin(request["origin"])
-            merged = merge_segments(self._joined(request), origin, request["path"])
+            merged = merge_segments(self._joined(request), origin, request["path"], self._manners)
             return Kind.RESULT, merged.to_json().encode()
         if kind is Kind.VERIFY_MERGED:
             made, *parts = self._joined(request)
-            compared = verify_segment(SegmentReader(made), entries_of(parts))
+            compared = verify_segment(SegmentReader(made), entries_of(parts, self._manners), self._manners)
             return Kind.RESULT, requests.dump({"entries": compared})
         return self._read(kind, request)
 
@@ -172,7 +175,7 @@ class Server:
             found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"], before)
             return Kind.RESULT, requests.dump_messages(found)
         assert kind is Kind.VERIFY
-        compared = verify_segment(reader, self._connection.runs())
+        compared = verify_segment(reader, self._connection.runs(), self._manners)
         return Kind.RESULT, requests.dump({"entries": compared})
 
     def _source(self, request: dict[str, Any], base: int = 0) -> ByteSource:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from functools import partial
 
 from magnetar.base.entries import EntryRun
 from magnetar.history.codecs import decompress
+from magnetar.history.manners import AtOnce, Manners
 from magnetar.history.reader import SegmentReader
 from magnetar.tiered.parquet.api import DamagedSegmentError
 from magnetar.wire.payload import EntryError, checksum_matches, parse_metadata, split_entry
 
-_BYTES: Final = 1 << 20
 
-
-def verify_segment(reader: SegmentReader, runs: Iterable[EntryRun]) -> int:
+def verify_segment(reader: SegmentReader, runs: Iterable[EntryRun], manners: Manners | None = None) -> int:
     """Compares all entries of a segment with `runs`. Returns how many there are.
 
+    `manners`: how they are rebuilt, at once if None.
     Raises DamagedSegmentError for the first that differs, or when there are more or fewer of them.
     """
+    compute = (AtOnce() if manners is None else manners).compute
     topic = reader.summary.topic
     ledgers = iter(reader.spans.ledgers)
     span = next(ledgers)
@@ -31,7 +32,8 @@ def verify_segment(reader: SegmentReader, runs: Iterable[EntryRun]) -> int:
         while at < len(run.entries):
             if entry > span.last_entry or (run.ledger_id, run.first_entry + at) != (span.ledger_id, entry):
                 raise DamagedSegmentError(f"the segment of {topic} does not hold {run!r}")
-            for part in reader.entries(span.ledger_id, entry, _BYTES):
+            # No more than is compared now: each call makes the bytes of its entries anew.
+            for part in compute(partial(reader.entries, span.ledger_id, entry, run.size_bytes)):
                 count = min(len(part.entries), len(run.entries) - at)
                 if count:
                     _compare(run.slice(at, at + count), part.slice(0, count), topic)

@@ -26,17 +26,20 @@ class NoPandas(MetaPathFinder):
 
 
 def main() -> None:
-    """Serves the socket whose number is the first argument; the second one is by how much others go first."""
-    os.nice(int(sys.argv[2]))
+    """Serves the socket whose number is the first argument; the second one is by how much others go first: 0
+    where somebody waits for what is done."""
+    niceness = int(sys.argv[2])
+    os.nice(niceness)
     sys.meta_path.insert(0, NoPandas())
     import pyarrow as pa
 
     from magnetar.history.serving import Connection, Server
+    from magnetar.history.yielding import Yielding
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     with socket.socket(fileno=int(sys.argv[1])) as stream:
-        Server(Connection(stream)).serve()
+        Server(Connection(stream), Yielding() if niceness else None).serve()
 
 
 if __name__ == "__main__":

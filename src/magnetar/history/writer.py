@@ -23,6 +23,7 @@ from magnetar.history.codecs import PLAIN_BYTES_MAX
 from magnetar.history.columns import SCHEMA
 from magnetar.history.files import SummedFile
 from magnetar.history.key_index import KeyIndexBuilder
+from magnetar.history.manners import AtOnce, Manners
 from magnetar.history.spans import LedgerSpan, Start, encode
 from magnetar.history.values import ValueColumn, leaves_of
 from magnetar.history.vectors import EntryVector, read_vector
@@ -94,18 +95,19 @@ _WITHOUT_STATISTICS: Final = {
 class SegmentWriter:
     """Writes one segment to a local file. Not thread-safe."""
 
-    def __init__(self, path: str, origin: SegmentOrigin) -> None:
-        """`path` must not exist. Raises OSError.
+    def __init__(self, path: str, origin: SegmentOrigin, manners: Manners | None = None) -> None:
+        """`path` must not exist; `manners`: how the work is done, at once if None. Raises OSError.
 
         Entries of one ledger, unless `origin.merged`: then those of several, one behind the other.
         """
         self._path = path
         self._origin = origin
+        self._manners = AtOnce() if manners is None else manners
         self._ledgers: list[LedgerSpan] = []
         self._starts: list[Start] = []
         self._values = ValueColumn(origin.schemas)
         self._schema = SCHEMA if self._values.field is None else SCHEMA.append(self._values.field)
-        self._file = SummedFile(path)
+        self._file = SummedFile(path, self._manners)
         self._sink = pa.PythonFile(self._file, mode="w")
         self._writer = pq.ParquetWriter(self._sink, self._schema, **_writer_options(self._schema))
         self._keys = KeyIndexBuilder()
@@ -142,7 +144,7 @@ class SegmentWriter:
             *parts, self._waiting = _parts(self._waiting)
             self._waiting_bytes = sum(run.size_bytes for run in self._waiting)
             for part in parts:
-                self._add_rows(part)
+                self._take(part)
 
     def _check_next(self, run: EntryRun) -> None:
         origin = self._origin
@@ -157,6 +159,10 @@ class SegmentWriter:
             self._ledgers[-1] = last._replace(last_entry=run.last_entry)
         if run.ledger_id != ledger_id:
             raise HistoryError(f"{run!r} is not of ledger {ledger_id}")
+
+    def _take(self, runs: Sequence[EntryRun]) -> None:
+        self._manners.compute(lambda: self._add_rows(runs))
+        self._file.drain()
 
     def _add_rows(self, runs: Sequence[EntryRun]) -> None:
         vector = read_vector(runs)
@@ -193,9 +199,10 @@ class SegmentWriter:
         if not self._ledgers:
             raise HistoryError(f"a segment of {self._origin.topic} without entries")
         if self._waiting:
-            self._add_rows(self._waiting)
+            self._take(self._waiting)
         if self._batches:
-            self._end_row_group()
+            self._manners.compute(self._end_row_group)
+            self._file.drain()
         section, keys = self._keys.finish()
         kept: dict[str, str] = {}
         if section:
@@ -257,12 +264,14 @@ class SegmentWriter:
             os.unlink(self._path)
 
 
-def write_segment(runs: Iterable[EntryRun], origin: SegmentOrigin, path: str) -> SegmentSummary:
+def write_segment(
+    runs: Iterable[EntryRun], origin: SegmentOrigin, path: str, manners: Manners | None = None
+) -> SegmentSummary:
     """Writes these consecutive entries to the new file `path`. On any error there is no file.
 
-    Raises HistoryError, OSError.
+    `manners`: how the work is done, at once if None. Raises HistoryError, OSError.
     """
-    writer = SegmentWriter(path, origin)
+    writer = SegmentWriter(path, origin, manners)
     try:
         for run in runs:
             writer.add((run,))

@@ -1,0 +1,106 @@
+"""Bytes from here and there, put side by side in one pass: views say what comes from where, Arrow copies.
+
+A view is 16 bytes, `length i32` and then, of up to 12 bytes, the bytes themselves, of more
+`first four bytes | buffer u32 | offset i32`. Half as dear as joining arrays element by element, and what is
+short needs no array. The first four bytes serve comparisons alone and are left out: these views are copied
+from and thrown away.
+
+Source: Arrow columnar format, variable-size binary view layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from magnetar.arrow.fields import Bytes, Ints
+
+Views: TypeAlias = npt.NDArray[np.int32]
+"""One row of four numbers per view."""
+
+INLINE_BYTES: Final = 12
+
+
+class Joining:
+    """Views under construction, and the buffers they point to."""
+
+    def __init__(self) -> None:
+        self._buffers: list[pa.Buffer] = []
+
+    def of_array(self, values: pa.Array) -> Views:
+        """A view of each element of a binary array without nulls."""
+        count = len(values)
+        views: Views = np.zeros((count, 4), np.int32)
+        if not count:
+            return views
+        offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + count + 1]
+        lengths = np.diff(offsets)
+        views[:, 0] = lengths
+        views[:, 2] = len(self._buffers)
+        views[:, 3] = offsets[:-1]
+        data = values.buffers()[2]
+        if data is None:
+            return views
+        self._buffers.append(data)
+        if int(lengths.min()) <= INLINE_BYTES:
+            short = np.flatnonzero((lengths <= INLINE_BYTES) & (lengths > 0))
+            _inline(views, short, np.frombuffer(data, np.uint8), offsets[short])
+        return views
+
+    def of_matrix(self, matrix: Bytes) -> Views:
+        """A view of each row of a matrix of bytes."""
+        count, width = matrix.shape
+        views: Views = np.zeros((count, 4), np.int32)
+        views[:, 0] = width
+        if width <= INLINE_BYTES:
+            views.view(np.uint8)[:, 4 : 4 + width] = matrix
+            return views
+        views[:, 2] = len(self._buffers)
+        views[:, 3] = np.arange(count, dtype=np.int32) * np.int32(width)
+        self._buffers.append(pa.py_buffer(np.ascontiguousarray(matrix)))
+        return views
+
+    def join(self, views: Views, firsts: Ints | None = None, every: int = 1) -> pa.Array:
+        """The bytes of all views, one behind the other, as a binary array.
+
+        An element begins at each view that `firsts` names, or at every so many.
+        """
+        pieces = pa.Array.from_buffers(
+            pa.binary_view(), len(views), [None, pa.py_buffer(np.ascontiguousarray(views)), *self._buffers]
+        ).cast(pa.binary())
+        if firsts is None and every == 1:
+            return pieces
+        offsets = np.frombuffer(pieces.buffers()[1], np.int32)[: len(views) + 1]
+        if firsts is None:
+            places = np.ascontiguousarray(offsets[::every])
+        else:
+            places = offsets[np.append(firsts, len(views))]
+        return pa.Array.from_buffers(
+            pa.binary(), len(places) - 1, [None, pa.py_buffer(places), pieces.buffers()[2]]
+        )
+
+
+def _inline(views: Views, rows: Ints, data: Bytes, starts: npt.NDArray[np.int32]) -> None:
+    """Puts the bytes of these rows, which are short, into their views."""
+    cells = views.view(np.uint8).reshape(len(views), 16)
+    # Twelve bytes each, whatever the length: those beyond it are not looked at.
+    inside = starts <= len(data) - INLINE_BYTES
+    if inside.any():
+        windows = np.lib.stride_tricks.sliding_window_view(data, INLINE_BYTES)
+        cells[rows[inside], 4:] = windows[starts[inside]]
+    # A dozen at most: each has a byte of its own.
+    for row, start in zip(rows[~inside].tolist(), starts[~inside].tolist(), strict=True):
+        rest = data[start:]
+        cells[row, 4 : 4 + len(rest)] = rest
+
+
+def side_by_side(columns: Sequence[Views]) -> Views:
+    """The views of each row, one behind the other."""
+    if len(columns) == 1:
+        return columns[0]
+    together: Views = np.stack(columns, axis=1).reshape(-1, 4)
+    return together

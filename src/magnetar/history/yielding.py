@@ -1,0 +1,69 @@
+"""Conversions behind everybody else on the machine, and never starved for good.
+
+What computes runs in a thread of the class SCHED_IDLE: whoever wakes up, the broker's loop above all,
+takes its core at once. With a lower priority alone the kernel lets it finish its time slice first, some
+milliseconds that every message of that moment waits. Where others leave no core at all, some parts are done
+at the process's own priority. What writes does so there always: a thread that is kept waiting inside the file
+system keeps commits of the journal waiting that others need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from magnetar.history.manners import Result
+
+STARVED_S: Final = 2.0
+STARVED_SHARE: Final = 0.1
+"""A part that took so long and had less of a core than this was starved."""
+AWAKE_PARTS: Final = 16
+"""Parts at the process's own priority after one that was starved: some 64 MiB of entries."""
+_REST_MAX_S: Final = 0.05
+
+
+def behind_everyone() -> None:
+    """The calling thread runs when nobody else wants to, where the system has that class."""
+    if hasattr(os, "SCHED_IDLE"):
+        with contextlib.suppress(OSError):  # a sandbox may refuse; the lower priority stays
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+class Yielding:
+    """See `Manners`. Used by one thread; its own thread ends with the process."""
+
+    def __init__(self) -> None:
+        """Starts nothing yet."""
+        self._thread = ThreadPoolExecutor(1, "behind", initializer=behind_everyone)
+        self._awake = 0
+
+    def compute(self, part: Callable[[], Result]) -> Result:
+        """Calls it behind everyone, or here after one that was starved."""
+        if self._awake:
+            self._awake -= 1
+            return part()
+        return self._thread.submit(self._timed, part).result()
+
+    def _timed(self, part: Callable[[], Result]) -> Result:
+        begun_s, used_s = time.monotonic(), time.thread_time()
+        try:
+            return part()
+        finally:
+            taken_s, used_s = time.monotonic() - begun_s, time.thread_time() - used_s
+            if starved(taken_s, used_s):
+                self._awake = AWAKE_PARTS
+
+    def write(self, part: Callable[[], None]) -> None:
+        """Calls it, and leaves the disk to others for as long as it took."""
+        begun_s = time.monotonic()
+        part()
+        time.sleep(min(time.monotonic() - begun_s, _REST_MAX_S))
+
+
+def starved(taken_s: float, used_s: float) -> bool:
+    """Whether something that used `used_s` of a core in `taken_s` would hardly ever end."""
+    return taken_s > STARVED_S and used_s < STARVED_SHARE * taken_s
