@@ -196,6 +196,21 @@ def test_a_delayed_change_spares_a_bookie_that_comes_back(tmp_path: Path, option
     run(tmp_path, story, options, bookies=5)
 
 
+@VERSIONS
+def test_a_ledger_is_taken_over_while_a_bookie_is_away(tmp_path: Path, options: ClientOptions) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=THREE), marks)
+        writer.append([b"x"] * 10)
+        await marks.reach(9)
+        await nodes.stop("b")
+        taken = await client.open(writer.ledger_id)
+        assert taken.last_entry == 9
+        assert len(await taken.read(0, 9, 100)) == 10
+
+    run(tmp_path, story, options)
+
+
 class LosesAnswers(TreeLedgerRegistry):
     """Every other replacement of metadata takes effect or not, and nobody is told."""
 

@@ -200,7 +200,7 @@ class CoreDriver:
         self.cluster.pool.metrics.ensemble_changes += 1
         ensemble = self.core.ensemble
         # Nothing is confirmed meanwhile: nobody is waited for where the others are enough.
-        patient = not (isinstance(self.core, QuorumWriter) and self.core.can_do_without)
+        patient = not self.core.can_do_without
         chosen = await self.cluster.replacements(self._layout, ensemble, choose, patient=patient)
         _log.warning("ledger %d: %s", self.core.ledger_id, _change_in_words(choose, chosen))
         self.do(self.core.bookies_chosen(chosen))

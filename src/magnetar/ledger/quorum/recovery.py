@@ -311,12 +311,21 @@ class LedgerRecovery:
             self._pending.confirm()
         return self._finish()
 
+    @property
+    def can_do_without(self) -> bool:
+        """Whether entries reach Qa bookies without those who have failed: where nobody can replace these, the
+        ledger is closed all the same."""
+        return self._layout.can_confirm_without({*self._replacing.leaving, *self._replacing.absent})
+
     # Ensemble change: in memory, the metadata gets to know it with the end
 
     def bookies_chosen(self, chosen: Mapping[int, str]) -> list[Effect]:
         """Answers ChooseBookies: by index, who takes the place; those without a successor are left out."""
         if self.is_over:
             return []
+        if not chosen and self.can_do_without:
+            self._replacing.do_without()
+            return self._progress() + [*self._replacing.begin(self._ensemble)]
         if not chosen:
             lost = ", ".join(sorted(self._replacing.leaving.values()))
             return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")

@@ -228,3 +228,29 @@ def test_a_deleted_ledger() -> None:
     core.start()
     core.metadata_conflict()
     assert failures(core.metadata_read(None, 0)) == [Failure.GONE]
+
+
+def test_a_bookie_that_nobody_can_replace_is_done_without_while_the_others_are_enough() -> None:
+    core = recovery()
+    at_entry(core, 0)
+    told(core, "b", 1, entry(1, 0))
+    core.added("c", 2, [1], Status.IO_ERROR)
+    assert core.bookies_chosen({}) == []
+    effects = told(core, "b", 2, entry(2, 1))
+    assert [e.bookie for e in effects if isinstance(e, SendAdds)] == ["a", "b"]
+    told(core, "a", 3, Status.NO_ENTRY)
+    told(core, "b", 3, Status.NO_ENTRY)
+    core.added("a", 0, [1, 2], Status.OK)
+    closed = written(core.added("b", 1, [1, 2], Status.OK))
+    assert closed.end == LedgerEnd(2, 6)
+    assert closed.ensembles == OPEN.ensembles
+
+
+def test_a_bookie_that_is_needed_and_that_nobody_can_replace_ends_it() -> None:
+    core = recovery()
+    at_entry(core, 0)
+    told(core, "b", 1, entry(1, 0))
+    core.added("c", 2, [1], Status.IO_ERROR)
+    core.bookies_chosen({})
+    assert core.added("b", 1, [1], Status.IO_ERROR) == [ChooseBookies({1: "b"}, frozenset("abc"))]
+    assert failures(core.bookies_chosen({})) == [Failure.NOT_ENOUGH_BOOKIES]
