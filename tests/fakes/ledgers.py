@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.api import (
+    Copies,
     LedgerClosedError,
     LedgerEnd,
     LedgerFencedError,
@@ -171,6 +172,8 @@ class FakeLedgers:
         """Whether there is room for more."""
         self.create_errors: list[LedgerError] = []
         """Raised by the next calls of `create`, first one first."""
+        self.copies: dict[int, Copies | None] = {}
+        """What `create` was told, by ledger."""
         self.delete_errors: list[LedgerError] = []
         self.create_gate: asyncio.Event | None = None
         """`create` waits for it when set."""
@@ -211,7 +214,12 @@ class FakeLedgers:
     def has_room(self) -> bool:
         return self.room
 
-    async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> FakeWriter:
+    async def create(
+        self,
+        listener: WriterListener,
+        custom_metadata: Mapping[str, bytes],
+        copies: Copies | None = None,
+    ) -> FakeWriter:
         await asyncio.sleep(0)
         if self.create_gate is not None:
             await self.create_gate.wait()
@@ -221,6 +229,7 @@ class FakeLedgers:
         self._next_id += 3
         ledger = self.ledgers[self._next_id] = FakeLedger(self._next_id, custom_metadata)
         ledger.writer = FakeWriter(self, ledger, listener)
+        self.copies[self._next_id] = copies
         return ledger.writer
 
     async def open(self, ledger_id: int) -> FakeReader:

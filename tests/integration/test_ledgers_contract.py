@@ -15,6 +15,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.ledger.api import (
+    Copies,
     LedgerClosedError,
     LedgerEnd,
     LedgerFencedError,
@@ -339,3 +340,18 @@ def test_another_process_takes_the_ledger_away(tmp_path: Path) -> None:
             assert reader.last_entry == 9
 
     tell_of_bookies(tmp_path, story)
+
+
+def test_a_ledger_lies_on_as_many_bookies_as_are_asked_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with bookie_nodes(tmp_path) as cluster, cluster.ledgers(QuorumLayout(2, 2, 2)) as ledgers:
+            for copies, expected in ((None, (2, 2, 2)), (Copies(3, 2, 1), (3, 2, 1))):
+                writer = await ledgers.create(Marks(), {}, copies)
+                stored = (await cluster.registry.read(writer.ledger_id)).metadata
+                assert (stored.ensemble_size, stored.write_quorum, stored.ack_quorum) == expected
+                await writer.close()
+            with pytest.raises(TooFewBookiesError, match="4"):
+                await ledgers.create(Marks(), {}, Copies(4, 4, 4))
+            assert ledgers.has_room(), "for ledgers of the usual layout"
+
+    asyncio.run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,11 @@ from pathlib import Path
 import pulsar
 import pytest
 
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.runtime.clock import SystemClock
+from magnetar.server.datafolder import DataFolder
 from support.official import connect, receive_all
 from support.standalone import StandaloneProcess, wait_until
 
@@ -86,6 +92,47 @@ def test_publishing_goes_on_while_bookies_are_killed(tmp_path: Path) -> None:
         reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
         assert [reader.read_next(10_000).data() for _ in sent] == sent
         client.close()
+
+
+def ledgers_of(process: StandaloneProcess) -> list[tuple[int, int, int]]:
+    """Ensemble and quorums of all ledgers of topics, of a process that has ended."""
+    folder = DataFolder(process.data_dir)
+
+    async def main() -> list[tuple[int, int, int]]:
+        store = EmbeddedMetadataStore.open(folder.metadata_file, clock=SystemClock())
+        registry = TreeLedgerRegistry(store, BookKeeperTree())
+        try:
+            stored = [(await registry.read(number)).metadata async for number in registry.ledger_ids()]
+        finally:
+            await store.close()
+            folder.release()
+        return [
+            (each.ensemble_size, each.write_quorum, each.ack_quorum)
+            for each in stored
+            if each.custom.get("component") == b"managed-ledger"
+        ]
+
+    return asyncio.run(main())
+
+
+def test_the_persistence_policy_says_how_many_copies_there_are(tmp_path: Path) -> None:
+    with StandaloneProcess(tmp_path, options=("--bookies", "3")) as process:
+        listed = process.admin("GET", "bookies/all")
+        assert len(listed["bookies"]) == 3
+        client = connect(process)
+        consumer = client.subscribe(TOPIC, "keeps")
+        producer = client.create_producer(TOPIC)
+        producer.send(b"two copies")
+        copies = {"bookkeeperEnsemble": 3, "bookkeeperWriteQuorum": 3, "bookkeeperAckQuorum": 2}
+        process.admin("POST", "namespaces/public/default/persistence", copies)
+        producer.send(b"begins another ledger")
+        stats = "persistent/public/default/replicated/internalStats"
+        wait_until(lambda: len(process.admin("GET", stats)["ledgers"]) == 2, 30, "another ledger")
+        producer.send(b"three copies")
+        assert [consumer.receive(10_000).data()[:3] for _ in range(3)] == [b"two", b"beg", b"thr"]
+        client.close()
+    found = ledgers_of(process)
+    assert sorted(found) == [(2, 2, 2), (3, 3, 2)]
 
 
 def test_the_start_says_what_does_not_fit_the_data_folder(tmp_path: Path) -> None:

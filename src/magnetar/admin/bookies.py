@@ -11,13 +11,13 @@ from magnetar.metadata import keys
 
 _B: Final = "/admin/v2/bookies"
 _GROUP: Final = "default"
-_AVAILABLE: Final = f"{keys.LEDGERS}/available"
 
 
 async def all_bookies(call: Call) -> object:
     """Bookies that are registered; the one inside this process needs no registration."""
-    names = await call.broker.store.children(_AVAILABLE)
-    return {"bookies": [{"bookieId": name} for name in names if name != "readonly"]}
+    bookies = call.broker.bookies
+    names = () if bookies is None else (await bookies()).all()
+    return {"bookies": [{"bookieId": name} for name in sorted(names)]}
 
 
 async def _stored(call: Call) -> Policies:

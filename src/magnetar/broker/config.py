@@ -10,6 +10,7 @@ from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.schema_rules import SchemaRules
+from magnetar.ledger.api import Copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class BrokerConfig:
     """In force where neither a topic nor its namespace says something else."""
     limits_interval_s: float = 60.0
     """Between two rounds of expiry and backlog quotas (Pulsar's backlogQuotaCheckIntervalInSeconds)."""
+    copies: Copies | None = None
+    """On how many bookies a topic's ledgers lie where policies say nothing; None: there is one bookie."""
     authorization: bool = True
     """False: whoever is authenticated may do everything."""
     metrics_roles: frozenset[str] = frozenset()

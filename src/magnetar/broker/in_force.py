@@ -23,6 +23,7 @@ from magnetar.broker.limits.limits import Limits, LimitsInForce
 from magnetar.broker.policies import Policies
 from magnetar.broker.policy_changes import scope_of
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.ledger.api import Copies
 from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.runtime.tasks import Rounds, yield_loop
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from magnetar.broker.service import Broker
 
 _logger = logging.getLogger("magnetar.broker")
+
+COPIES: Final = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
+"""Of the `persistence` policy, in the order of `Copies`."""
 
 _TOPICS_PER_TURN: Final = 50
 """Topics that are given their policies before the event loop serves others: about a millisecond."""
@@ -43,6 +47,16 @@ async def guarded(work: Awaitable[object], what: str) -> None:
         await work
     except MagnetarError as error:
         _logger.warning("%s failed, tried again later: %s", what, error)
+
+
+def copies_in_force(told: Copies, own: Policies, namespace: Policies) -> Copies | None:
+    """On how many bookies a topic's ledgers lie, when its own policy or its namespace's says something else
+    than the broker was told. A 0 says nothing."""
+    said = own.get("persistence", namespace.get("persistence")) or {}
+    found = (said.get(name) or default for name, default in zip(COPIES, told, strict=True))
+    ensemble, written, acknowledged = map(int, found)
+    copies = Copies(ensemble, written, acknowledged)
+    return None if copies == told else copies
 
 
 class PoliciesInForce:
@@ -122,6 +136,15 @@ class PoliciesInForce:
             await topic.log.trim()
         await topic.compaction.start_if_due()
 
+    async def copies(self, name: TopicName) -> Copies | None:
+        """On how many bookies ledgers of a topic lie that is loaded now. Raises NamespaceNotFoundError."""
+        broker = self._broker
+        told = broker.config.copies
+        if told is None:
+            return None
+        own = await broker.policies.topic_policies(name)
+        return copies_in_force(told, own, await broker.policies.namespace(name.namespace_name))
+
     async def give(self, topic: Topic) -> None:
         """Gives the loaded topic the policies that are in force now. Raises MagnetarError."""
         broker = self._broker
@@ -135,6 +158,8 @@ class PoliciesInForce:
             ms=minutes * 60_000 if minutes >= 0 else UNLIMITED,
             size_bytes=mib << 20 if mib >= 0 else UNLIMITED,
         )
+        if config.copies is not None:
+            topic.log.set_copies(copies_in_force(config.copies, own, namespace))
         topic.compaction.apply(config, own, namespace)
         if broker.offloading is not None:
             broker.offloading.apply(topic.log.offloading, own, namespace)

@@ -50,6 +50,7 @@ from magnetar.tiered.room import Offloading
 if TYPE_CHECKING:
     from magnetar.broker.session import Session
     from magnetar.lake.room import LakeRoom
+    from magnetar.metadata.bookkeeper.registry import ListBookies
 
 _log = logging.getLogger("magnetar.broker")
 
@@ -84,6 +85,8 @@ class Broker:
         self.policies = PolicyStore(store, config.cluster)
         self.schemas = SchemaRegistry(store)
         self.offloading = offloading
+        self.bookies: ListBookies | None = None
+        """Names those that hold messages; None: this process does."""
         self.lake: LakeRoom | None = None
         """Tables over what was offloaded; None: there are none."""
         self.listeners = Listeners()
@@ -244,7 +247,7 @@ class Broker:
             await self.check_topics_max(name.namespace_name)
             await self.topic_turn(name.tenant)
             _log.info("topic created by its first use: %s", name)
-        log = await self.logs.open(name.log_name)
+        log = await self.logs.open(name.log_name, await self._in_force.copies(name))
         topic = Topic(
             name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn, outputs=self.outputs
         )

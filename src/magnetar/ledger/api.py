@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
@@ -57,6 +57,17 @@ class LedgerEnd:
     """Last entry id; -1 when the ledger is empty."""
     length_bytes: int
     """Bytes of all entries."""
+
+
+class Copies(NamedTuple):
+    """How many bookies a ledger lies on: ensemble >= written >= acknowledged >= 1."""
+
+    ensemble: int
+    """E: bookies that share its entries."""
+    written: int
+    """Qw: copies of an entry."""
+    acknowledged: int
+    """Qa: copies that are durable before an entry counts as durable."""
 
 
 class WriterListener(Protocol):
@@ -126,8 +137,16 @@ class Ledgers(Protocol):
     def has_room(self) -> bool:
         """Whether writers made now would find room, to be asked after one failed on a full disk."""
 
-    async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> LedgerWriter:
+    async def create(
+        self,
+        listener: WriterListener,
+        custom_metadata: Mapping[str, bytes],
+        copies: Copies | None = None,
+    ) -> LedgerWriter:
         """A new open ledger with an id higher than any before; exists durably on return.
+
+        `copies`: how many bookies hold it; None: as many as the process was told. Where there is one bookie
+        they say nothing.
 
         `custom_metadata` is kept with the ledger (Pulsar tags: `application`, `component`,
         `pulsar/managed-ledger`, `pulsar/cursor`).

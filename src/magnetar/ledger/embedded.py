@@ -20,6 +20,7 @@ from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.reader import DeletedLedgerError
 from magnetar.bookie.store import SegmentStore
 from magnetar.ledger.api import (
+    Copies,
     LedgerClosedError,
     LedgerEnd,
     LedgerFencedError,
@@ -215,7 +216,12 @@ class EmbeddedLedgers:
         """See `Ledgers.has_room`."""
         return self._store.failure is None and self._store.supply.set_aside()
 
-    async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> EmbeddedWriter:
+    async def create(
+        self,
+        listener: WriterListener,
+        custom_metadata: Mapping[str, bytes],
+        copies: Copies | None = None,
+    ) -> EmbeddedWriter:
         """A new open ledger; see `Ledgers.create`. Raises LedgerWriteError when the store has failed."""
         if self._store.failure is not None:
             raise LedgerWriteError("the segment store has failed") from self._store.failure

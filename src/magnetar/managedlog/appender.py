@@ -21,7 +21,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
 from magnetar.base.ids import Position
-from magnetar.ledger.api import LedgerWriter
+from magnetar.ledger.api import Copies, LedgerWriter
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.tail_cache import ENTRY_OVERHEAD_BYTES, RUN_OVERHEAD_BYTES, TailCache
 
@@ -29,11 +29,13 @@ from magnetar.managedlog.tail_cache import ENTRY_OVERHEAD_BYTES, RUN_OVERHEAD_BY
 class LedgerFeed:
     """One ledger of the log that is written, and what its writer says."""
 
-    __slots__ = ("_appender", "error", "held", "ledger", "next_entry", "writer")
+    __slots__ = ("_appender", "copies", "error", "held", "ledger", "next_entry", "writer")
 
     ledger: Ledger
     """Set, like `writer`, once the ledger exists."""
     writer: LedgerWriter
+    copies: Copies | None
+    """How many bookies hold it; None: as the process was told."""
     next_entry: int
     """Entry id of the next append."""
     held: list[EntryRun]
@@ -43,6 +45,7 @@ class LedgerFeed:
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
+        self.copies = None
         self.next_entry = 0
         self.held = []
         self.error = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from magnetar.ledger.api import Copies
+
 UNLIMITED: Final = -1
 
 
@@ -41,6 +43,8 @@ class ManagedLogConfig:
     """Newest entries kept in memory, over all logs."""
     retention: Retention = field(default_factory=Retention)
     """Retention of a newly opened log; the broker sets the log's own from its policies."""
+    copies: Copies | None = None
+    """On how many bookies the ledgers of a newly opened log lie; None: as the process says."""
     cursor_flush_ms: int = 20
     """How long a cursor's changes may stay in memory when nobody waits for them. A crash loses
     at most these: the messages are delivered again."""

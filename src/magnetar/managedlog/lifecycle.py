@@ -14,7 +14,7 @@ from typing import Any, Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.ledger.api import Ledgers
+from magnetar.ledger.api import Copies, Ledgers
 from magnetar.managedlog import retention as retention_rules
 from magnetar.managedlog import rollover
 from magnetar.managedlog.appender import Appender, LedgerFeed
@@ -77,18 +77,33 @@ class LedgerLifecycle:
         self._rolling = False
         self._trim_wanted = False
         self._rollover_not_before_ms = 0.0
+        self._copies = config.copies
         self._stopped = False
 
     # Creation and rollover
 
+    @property
+    def copies(self) -> Copies | None:
+        """How many bookies hold the ledgers that begin from now on; None: as the process was told."""
+        return self._copies
+
+    @copies.setter
+    def copies(self, copies: Copies | None) -> None:
+        self._copies = copies
+        current = self._appender.current
+        if current is not None and copies != current.copies:
+            # The next append leaves the ledger that has others.
+            self._old_at_ms = 0
+
     async def _create(self) -> LedgerFeed:
         feed = LedgerFeed(self._appender)
+        feed.copies = copies = self._copies
         tags = {
             "application": b"pulsar",
             "component": b"managed-ledger",
             "pulsar/managed-ledger": self._stored.name.encode(),
         }
-        feed.writer = await self._source.create(feed, tags)
+        feed.writer = await self._source.create(feed, tags, copies)
         feed.ledger = Ledger(feed.writer.ledger_id, 0, created_ms=self._clock.now_ms())
         return feed
 
@@ -130,11 +145,11 @@ class LedgerLifecycle:
         if self._rolling or self._stopped or appender.draining:
             return
         if (
-            rollover.is_due(
+            feed.copies != self._copies
+            or rollover.is_due(
                 config, entries=feed.next_entry, size_bytes=size_bytes, age_ms=now_ms - ledger.created_ms
             )
-            and self._clock.monotonic_ms() >= self._rollover_not_before_ms
-        ):
+        ) and self._clock.monotonic_ms() >= self._rollover_not_before_ms:
             self._rolling = True
             self._spawn(self._roll())
 

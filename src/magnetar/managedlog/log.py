@@ -10,7 +10,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, LogError, MagnetarError
 from magnetar.base.ids import LATEST, Position
-from magnetar.ledger.api import LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
+from magnetar.ledger.api import Copies, LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
 from magnetar.managedlog import lookup
 from magnetar.managedlog.appender import Appender
 from magnetar.managedlog.config import ManagedLogConfig, Retention
@@ -135,10 +135,13 @@ class ManagedLog:
 
     @retention.setter
     def retention(self, retention: Retention) -> None:
-        if retention != self._lifecycle.retention:
-            self._lifecycle.retention = retention
-            if len(self._ledgers) > 1:
-                self._lifecycle.trim_soon()
+        before, self._lifecycle.retention = self._lifecycle.retention, retention
+        if retention != before and len(self._ledgers) > 1:
+            self._lifecycle.trim_soon()
+
+    def set_copies(self, copies: Copies | None) -> None:
+        """On how many bookies new ledgers lie, from the next append on; None: as the process says."""
+        self._lifecycle.copies = copies
 
     @property
     def terminated(self) -> Position | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
-from magnetar.ledger.api import Ledgers
+from magnetar.ledger.api import Copies, Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
@@ -54,11 +55,13 @@ class ManagedLogs:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
 
-    async def open(self, name: str) -> ManagedLog:
+    async def open(self, name: str, copies: Copies | None = None) -> ManagedLog:
         """The log of that name, `tenant/namespace/persistent/<encoded topic>`; created when missing.
 
         Everyone who opens the same name gets the same log, until it is closed, failed or fenced: then
-        it is opened anew. Raises LedgerError, MetadataError, StorageError, LogFencedError when another
+        it is opened anew. `copies`: on how many bookies its new ledgers lie; None: as the process says.
+
+        Raises LedgerError, MetadataError, StorageError, LogFencedError when another
         owner takes it at the same time, InvalidLogDataError, LogClosedError after `close`.
         """
         async with self._lock(name):
@@ -74,7 +77,7 @@ class ManagedLogs:
                 store=self._store,
                 ledgers=self._ledgers,
                 clock=self._clock,
-                config=self.config,
+                config=self.config if copies is None else replace(self.config, copies=copies),
                 spawn=self._spawn,
                 flusher=self._flusher,
                 budget=self.cache_budget,

@@ -7,6 +7,7 @@ from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
 from magnetar.broker.schema_rules import SchemaRules
+from magnetar.ledger.api import Copies
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import StandaloneConfig, names
 from magnetar.server.limit_settings import default_limits, tenant_limits
@@ -30,6 +31,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
             auto_update_allowed=config.schema_auto_update,
             validation_enforced=config.schema_validation_enforced,
         ),
+        copies=_copies(config),
         authorization=config.authorization,
         metrics_roles=frozenset(names(config.metrics_roles)),
         limits=default_limits(config),
@@ -59,3 +61,9 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,
     )
+
+
+def _copies(config: StandaloneConfig) -> Copies | None:
+    if config.bookies or config.metadata_url:
+        return Copies(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
+    return None

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
@@ -24,6 +24,9 @@ from magnetar.runtime.syncer import Syncer
 from magnetar.server.config import StandaloneConfig
 from magnetar.server.datafolder import DataFolder
 
+if TYPE_CHECKING:
+    from magnetar.metadata.bookkeeper.registry import ListBookies
+
 
 @dataclass(frozen=True, slots=True)
 class MessageStores:
@@ -35,6 +38,8 @@ class MessageStores:
     """All ledgers, where none belongs to anybody else: those that nothing names may be deleted."""
     syncer: Syncer
     """What syncs messages to this process's own disk."""
+    bookies: ListBookies | None = None
+    """Names those that hold the messages; None: this process does."""
     collectors: tuple[Collector, ...] = ()
     """Metrics of the stores."""
 
@@ -86,5 +91,9 @@ async def open_stores(
     # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
     spawn(ledgers.collect_garbage())
     return MessageStores(
-        store, ledgers, ledgers.tagged, bookie.syncer, (partial(bookie_metrics.collect, (bookie,)),)
+        store,
+        ledgers,
+        ledgers.tagged,
+        bookie.syncer,
+        collectors=(partial(bookie_metrics.collect, (bookie,)),),
     )

@@ -225,6 +225,7 @@ class Standalone:
             superuser_roles=frozenset(names(config.superuser_roles)),
             offloading=tiering.offloading,
         )
+        broker.bookies = stores.bookies
         tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from magnetar.base.ids import Position
 from magnetar.broker import dynamic
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.creation import CreationRules
+from magnetar.broker.in_force import COPIES, copies_in_force
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
+from magnetar.ledger.api import Copies
 from magnetar.metadata import keys
 from support.admin_api import AdminApi, T, with_api
 
@@ -100,6 +104,32 @@ def test_persistence_promises_one_copy() -> None:
         assert (await api.call("GET", f"{N}/persistence")).status == 204
 
     with_api(story)
+
+
+def test_persistence_promises_what_bookies_can_keep() -> None:
+    async def story(api: AdminApi) -> None:
+        api.broker.config = replace(api.broker.config, copies=Copies(2, 2, 2))
+        said = dict(zip(COPIES, (3, 3, 2), strict=True))
+        await api.done("POST", f"{N}/persistence", said)
+        assert await api.get(f"{N}/persistence") == {**said, "managedLedgerMaxMarkDeleteRate": 0.0}
+        await api.done("POST", f"{N}/persistence", {COPIES[2]: 1})
+        found = await api.get(f"{N}/persistence")
+        assert [found[name] for name in COPIES] == [2, 2, 1]
+        for copies in ((2, 3, 2), (3, 2, 3), (1, 2, 2)):
+            wrong = dict(zip(COPIES, copies, strict=True))
+            status, reason = await api.refused("POST", f"{N}/persistence", wrong)
+            assert status == 412
+            assert "at most the one before" in reason
+
+    with_api(story)
+
+
+def test_a_topic_lies_on_as_many_bookies_as_its_policy_says() -> None:
+    told = Copies(2, 2, 2)
+    of_namespace = {"persistence": dict(zip(COPIES, (3, 3, 2), strict=True))}
+    assert copies_in_force(told, {}, {}) is None
+    assert copies_in_force(told, {}, of_namespace) == Copies(3, 3, 2)
+    assert copies_in_force(told, {"persistence": {COPIES[0]: 2}}, of_namespace) is None
 
 
 def test_the_size_of_what_lies_behind_a_message() -> None:

@@ -10,6 +10,7 @@ from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process, positions_of, read_all, until
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.ledger.api import Copies
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
@@ -101,6 +102,32 @@ def test_a_failed_rollover_is_tried_again_later() -> None:
         assert listener.entries == [b"a", b"b", b"c", b"d"]
         assert log.state is LogState.OPEN
         await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_other_copies_begin_with_another_ledger() -> None:
+    async def story() -> None:
+        process = Process()
+        log, _ = await process.open()
+        log.append([b"one"], None)
+        await process.settle()
+        (first,) = ledger_ids(log)
+        log.set_copies(Copies(3, 3, 2))
+        log.append([b"still there"], None)
+        await until(process, lambda: len(ledger_ids(log)) > 1)
+        assert log.append([b"here"], None).ledger_id == ledger_ids(log)[-1]
+        log.set_copies(Copies(3, 3, 2))
+        log.append([b"and here"], None)
+        await process.settle()
+        second = ledger_ids(log)[-1]
+        copies = process.ledgers.copies
+        assert (copies[first], copies[second]) == (None, Copies(3, 3, 2))
+        assert ledger_ids(log) in ([first, second], [second])
+        again = await process.restart()
+        log = await again.logs.open(NAME, Copies(2, 2, 1))
+        assert copies[ledger_ids(log)[-1]] == Copies(2, 2, 1)
+        await again.logs.close()
 
     asyncio.run(story())
 

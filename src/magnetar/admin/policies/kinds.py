@@ -11,6 +11,7 @@ from magnetar.admin.policies.declared import Kind
 from magnetar.broker.creation import NON_PARTITIONED, PARTITIONED
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, names_in
+from magnetar.broker.in_force import COPIES
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.limits import ALL_TYPES, DELAY_MAX
 from magnetar.broker.schema_rules import AUTO_UPDATE_STRATEGIES
@@ -171,20 +172,29 @@ def _always(_: Call) -> bool:
     return True
 
 
-_COPIES: Final = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
 _MARK_RATE: Final = "managedLedgerMaxMarkDeleteRate"
 
 
 def _persistence(call: Call) -> dict[str, Any]:
     document = call.json_object()
     found: dict[str, Any] = {}
-    for name in _COPIES:
-        number = whole(document.get(name, 1))
+    told = call.broker.config.copies
+    for name, default in zip(COPIES, told or (1, 1, 1), strict=True):
+        number = whole(document.get(name, default))
         if number is None:
             raise BadRequestError(f"{name} must be a number")
-        if number != 1:
-            raise PreconditionFailedError(f"{name} must be 1: this broker stores one copy")
-        found[name] = number
+        if number != 1 and told is None:
+            raise PreconditionFailedError(
+                f"{name} must be 1: this broker stores one copy; start it with --bookies, or on a cluster of"
+                " bookies"
+            )
+        found[name] = number or default
+    ensemble, written, acknowledged = (found[name] for name in COPIES)
+    if not ensemble >= written >= acknowledged >= 1:
+        raise PreconditionFailedError(
+            f"{COPIES[0]} {ensemble}, {COPIES[1]} {written} and {COPIES[2]} {acknowledged}: each must be"
+            " at most the one before it, and none below 1"
+        )
     rate = document.get(_MARK_RATE, 0)
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1 << 31:
         raise PreconditionFailedError(f"{_MARK_RATE} must be 0 or more")
@@ -261,7 +271,7 @@ DELAYED_DELIVERY: Final = Kind(
 )
 ENTRY_FILTERS: Final = Kind(_entry_filters, _object({FILTER_NAMES: {"type": "string"}}, FILTER_NAMES))
 PERSISTENCE: Final = Kind(
-    _persistence, _object({**dict.fromkeys(_COPIES, _COUNT), _MARK_RATE: {"type": "number", "minimum": 0}})
+    _persistence, _object({**dict.fromkeys(COPIES, _COUNT), _MARK_RATE: {"type": "number", "minimum": 0}})
 )
 STRATEGY: Final = _one_of(*(strategy.value for strategy in Strategy))
 AUTO_UPDATE_STRATEGY: Final = _one_of(*AUTO_UPDATE_STRATEGIES)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.api import (
+    Copies,
     LedgerClosedError,
     LedgerEnd,
     LedgerFencedError,
@@ -20,6 +22,7 @@ from magnetar.ledger.api import (
 )
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions, LedgerWriteHandle
 from magnetar.ledger.client.placement import NotEnoughBookiesError
+from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.stored_entries import runs, stored
 from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup
 
@@ -198,15 +201,22 @@ class RemoteLedgers:
         else:
             self._has_room = True
 
-    async def create(self, listener: WriterListener, custom_metadata: Mapping[str, bytes]) -> RemoteWriter:
+    async def create(
+        self,
+        listener: WriterListener,
+        custom_metadata: Mapping[str, bytes],
+        copies: Copies | None = None,
+    ) -> RemoteWriter:
         """A new open ledger; see `Ledgers.create`. Raises TooFewBookiesError, MetadataError."""
         relay = _Relay(listener)
+        options = self._options if copies is None else replace(self._options, layout=QuorumLayout(*copies))
         try:
             handle = await self._client.create(
-                self._options, relay, custom=custom_metadata, created_ms=self._clock.now_ms()
+                options, relay, custom=custom_metadata, created_ms=self._clock.now_ms()
             )
         except NotEnoughBookiesError as error:
-            self._has_room = False
+            # That there are too few for more copies than usual says nothing of the others' ledgers.
+            self._has_room = self._has_room and copies is not None
             raise TooFewBookiesError(error.needed, error.usable) from error
         writer = RemoteWriter(self, handle, relay, self._fate(handle.ledger_id))
         self._writers[handle.ledger_id] = writer

@@ -9,9 +9,9 @@ Source: BookKeeper's registration and cookies.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from magnetar.base.errors import MetadataError
 
@@ -88,6 +88,10 @@ class BookieInfo:
         if colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16:
             return host, int(port)
         return None
+
+
+ListBookies: TypeAlias = Callable[[], Awaitable["LiveBookies"]]
+"""Says who is registered now. Raises MetadataError."""
 
 
 @dataclass(frozen=True, slots=True)
