@@ -4,14 +4,17 @@ of the Java client are (`java_client.class_path`)."""
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
+import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from support import java_client
 from support.object_stores import free_port
+from support.standalone import wait_until
 
 HERE = Path(__file__).parents[1] / "compat" / "bookkeeper"
 
@@ -56,6 +59,11 @@ class ApacheBookKeeper:
         data.mkdir()
         self.zookeeper = f"127.0.0.1:{self._run('zookeeper', str(data)).strip()}"
         """Host and port."""
+
+    @property
+    def pid(self) -> int:
+        """Of the Java process, in which all that it starts runs."""
+        return self._process.pid
 
     def _run(self, *words: str) -> str:
         process = self._process
@@ -129,9 +137,78 @@ class ApacheBookKeeper:
         """Stops a bookie; its disk stays."""
         self._run("stop", name)
 
+    def bookie_process(self, name: str, root: str) -> ApacheBookieProcess:
+        """A bookie in a Java process of its own, which can be killed; not started yet."""
+        port = self._ports.setdefault(name, free_port())
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        return ApacheBookieProcess(folder, self._settings(name, root, port), port)
+
+    def start_local(self, count: int) -> None:
+        """What `localbookie COUNT` starts, below /ledgers."""
+        folder = self._folder / "local"
+        folder.mkdir()
+        settings = folder / "local.conf"
+        # Folders and ports are its own.
+        settings.write_text(_SETTINGS, encoding="utf-8")
+        self._run("local", str(count), self.zookeeper, str(folder), str(settings))
+
+    def change_local(self, *, by: int) -> None:
+        """One bookie more of those (1), or one fewer (-1): the last one goes."""
+        self._run("local-add" if by > 0 else "local-remove")
+
+    def stop_local(self) -> None:
+        self._run("local-stop")
+
+
+class ApacheBookieProcess:
+    """A bookie of Apache's that can be killed; its disk and port stay. Made by
+    `ApacheBookKeeper.bookie_process`."""
+
+    def __init__(self, folder: Path, settings: Path, port: int) -> None:
+        self.bookie_id = f"127.0.0.1:{port}"
+        self._folder = folder
+        self._settings = settings
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Starts the process and does not wait."""
+        assert self._process is None
+        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        command += [f"-Dlog4j.configurationFile={HERE / 'log4j2.xml'}"]
+        command += ["-cp", java_client.class_path(HERE), "org.apache.bookkeeper.server.Main"]
+        with (self._folder / "process.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--conf", str(self._settings)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def wait(self) -> None:
+        """Waits until it serves."""
+        process = self._process
+        assert process is not None
+        wait_until(lambda: process.poll() is not None or self._listens(), 60, "a bookie of Apache's serves")
+        assert process.poll() is None, (self._folder / "process.log").read_text(errors="replace")[-3000:]
+
+    def _listens(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1.0):
+            return True
+        return False
+
+    def kill(self) -> None:
+        """As a power cut does, for the process; nothing when it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+_SMALL = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""What makes Java start fast and stay small, and slow under load."""
+
 
 @contextmanager
-def apache_bookkeeper(folder: Path) -> Iterator[ApacheBookKeeper]:
+def apache_bookkeeper(folder: Path, *, java_options: Sequence[str] = _SMALL) -> Iterator[ApacheBookKeeper]:
     """The process with a ZooKeeper, and neither cluster nor bookies yet. Raises NotHereError."""
     path = java_client.class_path(HERE)
     classes = folder / "classes"
@@ -148,9 +225,7 @@ def apache_bookkeeper(folder: Path) -> Iterator[ApacheBookKeeper]:
         f"-Djava.security.auth.login.config={login}",
         # The file is about bookies.
         "-Dzookeeper.sasl.client=false",
-        "-Xmx512m",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
+        *java_options,
         f"-Dlog4j.configurationFile={HERE / 'log4j2.xml'}",
         "-cp",
         f"{classes}{os.pathsep}{path}",

@@ -19,6 +19,7 @@ import org.apache.bookkeeper.server.Main;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
 import org.apache.bookkeeper.util.EntryFormatter;
 import org.apache.bookkeeper.util.LedgerIdFormatter;
+import org.apache.bookkeeper.util.LocalBookKeeper;
 import org.apache.commons.configuration2.CompositeConfiguration;
 import org.apache.zookeeper.server.ServerCnxnFactory;
 import org.apache.zookeeper.server.ZooKeeperServer;
@@ -33,6 +34,10 @@ import org.apache.zookeeper.server.ZooKeeperServer;
  * stop NAME                   stops it
  * recovery NAME CONFIGURATION starts a node of auto-recovery
  * stop-recovery NAME          stops it
+ * local COUNT ZOOKEEPER FOLDER CONFIGURATION  starts what `localbookie COUNT` does, over a ZooKeeper (HOST:PORT)
+ * local-add                   one bookie more there
+ * local-remove                the last one goes
+ * local-stop                  all of them go
  * shell CONFIGURATION WORDS   runs a command of the shell
  * </pre>
  *
@@ -42,6 +47,7 @@ public final class ApacheDriver {
     private static final long COMMAND_MS_MAX = 120_000;
     private final Map<String, LifecycleComponent> bookies = new HashMap<>();
     private final Map<String, AutoRecoveryMain> recoveries = new HashMap<>();
+    private LocalBookKeeper local;
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
@@ -95,6 +101,27 @@ public final class ApacheDriver {
                 return 0;
             case "stop-recovery":
                 recoveries.remove(words[1]).shutdown();
+                return 0;
+            case "local":
+                String[] zooKeeper = words[2].split(":");
+                local = new LocalBookKeeper(
+                        Integer.parseInt(words[1]),
+                        configuration(words[4]),
+                        words[3],
+                        true,
+                        "local",
+                        zooKeeper[0],
+                        Integer.parseInt(zooKeeper[1]));
+                local.start();
+                return 0;
+            case "local-add":
+                local.addBookie();
+                return 0;
+            case "local-remove":
+                local.removeBookie();
+                return 0;
+            case "local-stop":
+                local.shutdownBookies();
                 return 0;
             case "shell":
                 BookieShell shell = new BookieShell(

@@ -6,9 +6,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
+from magnetar.ledger.autorecovery.decommission import Decommission
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.ledger.client.cluster import Cluster
@@ -31,6 +33,7 @@ from support.ledger_clusters import Marks
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROOT = "/recovered"
+THEIRS = "/recovered-theirs"
 QUICK = ClientOptions(connect_timeout_s=2.0, answer_timeout_s=2.0, backoff_max_s=0.5)
 OPTIONS = RecoveryOptions(node_id="recovery-1", retry_first_s=0.2)
 
@@ -67,7 +70,7 @@ class World:
         self.marks = UnderreplicatedLedgers(store, tree, SystemClock())
 
     async def shell(self, *words: str) -> str:
-        return await asyncio.to_thread(lambda: self._apache.shell(*words, root=ROOT))
+        return await asyncio.to_thread(lambda: self._apache.shell(*words, root=self.tree.root))
 
     async def written(self, count: int) -> tuple[int, list[bytes], tuple[str, ...]]:
         """A closed ledger: its id, its entries, who holds them."""
@@ -86,10 +89,17 @@ class World:
             out += [entry.payload for entry in await handle.read(len(out), handle.last_entry, 1 << 20)]
         return out
 
+    async def next_change(self) -> None:
+        """Waits until something happens in the metadata."""
+        news = asyncio.Event()
+        cancel = self.store.watch(self.tree.root, lambda _: news.set())
+        await news.wait()
+        cancel()
+
     async def until(self, ledger_id: int, condition: Callable[[LedgerMetadata], bool]) -> None:
         """Waits until the ledger is so, and not marked."""
         news = asyncio.Event()
-        cancel = self.store.watch(ROOT, lambda _: news.set())
+        cancel = self.store.watch(self.tree.root, lambda _: news.set())
         async with asyncio.timeout(90):
             while True:
                 news.clear()
@@ -101,8 +111,8 @@ class World:
 
 
 @asynccontextmanager
-async def world_of(apache: ApacheBookKeeper) -> AsyncIterator[World]:
-    url = parse_metadata_url(f"zk://{apache.zookeeper}{ROOT}")
+async def world_of(apache: ApacheBookKeeper, root: str = ROOT) -> AsyncIterator[World]:
+    url = parse_metadata_url(f"zk://{apache.zookeeper}{root}")
     store = await open_metadata(url, SystemClock(), session_timeout_ms=6000)
     world = World(apache, store, await open_tree(store, url.root))
     await world.marks.prepare()
@@ -158,6 +168,62 @@ def test_apaches_repairs_our_bookies(apache: ApacheBookKeeper, bookies: dict[str
             bookies[members[1]].kill()
             await world.until(ledger_id, without(members[1]))
             await asyncio.to_thread(apache.stop_recovery, "theirs")
+            assert await world.read(ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+def test_the_shell_recovers_what_a_lost_bookie_of_ours_had(
+    apache: ApacheBookKeeper, bookies: dict[str, BookieProcess]
+) -> None:
+    async def story() -> None:
+        async with world_of(apache) as world:
+            ledger_id, payloads, members = await world.written(100)
+            bookies[members[2]].kill()
+            await world.shell("recover", "-force", "-deleteCookie", members[2])
+            await world.until(ledger_id, without(members[2]))
+            assert members[2] not in await world.bookies.known_bookies()
+            assert await world.read(ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+@pytest.fixture
+def theirs(apache: ApacheBookKeeper) -> Iterator[dict[str, str]]:
+    """Names of four bookies of Apache's, by id."""
+    apache.shell("initnewcluster", root=THEIRS)
+    names = ["lost-first", "lost-second", "lost-third", "lost-fourth"]
+    running = {apache.start_bookie(name, root=THEIRS): name for name in names}
+    yield running
+    for name in running.values():
+        apache.stop_bookie(name)
+
+
+def test_ours_repairs_apaches_bookies(apache: ApacheBookKeeper, theirs: dict[str, str]) -> None:
+    async def story() -> None:
+        async with world_of(apache, THEIRS) as world:
+            ledger_id, payloads, members = await world.written(100)
+            (spare,) = set(theirs) - set(members)
+            # As if the spare one had lost its disk: it never got what the metadata say that it has.
+            stored = await world.ledgers.read(ledger_id)
+            wrong = stored.metadata.with_ensembles(((0, (spare, *members[1:])),))
+            await world.ledgers.write(ledger_id, wrong, stored.version)
+            options = replace(OPTIONS, check_replicas_s=0.5)
+            node = await AutoRecoveryNode.start(world.store, world.tree, SystemClock(), options, QUICK)
+            async with asyncio.timeout(60):
+                while not node.worker.repaired:
+                    await world.next_change()
+            await world.until(ledger_id, lambda metadata: metadata.ensembles == wrong.ensembles)
+            assert node.replicator.entries_copied == 67
+            # Now one of them goes for good, by our command.
+            gone = members[1]
+            await asyncio.to_thread(apache.stop_bookie, theirs.pop(gone))
+            told: list[int] = []
+            await Decommission(world.ledgers, world.bookies, world.marks, gone, look_s=0.1).run(told.append)
+            assert told[-1] == 0
+            assert gone not in await world.bookies.known_bookies()
+            await world.until(ledger_id, without(gone))
+            await node.close()
             assert await world.read(ledger_id) == payloads
 
     asyncio.run(story())

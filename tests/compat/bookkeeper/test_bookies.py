@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 import pytest
 
 from magnetar.base.clock import ManualClock
+from magnetar.ledger.api import LedgerFencedError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions
 from magnetar.ledger.client.options import ClientOptions
@@ -62,27 +64,95 @@ def test_the_shell_finds_a_bookie_sane(apache: ApacheBookKeeper, bookies: list[B
     assert bookies[0].bookie_id in apache.shell("bookieinfo", root=ROOT)
 
 
-def test_an_ensemble_of_both_kinds(apache: ApacheBookKeeper, bookies: list[BookieProcess]) -> None:
-    """Every entry needs all three: ours is in every acknowledgement."""
-    bookies[1].stop()
-    bookies[2].stop()
-    names = ("mixed-first", "mixed-second")
-    theirs = [apache.start_bookie(name, root=ROOT) for name in names]
+def test_the_shell_takes_a_ledger_over_and_shows_it(
+    apache: ApacheBookKeeper, bookies: list[BookieProcess]
+) -> None:
+    async def story() -> None:
+        async with client_of(apache, ClientOptions()) as client:
+            marks = Marks()
+            writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 3, 2)), marks)
+            writer.append([b"said %d" % number for number in range(50)])
+            await marks.reach(49)
+            words = ("-ledgerid", str(writer.ledger_id))
+            shell = partial(asyncio.to_thread, partial(apache.shell, root=ROOT))
+            said = await shell("ledgermetadata", *words)
+            assert "ensembleSize=3, writeQuorumSize=3, ackQuorumSize=2, state=OPEN" in said
+            assert all(bookie.bookie_id in said for bookie in bookies)
+            read = await shell("readledger", *words, "-m", "-r")
+            assert all(f"said {number}" in read for number in (0, 49)), read[:500]
+            writer.append([b"too late"])
+            with pytest.raises(LedgerFencedError):
+                await marks.reach(50)
+            # One bookie's copy, of a ledger that is closed now.
+            bounds = ("-firstentryid", "0", "-lastentryid", "50")
+            one = await shell("readledger", *words, *bounds, "-m", "-b", bookies[0].bookie_id)
+            assert "said 49" in one
+            assert "too late" not in one
+            said = await shell("ledgermetadata", *words)
+            assert "state=CLOSED" in said
+            assert "lastEntryId=49" in said
+
+    asyncio.run(story())
+
+
+@contextmanager
+def of_both_kinds(
+    apache: ApacheBookKeeper, bookies: list[BookieProcess], theirs: int
+) -> Iterator[tuple[list[BookieProcess], list[str]]]:
+    """Three bookies, so many of them Apache's: ours that are left, and names of theirs."""
+    names = [f"mixed-{theirs}-{number}" for number in range(theirs)]
+    for bookie in bookies[3 - theirs :]:
+        bookie.stop()
+    for name in names:
+        apache.start_bookie(name, root=ROOT)
     try:
+        yield bookies[: 3 - theirs], names
+    finally:
+        for name in names:
+            apache.stop_bookie(name)
+        for bookie in bookies[3 - theirs :]:
+            bookie.begin()
+        for bookie in bookies[3 - theirs :]:
+            bookie.wait()
+
+
+@pytest.mark.parametrize("theirs", [2, 1])
+def test_an_ensemble_of_both_kinds(
+    apache: ApacheBookKeeper, bookies: list[BookieProcess], theirs: int
+) -> None:
+    """Every entry needs all three: both kinds are in every acknowledgement."""
+    with of_both_kinds(apache, bookies, theirs) as (ours, names):
         for use_v2 in (False, True):
             said = apache.shell(
                 *SIMPLE_TEST, "-ackQuorum", "3", "-numEntries", "200", root=ROOT, use_v2=use_v2
             )
             assert "200 entries written" in said
         listed = apache.shell("listbookies", "-rw", root=ROOT)
-        assert all(bookie in listed for bookie in (*theirs, bookies[0].bookie_id))
-    finally:
-        for name in names:
-            apache.stop_bookie(name)
-        for bookie in bookies[1:]:
-            bookie.begin()
-        for bookie in bookies[1:]:
-            bookie.wait()
+        assert all(bookie.bookie_id in listed for bookie in ours)
+
+        async def story() -> None:
+            # Nobody can take the place of one who is away: he is waited for.
+            options = ClientOptions(answer_timeout_s=2.0, replacement_wait_s=60.0)
+            async with client_of(apache, options) as client:
+                marks = Marks()
+                writer = await client.create(LedgerOptions(layout=QuorumLayout(3, 3, 3)), marks)
+                written = [b"%d" % number for number in range(300)]
+                writer.append(written[:100])
+                await marks.reach(99)
+                ours[0].kill()
+                writer.append(written[100:200])
+                ours[0].begin()
+                await marks.reach(199, 60)
+                await asyncio.to_thread(apache.stop_bookie, names[0])
+                writer.append(written[200:])
+                await asyncio.to_thread(apache.start_bookie, names[0], ROOT)
+                await marks.reach(299, 60)
+            async with client_of(apache, options) as client:
+                recovered = await client.open(writer.ledger_id)
+                assert recovered.last_entry == 299
+                assert await payloads_of(recovered) == written
+
+        asyncio.run(story())
 
 
 @asynccontextmanager
