@@ -3,10 +3,11 @@
     python -m bench.spark_history [--rows N] [--seconds S] [--service-url URL --http-url URL] [--json FILE]
 
 Fills a topic with rows of 100 B, with keys and event times, in batches of 100, offloads it, and reads it with
-`local[2]` into Spark's `noop` sink: the value alone, and six columns; as `format("magnetar")` and by
-`spark.read.parquet` over the files with the columns that these are made of. Rows are random bytes, so that
-the files are as large as what they hold. `_python` is the same through `mapInArrow`, as a job that works on
-rows in Python does. Runs of the two readers take turns; the first of each kind warms up, shown is the median.
+`local[2]` into Spark's `noop` sink: the value alone, and six columns; as `magnetar.spark.table`, as
+`format("magnetar")` and by `spark.read.parquet` over the files with the columns that these are made of. Rows
+are random bytes, so that the files are as large as what they hold. `_python` is the same through
+`mapInArrow`, as a job that works on rows in Python does. Runs of the readers take turns; the first of each
+kind warms up, shown is the median.
 The broker's folder must be of this machine.
 """
 
@@ -27,7 +28,7 @@ from bench.spark_program import Amount, Given, main
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
-from magnetar.spark import session
+from magnetar.spark import session, table
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
 
@@ -127,6 +128,9 @@ def _frames(
     def topic() -> DataFrame:
         return spark.read.format("magnetar").options(**where).load()
 
+    def as_table() -> DataFrame:
+        return table(spark, options=where)
+
     def parquet() -> DataFrame:
         return spark.read.parquet(*files).select(*columns)
 
@@ -134,10 +138,12 @@ def _frames(
         return frame.mapInArrow(_pass_on, frame.schema)
 
     return {
-        "magnetar": topic,
+        "table": as_table,
         "parquet": parquet,
-        "magnetar_python": lambda: through(topic()),
+        "magnetar": topic,
+        "table_python": lambda: through(as_table()),
         "parquet_python": lambda: through(parquet()),
+        "magnetar_python": lambda: through(topic()),
     }
 
 
@@ -156,10 +162,10 @@ def run(given: Given) -> dict[str, float]:
         frames = _frames(spark, {**where, "columns": ",".join(ours)}, files, theirs)
         found = _compared(spark, frames, given.amount, given.seconds / len(COLUMNS))
         results |= {f"{kind}_{name}_rows_per_s": rate for name, rate in found.items()}
-        results[f"{kind}_percent_of_parquet"] = 100 * found["magnetar"] / found["parquet"]
-        results[f"{kind}_percent_of_parquet_python"] = (
-            100 * found["magnetar_python"] / found["parquet_python"]
-        )
+        for name in ("table", "magnetar"):
+            for suffix in ("", "_python"):
+                percent = 100 * found[f"{name}{suffix}"] / found[f"parquet{suffix}"]
+                results[f"{kind}_{name}{suffix}_percent_of_parquet"] = percent
     spark.stop()
     return results
 

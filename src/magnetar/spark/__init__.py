@@ -2,8 +2,10 @@
 
 spark = magnetar.spark.session("orders")
 spark.read.format("magnetar").options(**{"service.url": url, "topic": "orders"}).load()
+magnetar.spark.table(spark, "orders", service_url=url)
 """
 
 from magnetar.spark.session import session
+from magnetar.spark.topic_table import table
 
-__all__ = ["session"]
+__all__ = ["session", "table"]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from magnetar.base.names import TopicName
-from magnetar.spark.bounds import Bounds
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.filters import Pushed
-from magnetar.spark.offsets import Offset
 from magnetar.spark.ranges import plan_ranges, tasks_of
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import LimitedPartition, read_partition
+from magnetar.spark.spans import find_spans
 from magnetar.spark.table_shape import TableShape
 
 
@@ -33,32 +30,14 @@ class TopicBatchReader(DataSourceReader):
         options = self._options
         cluster = Cluster(options.connection)
         try:
-            topics = cluster.partitions(options.topics, options.pattern, options.namespace)
-            states = cluster.log_states(
-                [topic for topic in topics if self._pushed.wants(topic)], missing_ok=options.wait_for_topics
-            )
-            bounds = Bounds(cluster, options, int(time.time() * 1000))
-            starts = bounds.starts(states, default="earliest")
-            ends = bounds.ends(states)
-            spans: dict[str, tuple[Offset, Offset]] = {
-                topic: (starts[topic], ends[topic])
-                for topic in states
-                if starts[topic].position < ends[topic].position
-            }
-            for topic, (start, end) in spans.items():
-                name = TopicName.parse(topic)
-                bounds.check_loss(name, states[topic], start)
-                if options.rows_per_partition_max is not None:
-                    # To split by rows they have to be counted.
-                    counted = cluster.with_start_index(name, states[topic], start)
-                    spans[topic] = counted, cluster.with_end_index(name, end)
-            ranges = plan_ranges(options, states, spans)
-            if options.limit is None:
-                return tasks_of(options, ranges)
-            # The rows of a range are an estimate: one task counts them as it reads.
-            return [LimitedPartition(tuple(ranges), options.limit)] if ranges else []
+            states, spans = find_spans(cluster, options, self._pushed)
         finally:
             cluster.close()
+        ranges = plan_ranges(options, states, spans)
+        if options.limit is None:
+            return tasks_of(options, ranges)
+        # The rows of a range are an estimate: one task counts them as it reads.
+        return [LimitedPartition(tuple(ranges), options.limit)] if ranges else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one range."""

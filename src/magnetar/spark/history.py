@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -25,12 +26,11 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
-from magnetar.history import layout
 from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
 from magnetar.spark.history_columns import SegmentColumns
+from magnetar.spark.segment_traits import SegmentTraits
 from magnetar.spark.stretches import HistoryFile, Stretch
-from magnetar.tiered.parquet.api import SegmentSummary
 from magnetar.tiered.stores.ranges import open_ranges
 
 _log = logging.getLogger("magnetar.spark")
@@ -87,7 +87,8 @@ def read_stretch(
     stop = stretch.end[1]
     try:
         segment = _open(stretch.file)
-        entries = None if _is_plain(segment.metadata) else _entries_of_file(stretch.file, segment)
+        plain = SegmentTraits.of(segment.metadata).is_plain
+        entries = None if plain else _entries_of_file(stretch.file, segment)
         names = columns.names(segment.names)
     except _UNREADABLE as error:
         _tell(topic, stretch.file, error)
@@ -96,42 +97,43 @@ def read_stretch(
         yield from _rebuilt(topic, stretch.file, entries, (ledger_id, first, stop), decoder)
         return
     for group in range(segment.metadata.num_row_groups):
-        low, high = _entries_of(segment.metadata.row_group(group))
-        if high < first or low >= stop:
+        rows = segment.metadata.row_group(group)
+        ledgers, (low, high) = _bounds(rows, "ledger_id"), _bounds(rows, "entry_id")
+        if not ledgers[0] <= ledger_id <= ledgers[1]:
+            continue
+        alone = ledgers[0] == ledgers[1]
+        if alone and (high < first or low >= stop):
             continue
         try:
-            table = segment.row_group(group, names)
+            table = segment.row_group(group, names if alone else list({*names, "ledger_id"}))
         except _UNREADABLE as error:
             _tell(topic, stretch.file, error)
             return
+        if not alone:
+            # Small files of several ledgers have become one.
+            table = table.filter(pc.equal(table["ledger_id"], ledger_id))
+            high = pc.max(table["entry_id"]).as_py() if table.num_rows else -1
         yield from columns.batches(table, first, stop)
-        yield Position(ledger_id, min(high + 1, stop))
+        yield Position(ledger_id, max(first, min(high + 1, stop)))
+
+
+def traits_of(file: HistoryFile) -> SegmentTraits | None:
+    """What its footer says; None when it cannot be read from here."""
+    try:
+        return SegmentTraits.of(_open(file).metadata)
+    except _UNREADABLE:
+        return None
 
 
 def _tell(topic: TopicName, file: HistoryFile, error: Exception) -> None:
     _log.warning("history of %s is read by the broker: %s: %s", topic, file.name, error)
 
 
-def _is_plain(metadata: pq.FileMetaData) -> bool:
-    """Whether no row is an entry that was kept whole or a piece of a large message. Raises HistoryError."""
-    summary = SegmentSummary.from_json((metadata.metadata or {}).get(layout.SUMMARY_KEY.encode(), b""))
-    if summary.raw_entries:
-        return False
-    paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
-    number = paths.index("chunk_uuid")
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group)
-        statistics = rows.column(number).statistics
-        if statistics is None or not statistics.has_null_count or statistics.null_count != rows.num_rows:
-            return False
-    return True
-
-
-def _entries_of(rows: pq.RowGroupMetaData) -> tuple[int, int]:
-    """First and last entry of a row group."""
+def _bounds(rows: pq.RowGroupMetaData, name: str) -> tuple[int, int]:
+    """Lowest and highest number in a column of a row group."""
     for number in range(rows.num_columns):
         column = rows.column(number)
-        if column.path_in_schema == "entry_id" and column.statistics is not None:
+        if column.path_in_schema == name and column.statistics is not None:
             return int(column.statistics.min), int(column.statistics.max)
     return 0, (1 << 63) - 2
 

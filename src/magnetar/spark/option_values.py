@@ -67,6 +67,16 @@ _TOLD_APART: Final = {
 """Lower-case names that look right and cannot be."""
 
 
+def canonical_names(options: Mapping[str, str]) -> dict[str, str]:
+    """The same under lower-case names, synonyms replaced. Raises OptionError for what is said twice."""
+    found: dict[str, str] = {}
+    for key, value in options.items():
+        name = SYNONYMS.get(key.lower(), key.lower())
+        if found.setdefault(name, value) != value:
+            raise OptionError(f"option {name!r} is given twice, by two of its names")
+    return found
+
+
 class OptionValues:
     """Takes values out of a mapping of options, remembering what is valid."""
 

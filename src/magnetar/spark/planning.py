@@ -53,28 +53,28 @@ def share(limit: int, backlogs: Mapping[str, int]) -> dict[str, int]:
     return parts
 
 
-def pieces_per_topic(
-    rows: Mapping[str, int],
-    size_bytes: Mapping[str, int],
+def pieces_of(
+    rows: Sequence[int],
+    sizes_bytes: Sequence[int],
     *,
     partitions_min: int | None,
     rows_per_partition_max: int | None,
-) -> dict[str, int]:
-    """How many tasks each partition's range is read by; `rows` and bytes are estimates.
+) -> list[int]:
+    """How many tasks each range is read by, by estimates of its rows and bytes.
 
     Without options: one per BYTES_PER_PARTITION.
     """
-    pieces = {}
-    total = sum(rows.values())
-    for name, count in rows.items():
+    pieces = []
+    total = sum(rows)
+    for count, size_bytes in zip(rows, sizes_bytes, strict=True):
         wanted = 1
         if rows_per_partition_max is None and partitions_min is None:
-            wanted = -(-size_bytes[name] // BYTES_PER_PARTITION)
+            wanted = -(-size_bytes // BYTES_PER_PARTITION)
         if rows_per_partition_max is not None:
             wanted = -(-count // rows_per_partition_max)
         if partitions_min is not None and total:
             wanted = max(wanted, -(-partitions_min * count // total))
-        pieces[name] = max(wanted, 1)
+        pieces.append(max(wanted, 1))
     return pieces
 
 

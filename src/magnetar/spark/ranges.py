@@ -9,41 +9,40 @@ from pyspark.sql.datasource import InputPartition
 from magnetar.spark.errors import OptionError
 from magnetar.spark.ledgers import EntryRange, LogState
 from magnetar.spark.offsets import Offset
-from magnetar.spark.planning import groups, pieces_per_topic
+from magnetar.spark.planning import groups, pieces_of
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import RangePartition, SeveralRanges
+from magnetar.spark.spans import Span
 from magnetar.spark.stretches import Stretch
 
 
 def plan_ranges(
-    options: ReadOptions, states: Mapping[str, LogState], spans: Mapping[str, tuple[Offset, Offset]]
+    options: ReadOptions, states: Mapping[str, LogState], spans: Sequence[Span]
 ) -> list[RangePartition]:
-    """The ranges of all tasks; spans are not empty.
+    """The ranges of all tasks. A partition may have several spans.
 
     Raises OptionError when the options ask to split and nothing is known to split by.
     """
-    measured = {
-        topic: states[topic].measure(start.position, end.position) for topic, (start, end) in spans.items()
-    }
+    measured = [states[span.topic].measure(span.start.position, span.end.position) for span in spans]
     splits = options.partitions_min is not None or options.rows_per_partition_max is not None
-    blind = [topic for topic in spans if not states[topic].is_complete]
+    blind = [span.topic for span in spans if not states[span.topic].is_complete]
     if splits and blind:
         raise OptionError(
             f"minPartitions and maxRowsPerPartition need the admin interface to split {blind[0]}: give the"
             " option admin.url=http://host:8080"
         )
-    rows = {topic: _rows(start, end, measured[topic].entries) for topic, (start, end) in spans.items()}
-    pieces = pieces_per_topic(
+    rows = [_rows(span.start, span.end, each.entries) for span, each in zip(spans, measured, strict=True)]
+    pieces = pieces_of(
         rows,
-        {topic: measured[topic].size_bytes for topic in spans},
+        [each.size_bytes for each in measured],
         partitions_min=options.partitions_min,
         rows_per_partition_max=options.rows_per_partition_max,
     )
     ranges = []
-    for topic, (start, end) in spans.items():
-        entries = max(measured[topic].entries, 1)
-        for piece in states[topic].split(start.position, end.position, pieces[topic]):
-            share = rows[topic] * piece.entries // entries
+    for (topic, start, end), whole, count, number in zip(spans, measured, rows, pieces, strict=True):
+        entries = max(whole.entries, 1)
+        for piece in states[topic].split(start.position, end.position, number):
+            share = count * piece.entries // entries
             stretches = states[topic].stretches(piece.start, piece.end) if options.history else []
             ranges.append(_range(topic, piece, share, stretches))
     return ranges

@@ -18,6 +18,7 @@ from magnetar.spark.connection_options import (
 )
 from magnetar.spark.errors import OptionError
 from magnetar.spark.option_values import OptionValues
+from magnetar.spark.pinned import PinnedRanges, parse_ranges
 from magnetar.spark.timestamps import parse_duration
 
 READ_OPTIONS: Final = (
@@ -27,6 +28,7 @@ READ_OPTIONS: Final = (
     "topicsPattern",
     "namespace",
     "assign",
+    "ranges",
     "startingOffsets",
     "startingTimestamp",
     "endingOffsets",
@@ -65,7 +67,8 @@ HISTORY: Final = ("files", "broker")
 TRIGGER_DELAY_MS: Final = 15 * 60_000
 """How long fewer rows than `minRowsPerTrigger` are waited upon, as in Spark's Kafka source."""
 
-_WAYS: Final = ("topic", "topics", "topicsPattern", "namespace", "assign")
+_WAYS: Final = ("topic", "topics", "topicsPattern", "namespace", "assign", "ranges")
+_PLACES: Final = ("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,8 @@ class ReadOptions:
     """A regular expression over full names, `namespace` in front of it being literal; else empty."""
     namespace: str
     """All topics of it; else empty."""
+    ranges: PinnedRanges | None
+    """Exactly what is read; None when topics, starts and ends say it."""
     starting_offsets: str
     starting_timestamp: str
     ending_offsets: str
@@ -132,6 +137,9 @@ class ReadOptions:
                 "one of the options topic, topics (names parted by commas), topicsPattern and namespace is"
                 " needed" + (f"; {' and '.join(ways)} are given" if ways else "")
             )
+        ranges = parse_ranges(given.text("ranges"))
+        if ranges is not None and any(given.text(name) for name in _PLACES):
+            raise OptionError("ranges say where reading starts and ends; leave out " + ", ".join(_PLACES))
         minimum = given.number("minRowsPerTrigger")
         maximum = given.number("maxRowsPerTrigger")
         if minimum is not None and maximum is not None and minimum > maximum:
@@ -139,9 +147,10 @@ class ReadOptions:
         delay = given.text("maxTriggerDelay")
         return cls(
             connection=connection_options(given),
-            topics=_topics(given),
+            topics=_topics(given) if ranges is None else tuple(topic for topic, _ in ranges),
             pattern=_pattern(given.text("topicsPattern")),
             namespace=_namespace(given.text("namespace")),
+            ranges=ranges,
             starting_offsets=given.text("startingOffsets"),
             starting_timestamp=given.text("startingTimestamp"),
             ending_offsets=given.text("endingOffsets"),

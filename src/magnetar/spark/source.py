@@ -42,13 +42,13 @@ class MagnetarSource(DataSource):
         if options.value.format in _PLAIN:
             # Each look at a table is a process of its own: as text this needs neither Arrow nor the cluster.
             return columns_ddl(options.columns, _PLAIN[options.value.format])
-        return _shape(options).spark_schema()
+        return table_shape(options).spark_schema()
 
     def reader(self, schema: StructType) -> TopicBatchReader:
         from magnetar.spark.batch import FilteringBatchReader, TopicBatchReader
 
         options = ReadOptions.parse(self.options)
-        shape = _shape(options).chosen(schema)
+        shape = table_shape(options).chosen(schema)
         if options.push_filters and _is_pushing():
             return FilteringBatchReader(options, shape)
         return TopicBatchReader(options, shape)
@@ -57,7 +57,7 @@ class MagnetarSource(DataSource):
         from magnetar.spark.stream import TopicStreamReader
 
         options = ReadOptions.parse(self.options)
-        return TopicStreamReader(options, _shape(options).chosen(schema))
+        return TopicStreamReader(options, table_shape(options).chosen(schema))
 
     # Spark takes `overwrite` by position in some versions and by name in others.
     def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
@@ -79,7 +79,7 @@ class PulsarSource(MagnetarSource):
         return "pulsar"
 
 
-def _shape(options: ReadOptions) -> TableShape:
+def table_shape(options: ReadOptions) -> TableShape:
     """The table that the options describe. Asks the cluster when the value is what a schema says."""
     from magnetar.arrow.row_filter import RowFilter
     from magnetar.spark.table_shape import TableShape

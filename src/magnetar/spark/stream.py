@@ -28,6 +28,7 @@ from magnetar.spark.planning import TriggerDelay
 from magnetar.spark.ranges import plan_ranges, tasks_of
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import read_partition
+from magnetar.spark.spans import Span
 from magnetar.spark.table_shape import TableShape
 
 
@@ -48,8 +49,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._delay: TriggerDelay | None = None
         if options.limit is not None:
             raise OptionError("limit is for batches; a stream has maxRowsPerTrigger")
-        if options.ending_offsets or options.ending_timestamp:
-            raise OptionError("a stream does not end: endingOffsets and endingTimestamp are for batches")
+        if options.ending_offsets or options.ending_timestamp or options.ranges is not None:
+            raise OptionError(
+                "a stream does not end: endingOffsets, endingTimestamp and ranges are for batches"
+            )
 
     # ------------------------------------------------------------ offsets
 
@@ -185,7 +188,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A batch that was planned before a restart.
             self._refresh(missing_ok=True)
             self._check_topics(starts, self._states)
-        known = {topic: span for topic, span in spans.items() if topic in self._states}
+        known = [Span(topic, *span) for topic, span in spans.items() if topic in self._states]
         return tasks_of(self._options, plan_ranges(self._options, self._states, known))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

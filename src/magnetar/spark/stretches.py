@@ -18,6 +18,11 @@ class HistoryFile:
     size_bytes: int
 
     @property
+    def place(self) -> tuple[str, str]:
+        """What names the object, which may hold other ledgers too."""
+        return self.url, self.name
+
+    @property
     def is_readable(self) -> bool:
         """Whether executors may be able to open it."""
         return urlsplit(self.url).scheme in ("file", "s3", "gs", "az", "hdfs")

@@ -12,7 +12,7 @@ from magnetar.spark.planning import (
     TASKS_MIN,
     groups,
     lost_range,
-    pieces_per_topic,
+    pieces_of,
     share,
 )
 
@@ -97,10 +97,10 @@ def test_shares_add_up(limit: int, backlogs: list[int]) -> None:
 
 
 def test_pieces() -> None:
-    rows, sizes = {"a": 900, "b": 100}, {"a": 100 << 20, "b": 1}
-    assert pieces_per_topic(rows, sizes, partitions_min=None, rows_per_partition_max=None) == {"a": 4, "b": 1}
-    assert pieces_per_topic(rows, sizes, partitions_min=10, rows_per_partition_max=None) == {"a": 9, "b": 1}
-    assert pieces_per_topic(rows, sizes, partitions_min=None, rows_per_partition_max=50) == {"a": 18, "b": 2}
+    rows, sizes = [900, 100], [100 << 20, 1]
+    assert pieces_of(rows, sizes, partitions_min=None, rows_per_partition_max=None) == [4, 1]
+    assert pieces_of(rows, sizes, partitions_min=10, rows_per_partition_max=None) == [9, 1]
+    assert pieces_of(rows, sizes, partitions_min=None, rows_per_partition_max=50) == [18, 2]
 
 
 def test_losses() -> None:
