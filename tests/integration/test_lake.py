@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -149,6 +150,67 @@ def test_retention_deletes_in_both_worlds(history: HistoryTopic) -> None:
         assert objects_of(store) == set()
         wait_until(lambda: table_of(history) is None, DEADLINE_S, "the table dropped")
         wait_until(lambda: not metadata_of(store), DEADLINE_S, "its metadata deleted")
+
+
+def test_small_files_are_merged(history: HistoryTopic) -> None:
+    """Consumers, readers of the table and look-ups by key see the same before, meanwhile and after."""
+    store = history.process.data_dir / "offloaded"
+    with history.process as process:
+        for _ in range(5):
+            history.fill_ledger(40)
+        read = history.read()
+        history.offload()
+        process.admin("PUT", "namespaces/public/default/offloadDeletionLagMs", 0)
+        history.delete_local()
+        process.admin("PUT", "namespaces/public/default/offloadDeletionLagMs", 3_600_000)
+        before = wait_for_files(history, 5).current_snapshot()
+        assert before is not None
+        found = lake(process, "maintain", "history", "--dry-run")[1]
+        assert (found["merge_files"], found["merge_made"], found["files"]) == (5, 1, 5)
+        found = lake(process, "maintain", "history", "--yes")[1]
+        assert (found["merge_files"], found["merge_made"], found["files"]) == (5, 1, 1)
+
+        table = wait_for_files(history, 1)
+        assert rows_of(table) == history.read() == read
+        now = table.current_snapshot()
+        assert now is not None
+        assert now.summary is not None
+        assert now.summary.operation.value == "replace"
+        # Who reads the snapshot before goes on: its files stay for the lag.
+        assert len(objects_of(store)) == 6
+        assert table.scan(snapshot_id=before.snapshot_id).to_arrow().num_rows == len(read)
+        assert lake(process, "verify", "history")[1]["problems"] == []
+        assert lake(process, "maintain", "history", "--yes")[1]["merge_files"] == 0
+        by_key = [each for each in read if each.key == "key 3"]
+        found_by_key = process.admin("GET", f"{history.path}/messagesByKey?key={KEY_3}&limit=1000")
+        assert [each["entryId"] for each in found_by_key["messages"]] == [
+            each.entry_id for each in reversed(by_key)
+        ]
+        assert found_by_key["files"] == 1
+
+        process.kill()
+        process.start()
+        assert history.read() == read
+        history.fill_ledger(40)
+        history.offload()
+        wait_for_files(history, 2)
+        assert rows_of(wait_for_files(history, 2)) == history.read()
+
+        # An object that is gone is named, with its topic.
+        path = next(store.rglob("*-to-*.parquet"))
+        path.rename(path.with_suffix(".away"))
+        process.kill()
+        process.start()
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            process.admin("GET", f"{history.path}/messagesByKey?key={KEY_3}&limit=1000")
+        reason = raised.value.read().decode()
+        assert path.name in reason
+        assert "public/default/persistent/history" in reason
+        assert lake(process, "verify", "history")[1]["problems"][0]["kind"] == "missing"
+        path.with_suffix(".away").rename(path)
+
+
+KEY_3 = base64.urlsafe_b64encode(b"key 3").decode().rstrip("=")
 
 
 def metadata_of(store: Path) -> list[str]:

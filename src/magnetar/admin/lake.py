@@ -6,20 +6,24 @@ Not of Pulsar's API. What takes long is started by POST and asked for by GET, li
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any, Final
 
 from magnetar.admin.call import Call, Route, natural
 from magnetar.admin.errors import NotHereError, NotImplementedHereError
+from magnetar.admin.topics import loaded, refuse_partitioned
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConflictError
 from magnetar.lake.jobs import JobRunningError
 from magnetar.lake.naming import table_name
 from magnetar.lake.room import LakeRoom
 from magnetar.lake.values import TableStatus
+from magnetar.tiered.merging import TARGET_BYTES
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/lake"
 _VERIFY: Final = "verify"
 _MAINTAIN: Final = "maintain"
+_MERGE: Final = "merge"
 KEEP_SECONDS: Final = 5 * 86_400
 """Older snapshots expire, unless they are among the last ones."""
 KEEP_SNAPSHOTS: Final = 10
@@ -102,6 +106,23 @@ async def start_maintain(call: Call) -> None:
     )
 
 
+async def start_merge(call: Call) -> None:
+    """Makes one object of several small ones, of a topic or of a partition: `?targetBytes=` at most, and
+    `?dryRun=true` says what would be done."""
+    lake, topic, offloading = _lake(call), call.topic(), call.broker.offloading
+    if offloading is None:
+        raise NotImplementedHereError("this broker has no tiered storage")
+    await refuse_partitioned(call.broker, topic, "merging")
+    target_bytes = natural(call.query.get("targetBytes", str(TARGET_BYTES)), "targetBytes")
+    dry_run = call.flag("dryRun")
+    log = (await loaded(call.broker, topic)).log.offloading
+
+    async def work(at: Callable[[int, int], None]) -> Document:
+        return asdict(await offloading.merge(log, target_bytes=target_bytes, dry_run=dry_run, progress=at))
+
+    _start(lake, topic, _MERGE, work)
+
+
 def _start(
     lake: LakeRoom, topic: TopicName, kind: str, work: Callable[[Callable[[int, int], None]], Awaitable[Any]]
 ) -> None:
@@ -111,8 +132,8 @@ def _start(
         raise ConflictError(str(error)) from error
 
 
-def _progress(call: Call, kind: str) -> Document:
-    job = _lake(call).jobs.of(str(call.topic().base), kind)
+def _progress(call: Call, topic: TopicName, kind: str) -> Document:
+    job = _lake(call).jobs.of(str(topic), kind)
     return {
         "status": job.status.value,
         "lastError": job.error,
@@ -124,12 +145,17 @@ def _progress(call: Call, kind: str) -> Document:
 
 async def verify(call: Call) -> object:
     """How the last check went, or goes."""
-    return _progress(call, _VERIFY)
+    return _progress(call, call.topic().base, _VERIFY)
 
 
 async def maintain(call: Call) -> object:
     """How the last upkeep went, or goes."""
-    return _progress(call, _MAINTAIN)
+    return _progress(call, call.topic().base, _MAINTAIN)
+
+
+async def merge(call: Call) -> object:
+    """How the last merge went, or goes."""
+    return _progress(call, call.topic(), _MERGE)
 
 
 ROUTES: list[Route] = [
@@ -139,4 +165,6 @@ ROUTES: list[Route] = [
     ("GET", f"{_T}/{_VERIFY}", verify),
     ("POST", f"{_T}/{_MAINTAIN}", start_maintain),
     ("GET", f"{_T}/{_MAINTAIN}", maintain),
+    ("POST", f"{_T}/{_MERGE}", start_merge),
+    ("GET", f"{_T}/{_MERGE}", merge),
 ]

@@ -22,6 +22,10 @@ _SHOWN_MAX: Final = 20
 """Problems of one table that a person is shown; `-o json` has all."""
 
 
+_MERGE_COUNTS: Final = ("files", "made", "file_bytes", "made_bytes", "waiting")
+"""What merging partitions gives, which is summed up."""
+
+
 class LakeJobError(MagnetarError):
     """The broker could not do it; the message says why."""
 
@@ -100,6 +104,12 @@ def _show_check(table: dict[str, Any]) -> None:
 @click.option(
     "--keep-snapshots", type=click.IntRange(min=1), default=10, help="So many of the last ones stay.  [10]"
 )
+@click.option(
+    "--target-mib",
+    type=click.IntRange(min=0),
+    default=128,
+    help="Small data files are merged up to this size; 0: they stay.  [128]",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @calls
@@ -110,23 +120,30 @@ def maintain(
     every: bool,
     keep_days: float,
     keep_snapshots: int,
+    target_mib: int,
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Expire old snapshots of the table of TOPIC and delete metadata that nothing names.
+    """Merge small data files of TOPIC, expire old snapshots of its table, and delete metadata that nothing
+    names.
 
-    Data files are left as they are: they are what consumers read, so there is no second, larger copy to make.
+    Consumers, readers of the table and Spark read the merged files; the small ones are deleted when the lag
+    of offloading is over.
     """
     if not dry_run:
         whose = "all tables" if every else f"the table of {topic}"
         confirm(f"Expire snapshots of {whose}? Nobody can go back to them.", yes=yes)
-    query: dict[str, object] = {
-        "keepSeconds": int(keep_days * 86_400),
-        "keepSnapshots": keep_snapshots,
-        "dryRun": "true" if dry_run else "false",
-    }
+    dry: dict[str, object] = {"dryRun": "true" if dry_run else "false"}
+    merging = {"targetBytes": target_mib << 20, **dry}
+    expiring = {"keepSeconds": int(keep_days * 86_400), "keepSnapshots": keep_snapshots, **dry}
+    found = []
     with caller.admin() as admin:
-        found = [_run(admin, each, "maintain", query) for each in _topics(admin, topic, every=every)]
+        for each in _topics(admin, topic, every=every):
+            merged = [_run(admin, part, "merge", merging) for part in _parts(admin, each) if target_mib]
+            table = _run(admin, each, "maintain", expiring)
+            if table is not None:
+                table |= {f"merge_{name}": sum(each[name] for each in merged) for name in _MERGE_COUNTS}
+            found.append(table)
     if caller.output != "table":
         caller.show(found if every else found[0])
         return
@@ -145,11 +162,22 @@ def _upkeep_lines(tables: Iterable[dict[str, Any] | None]) -> Iterable[str]:
             f" {table['snapshots']} are left; {table['deleted_metadata_files']} files of metadata"
             f" ({table['deleted_metadata_bytes']:,} bytes) {would}deleted"
         )
-        if table["small_files"] > 1:
+        if table["merge_files"]:
             yield (
-                f"  {table['small_files']} of {table['files']} data files are below 32 MiB. They stay as they"
-                " are, being the only copy; larger ledgers make larger files (docs/lake.md)"
+                f"  {table['merge_files']} small data files ({table['merge_file_bytes']:,} bytes)"
+                f" {would or 'are '}merged into {table['merge_made']}"
             )
+        if table["merge_waiting"]:
+            yield (
+                f"  {table['merge_waiting']} more wait until files that were merged before are deleted:"
+                " run it again then"
+            )
+
+
+def _parts(admin: Admin, topic: str) -> list[str]:
+    """The partitions of a topic, or itself."""
+    count = admin.partitions(topic)
+    return [f"{topic}-partition-{number}" for number in range(count)] or [topic]
 
 
 def _run(admin: Admin, topic: str, kind: str, query: dict[str, object]) -> Any:

@@ -24,6 +24,5 @@ class ReplaceFiles(_OverwriteFiles):
         )
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
-        made: Summary = super()._summary(snapshot_properties or {})
-        made["operation"] = Operation.REPLACE
-        return made
+        made = super()._summary(snapshot_properties or {}).model_dump()
+        return Summary(**{**made, "operation": Operation.REPLACE})

@@ -1,8 +1,8 @@
 """What is asked about a table, and what keeps it small: status, full check, expiry, sweeping, dropping.
 
-Data files are never rewritten: they are what consumers read, so a compacted copy would be a second one. What
-is compacted is metadata: manifests are merged by appends, old snapshots expire, and files of metadata that
-nothing names are deleted.
+Data files are what consumers read, so they are merged where the stored lists are (`tiered/merger.py`), and
+tables follow. What is kept small here is metadata: manifests are merged by appends, old snapshots expire,
+and files of metadata that nothing names are deleted.
 """
 
 from __future__ import annotations

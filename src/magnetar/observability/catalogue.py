@@ -262,6 +262,7 @@ SECTIONS: Final = (
             _c("magnetar_offloaded_object_bytes_total", "bytes", (), "Bytes of the objects written.", _OFF),
             _c("magnetar_offload_local_deleted_total", "", (), "Ledgers taken from the bookies.", _OFF),
             _c("magnetar_offload_orphans_total", "", (), "Objects that no log named, deleted.", _OFF),
+            _c("magnetar_offload_merged_total", "", (), "Small objects that became larger ones.", _OFF),
             _g("magnetar_offload_share", "ratio", (), "Share of time that offloading takes now.", _OFF),
             _c("brk_ledgeroffloader_offload_error", "", (), "Offloads of a ledger that failed.", _OFF),
             _c("brk_ledgeroffloader_write_storage_error", "", (), "Writes to a store that failed.", _OFF),

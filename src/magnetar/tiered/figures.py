@@ -79,6 +79,7 @@ class Figures:
             "magnetar_offloaded_object_bytes_total": ("Bytes of the objects written.", self.object_bytes),
             "magnetar_offload_local_deleted_total": ("Ledgers taken from the bookies.", self.local_deleted),
             "magnetar_offload_orphans_total": ("Objects that no log named, deleted.", self.orphans),
+            "magnetar_offload_merged_total": ("Small objects that became larger ones.", self.merged),
         }
         for name, (text, value) in counters.items():
             out.counter(name, text, value)
