@@ -119,6 +119,7 @@ OTHERS: Final = {
     "soak": "bench.soak",
     "cli": "bench.command_line",
     "bookies": "bench.bookies",
+    "bookie-kills": "bench.bookie_kills",
     "replicated": "bench.replicated",
     "tenants": "bench.tenants",
 }

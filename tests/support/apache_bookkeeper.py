@@ -150,7 +150,8 @@ class ApacheBookKeeper:
         folder.mkdir()
         settings = folder / "local.conf"
         # Folders and ports are its own.
-        settings.write_text(_SETTINGS, encoding="utf-8")
+        where = f"metadataServiceUri=zk+hierarchical://{self.zookeeper}/ledgers\n"
+        settings.write_text(where + _SETTINGS, encoding="utf-8")
         self._run("local", str(count), self.zookeeper, str(folder), str(settings))
 
     def change_local(self, *, by: int) -> None:
