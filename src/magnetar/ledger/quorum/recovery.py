@@ -282,7 +282,9 @@ class LedgerRecovery:
 
     def _add(self, entry: LedgerEntry) -> list[Effect]:
         """Writes it to the current ensemble, whoever has it already, and goes on to the next one."""
-        head = self._digester.seal(entry.entry_id, self._pending.confirmed, entry.length_bytes, entry.payload)
+        head = self._digester.seal(
+            entry.entry_id, self._confirmed_for_others(), entry.length_bytes, entry.payload
+        )
         pending = PendingEntry(entry.entry_id, head + entry.payload, entry.length_bytes)
         self._pending.add(pending)
         effects: list[Effect] = [
@@ -291,6 +293,15 @@ class LedgerRecovery:
             if not self._replacing.is_out(index)
         ]
         return effects + self._read_next()
+
+    def _confirmed_for_others(self) -> int:
+        """What the entries that are written again say of the last confirmed one: what was so at the start.
+
+        Those behind it may be confirmed on bookies that only this recovery knows: they get into the metadata
+        with the end. If it comes to none, the next recovery must not take them for confirmed on the bookies
+        that are in the metadata, and leave them out.
+        """
+        return self._first_read - 1
 
     def added(self, bookie: str, index: int, entry_ids: Iterable[int], status: Status) -> list[Effect]:
         """A bookie answered for these entries, or will not (IO_ERROR)."""

@@ -188,6 +188,22 @@ def test_a_bookie_that_fails_is_replaced_in_memory_and_read_from_all_the_same() 
     assert closed.end == LedgerEnd(2, 6)
 
 
+def test_what_is_written_again_claims_no_more_than_was_known_at_the_start() -> None:
+    """Entry 1 is confirmed on d, which only this recovery knows. If it came to no end, and a had entry 2 with
+    word that 1 is confirmed, the next one would leave 1 out of the bookies that the metadata names."""
+    core = recovery()
+    at_entry(core, 0)
+    told(core, "b", 1, entry(1, 0))
+    core.added("c", 2, [1], Status.IO_ERROR)
+    core.bookies_chosen({2: "d"})
+    core.added("b", 1, [1], Status.OK)
+    core.added("d", 2, [1], Status.OK)
+    effects = told(core, "c", 2, entry(2, 1))
+    adds = [effect for effect in effects if isinstance(effect, SendAdds)]
+    assert {add.bookie for add in adds} == {"a", "b", "d"}
+    assert {DIGESTER.open(each, 2).last_add_confirmed for add in adds for each in add.entries} == {0}
+
+
 def test_the_first_of_two_recoveries_wins() -> None:
     core = recovery()
     at_entry(core, 0)
