@@ -6,13 +6,15 @@ The source reads nothing: each task makes one Arrow batch before it begins, and 
 until it gave its share of the rows. What it takes is the road from a Python data source into Spark, which no
 reader in Python can be faster than. The columns are those of `spark_peers` (a value of 100 B) and of
 `spark_history` (six columns), read with `local[2]` into nothing, which rows reach without leaving the JVM,
-and through `mapInArrow` (`_python`). Runs take turns; the first of each kind warms up, shown is the median.
+and through `mapInArrow` (`python`). Runs take turns; the first of each kind warms up, shown is the median:
+rows a second, and the CPU time of all of Spark for a row, which neighbours on the machine change less.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
@@ -25,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from bench import machine, spark_kafka_job
+from bench import machine, proc, spark_kafka_job
 from magnetar.arrow.arrays import arrow_schema
 from magnetar.arrow.columns import columns_ddl
 from magnetar.spark import session
@@ -93,13 +95,14 @@ class CeilingSource(DataSource):
         return _CeilingReader(dict(self.options))
 
 
-def _frame(spark: SparkSession, **options: Any) -> DataFrame:
+def frame_of(spark: SparkSession, **options: Any) -> DataFrame:
+    """Rows of it: `kind` of COLUMNS, `rows` by `tasks`, in batches of `batch`."""
     given = {name: str(value) for name, value in options.items()}
     return spark.read.format("ceiling").options(**given).load()
 
 
 def measure(rows: int, runs: int, partitions: list[int], batches: list[int]) -> dict[str, float]:
-    """Rows a second of every case."""
+    """Rows a second of every case, and microseconds of CPU a row."""
     spark = session("bench", master="local[2]")
     spark.dataSource.register(CeilingSource)
     cases: dict[str, Callable[[], DataFrame]] = {}
@@ -108,7 +111,7 @@ def measure(rows: int, runs: int, partitions: list[int], batches: list[int]) -> 
             for batch_rows in batches:
 
                 def plain(kind: str = kind, tasks: int = tasks, batch_rows: int = batch_rows) -> DataFrame:
-                    return _frame(spark, kind=kind, tasks=tasks, batch=batch_rows, rows=rows)
+                    return frame_of(spark, kind=kind, tasks=tasks, batch=batch_rows, rows=rows)
 
                 def through(plain: Callable[[], DataFrame] = plain) -> DataFrame:
                     frame = plain()
@@ -116,12 +119,19 @@ def measure(rows: int, runs: int, partitions: list[int], batches: list[int]) -> 
 
                 cases[f"{kind}, {tasks} task(s), batches of {batch_rows}"] = plain
                 cases[f"{kind}, {tasks} task(s), batches of {batch_rows}, python"] = through
-    taken: dict[str, list[float]] = {name: [] for name in cases}
+    taken_s: dict[str, list[float]] = {name: [] for name in cases}
+    cpu_s: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(runs + 1):
         for name, case in cases.items():
-            taken[name].append(spark_kafka_job.seconds(case()))
+            before_s = proc.usage(os.getpid()).cpu_s
+            taken_s[name].append(spark_kafka_job.seconds(case()))
+            cpu_s[name].append(proc.usage(os.getpid()).cpu_s - before_s)
     spark.stop()
-    return {name: rows / statistics.median(each[1:]) for name, each in taken.items()}
+    rates = {name: rows / statistics.median(each[1:]) for name, each in taken_s.items()}
+    costs = {
+        f"{name}, CPU us a row": statistics.median(each[1:]) / rows * 1e6 for name, each in cpu_s.items()
+    }
+    return rates | costs
 
 
 def _numbers(text: str) -> list[int]:
@@ -140,7 +150,7 @@ def main() -> None:
     results = measure(arguments.rows, arguments.runs, arguments.partitions, arguments.batches)
     print(json.dumps(machine.describe(Path(tempfile.gettempdir()))))
     for name, value in results.items():
-        print(f"{name:56} {value:12,.0f}")
+        print(f"{name:60} {value:12,.{2 if value < 100 else 0}f}")
     if arguments.json:
         arguments.json.write_text(json.dumps(results))
 

@@ -4,10 +4,11 @@
 
 Both brokers are local, filled with entries of 100 rows in one partition, and read with `local[2]` in four
 tasks, the value alone: into nothing, which rows of Kafka reach without leaving the JVM, and through
-`mapInArrow`, as a job does that works on rows in Python. One broker after the other, each alone on the
-machine; the first run of each kind warms up. The connector is the newest there is; where it does not load in
-the PySpark that is installed, FOLDER/pyspark holds the version that it was made for (`pip install --target
-FOLDER/pyspark pyspark==4.2.0`). MAGNETAR_BENCH_PROGRAMS names FOLDER as well.
+`mapInArrow`, as a job does that works on rows in Python. `ceiling` is a Python data source that reads nothing
+and hands out batches made before (`spark_ceiling`), in turn with ours. One broker after the other, each alone
+on the machine; the first run of each kind warms up. The connector is the newest there is; where it does not
+load in the PySpark that is installed, FOLDER/pyspark holds the version that it was made for (`pip install
+--target FOLDER/pyspark pyspark==4.2.0`). MAGNETAR_BENCH_PROGRAMS names FOLDER as well.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from bench.broker import BrokerFailedError, Cpus, magnetar_command, started
 from bench.meter import Meter
 from bench.peers.servers import SERVERS, fetch_jars
 from bench.publisher import Publisher
+from bench.spark_ceiling import CeilingSource, frame_of
 from bench.spark_read import fill
 from bench.throughput import publish_all
 from magnetar.base.names import TopicName
@@ -48,6 +50,7 @@ CONNECTOR: Final = [
 """The connector, and what it needs beside what PySpark brings."""
 BATCH: Final = 100
 ROW_BYTES: Final = 100
+CEILING_BATCH_ROWS: Final = 20_000
 TIMEOUT_S: Final = 900.0
 
 
@@ -110,6 +113,7 @@ def of_magnetar(rows: int, runs: int) -> dict[str, float]:
         client.admin.call("POST", f"/admin/v2/namespaces/{topic.tenant}/{topic.namespace}/retention", kept)
         fill(client, topic, rows, batch=BATCH)
         spark = session("bench", master="local[2]")
+        spark.dataSource.register(CeilingSource)
         where = {
             "service.url": broker.http_url,
             "topic": str(topic),
@@ -120,16 +124,24 @@ def of_magnetar(rows: int, runs: int) -> dict[str, float]:
         def value() -> DataFrame:
             return spark.read.format("magnetar").options(**where).load()
 
+        def ceiling() -> DataFrame:
+            return frame_of(spark, kind="value", rows=rows, tasks=4, batch=CEILING_BATCH_ROWS)
+
+        def through(frame: DataFrame) -> DataFrame:
+            return frame.mapInArrow(spark_kafka_job.pass_on, "value binary")
+
         kinds: dict[str, Callable[[], DataFrame]] = {
             "jvm": value,
-            "python": lambda: value().mapInArrow(spark_kafka_job.pass_on, "value binary"),
+            "ceiling_jvm": ceiling,
+            "python": lambda: through(value()),
+            "ceiling_python": lambda: through(ceiling()),
         }
-        taken = {
-            kind: statistics.median([spark_kafka_job.seconds(frame()) for _ in range(runs + 1)][1:])
-            for kind, frame in kinds.items()
-        }
+        taken: dict[str, list[float]] = {kind: [] for kind in kinds}
+        for _ in range(runs + 1):
+            for kind, frame in kinds.items():
+                taken[kind].append(spark_kafka_job.seconds(frame()))
         spark.stop()
-    return {kind: rows / each for kind, each in taken.items()}
+    return {kind: rows / statistics.median(each[1:]) for kind, each in taken.items()}
 
 
 def main() -> None:
@@ -149,8 +161,12 @@ def main() -> None:
         "rows_per_s_python": ours["python"],
         "kafka_rows_per_s": kafka["jvm"],
         "kafka_rows_per_s_python": kafka["python"],
+        "ceiling_rows_per_s": ours["ceiling_jvm"],
+        "ceiling_rows_per_s_python": ours["ceiling_python"],
         "ratio": ours["jvm"] / kafka["jvm"],
         "ratio_python": ours["python"] / kafka["python"],
+        "ceiling_ratio": ours["ceiling_jvm"] / kafka["jvm"],
+        "ceiling_ratio_python": ours["ceiling_python"] / kafka["python"],
     }
     print(json.dumps(machine.describe(Path(tempfile.gettempdir()))))
     for name, value in results.items():

@@ -51,7 +51,7 @@ def run_story(standalone: StandaloneProcess, master: str, folder: Path) -> dict[
 
 
 def check(story: dict[str, Any]) -> None:
-    assert len(story["accepted"]) == 7
+    assert len(story["accepted"]) == 8
     assert story["counted"] == [[0, 100], [1, 100]]
     assert story["rows"] == 200
     # Entries of ten rows are not divided: 60 of at most 70 rows at a time.

@@ -19,7 +19,9 @@ from pyspark.sql.functions import udf
 
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
+from magnetar.spark import table
 from magnetar.wire import pulsar_pb2 as pb
+from support.history_topics import HistoryTopic
 from support.spark_queries import batched, pieces, plain, publish
 from support.spark_topics import new_topic, numbered, set_partitions
 from support.standalone import StandaloneProcess, wait_until
@@ -37,6 +39,7 @@ def accept(spark: SparkSession, standalone: StandaloneProcess, folder: Path) -> 
         compacted,
         schema_evolution,
         many_topics,
+        history_as_a_table,
         one_stream,
     )
     for item in items:
@@ -120,6 +123,22 @@ def many_topics(spark: SparkSession, standalone: StandaloneProcess, folder: Path
         publish(standalone, f"{name}-{number}", [plain(f"{number}")])
     found = texts(read(spark, standalone, "", topicsPattern=f"{name}-.*"))
     assert sorted(map(int, found)) == list(range(MANY_TOPICS))
+
+
+def history_as_a_table(spark: SparkSession, standalone: StandaloneProcess, folder: Path) -> None:
+    """Its files are scans of Spark's own reader, the tail is the source's."""
+    topic = HistoryTopic(standalone, f"persistent://public/default/{new_topic(standalone)}")
+    publish(standalone, topic.topic, [batched("a", None), plain("b", partition_key="k")])
+    standalone.admin("PUT", f"{topic.path}/unload")
+    topic.offload()
+    publish(standalone, topic.topic, [plain("c")])
+    frame = table(spark, topic.topic, service_url=standalone.http_url)
+    assert frame.schema == read(spark, standalone, topic.topic).schema
+    found = [row["value"] and bytes(row["value"]) for row in frame.orderBy("entry_index").collect()]
+    assert found == [b"a", None, b"b", b"c"]
+    (only,) = frame.where("key = CAST('k' AS BINARY)").collect()
+    assert bytes(only["value"]) == b"b"
+    assert sum(".parquet" in name for name in frame.inputFiles()) == 1
 
 
 @contextmanager

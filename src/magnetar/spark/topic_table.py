@@ -104,7 +104,7 @@ def table(
         found = find_spans(cluster, parsed, Pushed())
     finally:
         cluster.close()
-    scans, rest = _divided(found, parsed, shape)
+    scans, rest = divided(found, shape)
     frames = [_empty(spark, shape)]
     for scan in scans:
         frame = _scanned(spark, scan, parsed, shape)
@@ -121,8 +121,8 @@ _Ranges = defaultdict[str, list[tuple[Position, Position]]]
 """By partition."""
 
 
-def _divided(found: Found, options: ReadOptions, shape: TableShape) -> tuple[list[ParquetScan], _Ranges]:
-    """What Spark reads, and what the source has to."""
+def divided(found: Found, shape: TableShape) -> tuple[list[ParquetScan], _Ranges]:
+    """What Spark reads, and what the source has to: each entry of the spans is in one of them, once."""
     from magnetar.spark.parquet_scan import can_be_scanned, scans_of, spark_path
 
     rest: _Ranges = defaultdict(list)
