@@ -211,6 +211,22 @@ def test_a_ledger_is_taken_over_while_a_bookie_is_away(tmp_path: Path, options: 
     run(tmp_path, story, options)
 
 
+@VERSIONS
+def test_one_client_takes_a_ledger_over_several_times_at_once(tmp_path: Path, options: ClientOptions) -> None:
+    """The second recovery took the answers of the first, which then waited for ever."""
+
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=THREE), marks)
+        writer.append([b"x"] * 50)
+        await marks.reach(20)
+        taken = await asyncio.gather(*(client.open(writer.ledger_id) for _ in range(3)))
+        assert len({handle.last_entry for handle in taken}) == 1
+        assert client.cluster.pool.metrics.recoveries == 1
+
+    run(tmp_path, story, options)
+
+
 class LosesAnswers(TreeLedgerRegistry):
     """Every other replacement of metadata takes effect or not, and nobody is told."""
 

@@ -18,6 +18,7 @@ from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.recovery import LedgerRecovery
 from magnetar.ledger.registry import StoredLedger
 from magnetar.observability.metrics import Exposition
+from magnetar.runtime.tasks import SingleFlight
 from magnetar.wire.bookkeeper.digests import master_key
 
 
@@ -26,7 +27,7 @@ class LedgerClient:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster: Final = cluster
-        self._closed = False
+        self._recovering = SingleFlight[LedgerEnd]()
 
     async def create(
         self,
@@ -69,7 +70,8 @@ class LedgerClient:
         if stored.metadata.end is not None:
             return LedgerHandle(self.cluster, stored, password, stored.metadata.end)
         if recover:
-            end = await self._recover(stored, password)
+            # In version 2 answers to one of two recoveries could be taken for the other's.
+            end = await self._recovering.run(ledger_id, lambda: self._recover(stored, password))
             stored = await self.cluster.ledgers.read(ledger_id)
             return LedgerHandle(self.cluster, stored, password, end)
         handle = LedgerHandle(self.cluster, stored, password, LedgerEnd(-1, 0))

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from magnetar.base.errors import MetadataError
@@ -34,6 +34,9 @@ _OF_THE_BOOKIE: Final = frozenset((Status.IO_ERROR, Status.TOO_MANY_REQUESTS))
 
 RECOVERY: Final = -1
 """The channel of recoveries: their answers must not be taken for a writer's, which version 2 cannot tell."""
+
+REPAIR: Final = -2
+"""The channel of repairs, whose answers nobody waits for and nobody must take for his own."""
 
 
 class _Channel:
@@ -142,6 +145,13 @@ class _Channel:
             self._connection.close()
 
 
+class _Unheard:
+    """Nobody waits for a repair."""
+
+    def added(self, entry_ids: Sequence[int], status: Status) -> None:
+        """From the connection."""
+
+
 class BookiePool:
     """The bookies that one client talks to."""
 
@@ -157,7 +167,9 @@ class BookiePool:
         self._request_ids = itertools.count(1)
 
     def _channel(self, bookie: str, ledger_id: int, *, recovery: bool) -> _Channel:
-        slot = RECOVERY if recovery else ledger_id % self.options.channels
+        return self._channel_at(bookie, RECOVERY if recovery else ledger_id % self.options.channels)
+
+    def _channel_at(self, bookie: str, slot: int) -> _Channel:
         channel = self._channels.get((bookie, slot))
         if channel is None:
             channel = self._channels[bookie, slot] = _Channel(self, bookie)
@@ -195,6 +207,15 @@ class BookiePool:
                 connection.send_adds(run, sink)
 
         self._channel(bookie, run.ledger_id, recovery=run.recovery).use(send)
+
+    def repair(self, bookie: str, run: AddRun) -> None:
+        """Adds copies to a bookie that should have had them; whether it takes them is not told."""
+
+        def send(connection: BookieConnection | None) -> None:
+            if connection is not None:
+                connection.send_adds(run, _Unheard())
+
+        self._channel_at(bookie, REPAIR).use(send)
 
     def forget(self, bookie: str, ledger_id: int, sink: AddSink, *, recovery: bool) -> None:
         """The sink hears nothing any more."""

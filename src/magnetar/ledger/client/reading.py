@@ -184,7 +184,7 @@ class LedgerReads:
             )
             run.entry_ids.append(entry.entry_id)
             run.entries.append(head + entry.payload)
-            self._cluster.pool.send_adds(members[index], run, _Unheard())
+            self._cluster.pool.repair(members[index], run)
 
     # -- many at once -----------------------------------------------------------------------------
 
@@ -235,10 +235,3 @@ class LedgerReads:
             return await asyncio.wait_for(result, patience_s or None)
         except TimeoutError:
             return SILENCE, ()
-
-
-class _Unheard:
-    """Nobody waits for a repair."""
-
-    def added(self, entry_ids: Sequence[int], status: Status) -> None:
-        """From the connection."""
