@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache, partial
 from typing import BinaryIO, Final
 
@@ -122,29 +123,91 @@ class LocalFile:
             data += more
         return data
 
+    def read_into(self, offset: int, room: memoryview) -> None:
+        """Fills `room`. Raises DamagedSegmentError when the file ends before."""
+        while room:
+            count = os.preadv(self._file.fileno(), [room], offset)
+            if not count:
+                raise DamagedSegmentError(f"{self.name} ends at byte {offset}")
+            room, offset = room[count:], offset + count
+
     def close(self) -> None:
         self._file.close()
+
+
+class PathSource:
+    """A segment in a file, opened for each read: a file that is deleted must not keep its space."""
+
+    def __init__(self, path: str, name: str, size: int) -> None:
+        self._path = path
+        self.name = name
+        self.size = size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Raises OSError; DamagedSegmentError when the file ends before."""
+        with closing(LocalFile(self._path)) as file:
+            return file.read_at(offset, length)
+
+    def read_into(self, offset: int, room: memoryview) -> None:
+        """Raises OSError; DamagedSegmentError when the file ends before."""
+        with closing(LocalFile(self._path)) as file:
+            file.read_into(offset, room)
+
+
+_ROOM_STEP_BYTES: Final = 4 << 20
+
+
+class Room:
+    """Memory that is read to again and again: fresh memory costs as much as reading does."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def of(self, length: int) -> memoryview:
+        """So many bytes, whatever is in them; those that were given before are the same."""
+        if len(self._memory) < length:
+            # What still looks at the old one keeps it. In steps, as row groups differ a little in size.
+            self._memory = bytearray(-(-length // _ROOM_STEP_BYTES) * _ROOM_STEP_BYTES)
+        return memoryview(self._memory)[:length]
 
 
 class Windows:
     """Parts of a source that were read, for pyarrow, which asks for what lies in them piece by piece."""
 
-    def __init__(self, source: ByteSource) -> None:
+    def __init__(self, source: ByteSource, room: Room) -> None:
+        """`room`: where files are read to."""
         self._source = source
-        self._windows: list[tuple[int, bytes]] = []
+        self._room = room
+        self._windows: list[tuple[int, memoryview]] = []
         self._at = 0
         self.closed = False
 
     def load(self, ranges: list[tuple[int, int]]) -> None:
         """Reads these ranges (offset, length), which replace those before."""
-        self._windows = [(offset, self._source.read_at(offset, length)) for offset, length in ranges]
+        source = self._source
+        if not isinstance(source, LocalFile | PathSource):
+            self._windows = [
+                (offset, memoryview(source.read_at(offset, length))) for offset, length in ranges
+            ]
+            return
+        room = self._room.of(sum(length for _, length in ranges))
+        self._windows = []
+        for offset, length in ranges:
+            source.read_into(offset, room[:length])
+            self._windows.append((offset, room[:length]))
+            room = room[length:]
 
     def forget(self) -> None:
-        """Gives the memory back."""
+        """Gives the memory back, or leaves it to the next one."""
         self._windows = []
 
     def read(self, length: int = -1) -> bytes:
-        """Raises DamagedSegmentError for bytes that were not loaded: the footer points outside of them."""
+        """See `read_buffer`."""
+        return bytes(self.read_buffer(length))
+
+    def read_buffer(self, length: int = -1) -> memoryview:
+        """What pyarrow calls where it can take a view. Raises DamagedSegmentError for bytes that were not
+        loaded: the footer points outside of them."""
         if length < 0:
             length = self._source.size - self._at
         for offset, data in self._windows:

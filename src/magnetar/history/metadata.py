@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from magnetar.arrow import metadata_fields as number
 from magnetar.arrow.fields import Bools, Ints
 from magnetar.history.pieces import Pieces, key_values
+from magnetar.history.same import Same
 
 _CHUNK_COLUMNS = {
     number.CHUNK_COUNT: "chunk_count",
@@ -91,13 +92,15 @@ def stored_keys(keys: pa.Array, key_is_string: pa.Array) -> Keys:
 class Rows:
     """Columns of some rows, by name, with what several steps need of them."""
 
-    def __init__(self, columns: Mapping[str, pa.Array], count: int) -> None:
+    def __init__(self, columns: Mapping[str, pa.Array], count: int, same: Same | None = None) -> None:
+        """`same`: columns of one value, made when they are asked for."""
         self._columns = dict(columns)
+        self._same = same or {}
         self.count = count
 
     @classmethod
-    def of_table(cls, table: pa.Table | pa.RecordBatch) -> Rows:
-        """All columns of a table."""
+    def of_table(cls, table: pa.Table | pa.RecordBatch, same: Same | None = None) -> Rows:
+        """All columns of a table, and those of `same`."""
         columns = {}
         for name, column in zip(table.schema.names, table.columns, strict=True):
             if isinstance(column, pa.ChunkedArray):
@@ -106,11 +109,14 @@ class Rows:
                     chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks or [pa.array([], column.type)])
                 )
             columns[name] = column
-        return cls(columns, table.num_rows)
+        return cls(columns, table.num_rows, same)
 
     def column(self, name: str) -> pa.Array:
         """One contiguous array."""
-        return self._columns[name]
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = pa.repeat(self._same[name], self.count)
+        return found
 
     def take(self, rows: Ints) -> Rows:
         """These rows."""
@@ -121,15 +127,14 @@ class TakenRows(Rows):
     """Some rows of others, each column taken when it is asked for."""
 
     def __init__(self, rows: Rows, chosen: Ints) -> None:
-        super().__init__({}, len(chosen))
+        super().__init__({}, len(chosen), rows._same)
         self._rows = rows
         self._chosen = pa.array(chosen)
 
     def column(self, name: str) -> pa.Array:
-        found = self._columns.get(name)
-        if found is None:
-            found = self._columns[name] = self._rows.column(name).take(self._chosen)
-        return found
+        if name not in self._columns and name not in self._same:
+            self._columns[name] = self._rows.column(name).take(self._chosen)
+        return super().column(name)
 
 
 def _has(bits: npt.NDArray[np.int64], field: int) -> Bools:

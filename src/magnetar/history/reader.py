@@ -24,10 +24,11 @@ from magnetar.arrow.fields import Ints
 from magnetar.base.entries import EntryRun
 from magnetar.history import key_index, layout
 from magnetar.history.columns import REBUILD_COLUMNS
-from magnetar.history.files import Windows
+from magnetar.history.files import Room, Windows
 from magnetar.history.metadata import Rows
 from magnetar.history.pieces import byte_lengths
 from magnetar.history.rebuild import RebuiltEntries, rebuild
+from magnetar.history.same import same_columns
 from magnetar.history.spans import Spans, Start, decode_ledgers, decode_starts
 from magnetar.tiered.parquet.api import (
     FORMAT_VERSION,
@@ -73,10 +74,10 @@ class SegmentReader:
     """Reads one segment. Not thread-safe. Every call raises DamagedSegmentError for a file that is none, and
     what its source raises."""
 
-    def __init__(self, source: ByteSource) -> None:
-        """Reads nothing yet."""
+    def __init__(self, source: ByteSource, room: Room | None = None) -> None:
+        """Reads nothing yet. `room`: what readers that are used in turn have in common."""
         self._source = source
-        self._windows = Windows(source)
+        self._windows = Windows(source, room or Room())
         self._rebuilt: dict[tuple[int, int], tuple[RebuiltEntries, Ints]] = {}
         """Entries of row groups by ledger, and where each ends: of the last one, and of the one behind it."""
         self._table: tuple[int, pa.Table] | None = None
@@ -235,24 +236,27 @@ class SegmentReader:
     def _rebuild(self, group: int, ledger_id: int) -> tuple[RebuiltEntries, Ints]:
         found = self._rebuilt.get((group, ledger_id))
         if found is None:
-            table = self._rows_of(group, ledger_id)
+            rows = self._rows_of(group, ledger_id)
             with self._sound():
-                rebuilt = rebuild(Rows.of_table(table))
+                rebuilt = rebuild(rows)
                 found = rebuilt, np.cumsum(byte_lengths(rebuilt.data))
             self._rebuilt[group, ledger_id] = found
         return found
 
-    def _rows_of(self, group: int, ledger_id: int) -> pa.Table:
+    def _rows_of(self, group: int, ledger_id: int) -> Rows:
         """The rows of a ledger in a row group, with the columns to rebuild entries from."""
         if not self.spans.has_several:
-            return self.row_group(group, REBUILD_COLUMNS)
+            with self._sound():
+                same = same_columns(self._metadata.row_group(group), self._leaves, REBUILD_COLUMNS)
+            names = [name for name in REBUILD_COLUMNS if name not in same]
+            return Rows.of_table(self.row_group(group, names), same)
         if self._table is None or self._table[0] != group:
             self._table = None
             # The row group stays: who reads on wants the next ledger of it.
             self._table = group, self.row_group(group, ("ledger_id", *REBUILD_COLUMNS))
         table = self._table[1]
         with self._sound():
-            return table.take(pa.array(np.arange(*_rows_with(table, ledger_id))))
+            return Rows.of_table(table.take(pa.array(np.arange(*_rows_with(table, ledger_id)))))
 
     def ahead(self, ledger_id: int, entry: int) -> None:
         """Makes ready what a reader needs who goes on at `entry`: its row group, or the one behind it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from magnetar.history.pieces import Pieces, byte_lengths
 from magnetar.wire.checksum import crc32c
 
 _EMPTY = pa.scalar(b"", pa.binary())
+
+_LARGE_BATCH: Final = 64
+"""Messages of an entry from which on a step of Python's for each entry costs less than masks of all views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +152,19 @@ def _joined(heads: Pieces, messages: Pieces, firsts: Ints) -> pa.Array:
     begins = in_message * firsts + in_head * entries
     if len(firsts) == count:
         return joining.join(side_by_side([*head_views, *message_views]), every=in_head + in_message)
-    is_head = np.zeros(in_head * len(firsts) + in_message * count, np.bool_)
+    views: Views = np.empty((in_head * len(firsts) + in_message * count, 4), np.int32)
+    if count >= _LARGE_BATCH * len(firsts):
+        for at, column in enumerate(head_views):
+            views[begins + at] = column
+        starts, ends = begins + in_head, np.append(begins[1:], len(views))
+        edges = np.append(firsts, count).tolist()
+        for start, end, (first, stop) in zip(starts.tolist(), ends.tolist(), pairwise(edges), strict=True):
+            block = views[start:end].reshape(-1, in_message, 4)
+            for at, column in enumerate(message_views):
+                block[:, at] = column[first:stop]
+        return joining.join(views, begins)
+    is_head = np.zeros(len(views), np.bool_)
     is_head[(begins[:, None] + np.arange(in_head)).reshape(-1)] = True
-    views: Views = np.empty((len(is_head), 4), np.int32)
     views[is_head] = side_by_side(head_views)
     views[~is_head] = side_by_side(message_views)
     return joining.join(views, begins)

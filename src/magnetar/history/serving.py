@@ -18,7 +18,7 @@ import numpy as np
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import DiskFullError, StorageError
 from magnetar.history import key_directory
-from magnetar.history.files import LocalFile
+from magnetar.history.files import PathSource, Room
 from magnetar.history.key_directory import KeyDirectory
 from magnetar.history.manners import Manners
 from magnetar.history.merging import entries_of, merge_segments
@@ -98,23 +98,6 @@ class RemoteSource:
         return body
 
 
-class PathSource:
-    """A segment in a file, opened for each read: a file that is deleted must not keep its space."""
-
-    def __init__(self, path: str, name: str, size: int) -> None:
-        self._path = path
-        self.name = name
-        self.size = size
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Raises OSError; DamagedSegmentError when the file ends before."""
-        file = LocalFile(self._path)
-        try:
-            return file.read_at(offset, length)
-        finally:
-            file.close()
-
-
 class Server:
     """Serves requests."""
 
@@ -122,6 +105,7 @@ class Server:
         """`manners`: how segments are written and compared, at once if None."""
         self._connection = connection
         self._manners = manners
+        self._room = Room()
         self._readers: OrderedDict[tuple[str, int, str | None], SegmentReader] = OrderedDict()
         self._directories: OrderedDict[tuple[str, int], KeyDirectory] = OrderedDict()
 
@@ -223,7 +207,7 @@ class Server:
         key = (request["name"], request["size"], request["path"])
         reader = self._readers.pop(key, None)
         if reader is None:
-            reader = SegmentReader(self._source(request))
+            reader = SegmentReader(self._source(request), self._room)
         self._readers[key] = reader
         if len(self._readers) > READERS_MAX:
             self._readers.popitem(last=False)

@@ -81,15 +81,8 @@ _ENCODINGS: Final = dict.fromkeys(
 )
 """Numbers that go up by about the same each time."""
 
-_WITHOUT_STATISTICS: Final = {
-    "payload",
-    "entry_metadata",
-    "message_metadata",
-    "raw_entry",
-    "entry_checksum",
-    "entry_fields",
-    "message_fields",
-}
+_WITHOUT_STATISTICS: Final = {"payload"}
+"""All others are left out by readers of entries where the statistics say that all rows have the same."""
 
 
 class SegmentWriter:
