@@ -394,6 +394,32 @@ BOOKIES: Final = Dashboard(
                 Panel("Clients", (value("magnetar_bookie_connections", "instance"),)),
             ),
         ),
+        Row(
+            "Who keeps ledgers on them",
+            (
+                Panel(
+                    "Copies taken and refused",
+                    (rate("magnetar_ledger_client_adds_total", "instance", "success"),),
+                ),
+                Panel(
+                    "Until a bookie has acknowledged a group of entries",
+                    (quantile("magnetar_ledger_client_add_seconds", 0.99, "instance"),),
+                ),
+                Panel(
+                    "Until a bookie answers a read",
+                    (quantile("magnetar_ledger_client_read_seconds", 0.99, "instance"),),
+                ),
+                Panel(
+                    "Ensembles changed", (rate("magnetar_ledger_client_ensemble_changes_total", "instance"),)
+                ),
+                Panel(
+                    "Reads from another copy",
+                    (rate("magnetar_ledger_client_speculative_reads_total", "instance"),),
+                ),
+                Panel("Bad copies", (rate("magnetar_ledger_client_bad_copies_total", "instance"),)),
+                Panel("In quarantine", (value("magnetar_ledger_client_bookies_quarantined", "instance"),)),
+            ),
+        ),
     ),
 )
 

@@ -130,6 +130,12 @@ def test_entries_tell_their_readers_how_far_the_ledger_is_confirmed(
         assert await handle.try_read_last_confirmed() == 4
         (entry,) = await handle.read(4, 4, 10)
         assert entry.last_add_confirmed == 3
+        # What a bookie says that is asked for an old one (version 3).
+        for number in (6, 7, 8):
+            writer.append([b"x"])
+            await marks.reach(number)
+        await handle.read(0, 0, 10)
+        assert handle.last_entry == (7 if handle.can_wait else 4)
 
     run(tmp_path, story, options)
 

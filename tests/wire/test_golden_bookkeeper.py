@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ from magnetar.wire.bookkeeper.responses import (
     Response,
     TlsStarts,
 )
-from magnetar.wire.bookkeeper.status import Status
+from magnetar.wire.bookkeeper.status import Status, of_v2, of_v3
 
 _LINES = (Path(__file__).parent / "golden" / "bookkeeper" / "vectors.txt").read_text().splitlines()
 VECTORS = {name: bytes.fromhex(data) for name, data in (line.split(" ") for line in _LINES)}
@@ -73,6 +74,7 @@ REQUESTS: dict[str, Request] = {
     "v3.read": Read(LEDGER, ENTRY, txn_id=TXN),
     "v3.read.fence": Read(LEDGER, LAST_ENTRY, txn_id=TXN, fence=True, master_key=KEY),
     "v3.read.poll": Read(LEDGER, LAST_ENTRY, txn_id=TXN, previous_lac=6, timeout_ms=1000, piggyback=True),
+    "v3.read.wait": Read(LEDGER, ENTRY, txn_id=TXN, previous_lac=6, timeout_ms=1000),
     "v3.writelac": WriteLac(LEDGER, 42, KEY, PAYLOAD, TXN),
     "v3.readlac": ReadLac(LEDGER, TXN),
     "v3.force": ForceLedger(LEDGER, TXN),
@@ -86,6 +88,7 @@ RESPONSES: dict[str, Response] = {
     "v2.done": ReadDone(LEDGER, ENTRY, Status.OK, entry=PAYLOAD),
     "v2.done.none": ReadDone(LEDGER, ENTRY, Status.NO_ENTRY),
     "v2.done.batch": BatchReadDone(LEDGER, ENTRY, 99, Status.OK, (PAYLOAD, b"x")),
+    "v2.done.batch.none": BatchReadDone(LEDGER, ENTRY, 99, Status.NO_ENTRY),
     "v2.authdone": AuthDone("plugin", PAYLOAD),
     "v3.done": ReadDone(LEDGER, ENTRY, Status.OK, TXN, PAYLOAD, 6, 1700000000000),
     "v3.done.none": ReadDone(LEDGER, ENTRY, Status.NO_ENTRY, TXN),
@@ -99,7 +102,7 @@ RESPONSES: dict[str, Response] = {
     "v3.refused": Refused(RANGE_READ, Status.BAD_REQUEST, TXN),
 }
 
-ADDS = ["v3.add", "v3.add.recovery"] + [
+ADDS = ["v3.add", "v3.add.recovery", "v3.add.deferred"] + [
     f"v2.add{recovery}.{kind.name}" for kind in DigestType for recovery in ("", ".recovery")
 ]
 ANSWERS_TO_ADDS = {"v2.added": Status.OK, "v2.added.fenced": Status.FENCED, "v3.added": Status.OK}
@@ -142,7 +145,8 @@ def test_adds(name: str) -> None:
     is_v2 = name.startswith("v2")
     entry = VECTORS["entry." + name.rpartition(".")[2]] if is_v2 else PAYLOAD
     recovery = ".recovery" in name
-    run = add_run(entry, recovery=recovery, v3=not is_v2, deferred_sync=recovery and not is_v2)
+    deferred_sync = name in ("v3.add.recovery", "v3.add.deferred")
+    run = add_run(entry, recovery=recovery, v3=not is_v2, deferred_sync=deferred_sync)
     assert b"".join(encode_request(run, is_v2=is_v2)) == golden
     (parsed,), consumed = BookieParser().parse(golden, len(golden))
     assert isinstance(parsed, AddRun)
@@ -167,6 +171,28 @@ def test_answers_to_adds(name: str, status: Status) -> None:
     assert isinstance(added, Added)
     assert (added.ledger_id, added.status, added.entry_ids) == (LEDGER, status, [ENTRY])
     assert added.txn_ids == (None if is_v2 else [TXN])
+
+
+NAMES = {
+    "EOK": Status.OK,
+    "ENOLEDGER": Status.NO_LEDGER,
+    "ENOENTRY": Status.NO_ENTRY,
+    "EBADREQ": Status.BAD_REQUEST,
+    "EIO": Status.IO_ERROR,
+    "EUA": Status.UNAUTHORIZED,
+    "EBADVERSION": Status.BAD_VERSION,
+    "EFENCED": Status.FENCED,
+    "EREADONLY": Status.READ_ONLY,
+    "ETOOMANYREQUESTS": Status.TOO_MANY_REQUESTS,
+    "EUNKNOWNLEDGERSTATE": Status.UNKNOWN_LEDGER_STATE,
+}
+
+
+@pytest.mark.parametrize(("version", "of"), [("v2", of_v2), ("v3", of_v3)])
+def test_statuses(version: str, of: Callable[[int], Status]) -> None:
+    prefix = f"status.{version}."
+    golden = {name.removeprefix(prefix): number for name, number in VECTORS.items() if prefix in name}
+    assert {name: of(int.from_bytes(number)) for name, number in golden.items()} == NAMES
 
 
 def test_packets_of_both_versions_are_what_the_room_says_they_are() -> None:

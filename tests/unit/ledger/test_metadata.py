@@ -110,6 +110,21 @@ def test_what_apache_wrote_is_read_and_written_the_same(version: int) -> None:
         assert encode_ledger_metadata(metadata) == golden(f"{name}.v{version}")
 
 
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("CRC32", DigestType.CRC32),
+        ("MAC", DigestType.HMAC),
+        ("CRC32C", DigestType.CRC32C),
+        ("DUMMY", DigestType.DUMMY),
+    ],
+)
+def test_every_digest_has_apaches_number(name: str, digest: DigestType) -> None:
+    metadata = decode_ledger_metadata(golden(f"open.{name}"))
+    assert metadata.digest is digest
+    assert encode_ledger_metadata(metadata) == golden(f"open.{name}")
+
+
 def test_a_ledger_in_recovery_as_apache_wrote_it() -> None:
     metadata = decode_ledger_metadata(golden("recovery.v3"))
     assert (metadata.state, metadata.created_ms, metadata.creation_token) == (

@@ -233,8 +233,12 @@ class BookiePool:
         fence_key: bytes | None = None,
         recovery: bool = False,
         silence: Status = Status.IO_ERROR,
+        lac_seen: Callable[[int], None] | None = None,
     ) -> None:
-        """One entry, or the last one (-1), fenced where a key is given. No answer is `silence`."""
+        """One entry, or the last one (-1), fenced where a key is given. No answer is `silence`.
+
+        `lac_seen` hears of the last-add-confirmed that the bookie knows, which comes along in version 3.
+        """
 
         def request(connection: BookieConnection) -> Read:
             return Read(
@@ -248,6 +252,8 @@ class BookiePool:
 
         def done(response: Response | None) -> None:
             if isinstance(response, ReadDone):
+                if lac_seen is not None and response.lac_max is not None:
+                    lac_seen(response.lac_max)
                 answered(response.status, response.entry)
             else:
                 answered(silence, None)

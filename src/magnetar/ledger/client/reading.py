@@ -40,7 +40,7 @@ class LedgerReads:
         *,
         confirmed: Callable[[int], None] | None = None,
     ) -> None:
-        """`confirmed` hears of the last-add-confirmed that entries carry."""
+        """`confirmed` hears of the last-add-confirmed that comes along with entries."""
         self.ledger_id: Final = ledger_id
         self._cluster = cluster
         self._digester = digester
@@ -131,7 +131,14 @@ class LedgerReads:
             def answered(status: Status, entry: bytes | None) -> None:
                 do(core.read(effect.index, status, entry))
 
-            pool.read(effect.bookie, self.ledger_id, entry_id, answered, silence=SILENCE)
+            pool.read(
+                effect.bookie,
+                self.ledger_id,
+                entry_id,
+                answered,
+                silence=SILENCE,
+                lac_seen=self._confirmed,
+            )
 
         def wait_for_others() -> None:
             nonlocal timer

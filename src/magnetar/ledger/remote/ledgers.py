@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -24,6 +24,7 @@ from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOpt
 from magnetar.ledger.client.placement import NotEnoughBookiesError
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.stored_entries import runs, stored
+from magnetar.observability.metrics import Exposition
 from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup
 
 _log = logging.getLogger("magnetar.ledger.remote")
@@ -218,6 +219,8 @@ class RemoteLedgers:
             # That there are too few for more copies than usual says nothing of the others' ledgers.
             self._has_room = self._has_room and copies is not None
             raise TooFewBookiesError(error.needed, error.usable) from error
+        except ValueError as error:
+            raise LedgerWriteError(f"the copies cannot be placed: {error}") from error
         writer = RemoteWriter(self, handle, relay, self._fate(handle.ledger_id))
         self._writers[handle.ledger_id] = writer
         return writer
@@ -252,6 +255,10 @@ class RemoteLedgers:
                 yield ledger_id, (await registry.read(ledger_id)).metadata.custom
             except NoSuchLedgerError:
                 continue
+
+    def collect_metrics(self, out: Exposition) -> Iterable[None]:
+        """Adds what the ledger client counts to a scrape."""
+        return self._client.collect_metrics(out)
 
     def left(self, writer: RemoteWriter) -> None:
         """From a writer: it has closed its ledger."""

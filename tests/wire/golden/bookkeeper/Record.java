@@ -16,13 +16,16 @@ import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufUtil;
 import io.netty.buffer.Unpooled;
 import io.netty.buffer.UnpooledByteBufAllocator;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.bookkeeper.client.LedgerMetadataBuilder;
 import org.apache.bookkeeper.client.api.DigestType;
 import org.apache.bookkeeper.client.api.LedgerMetadata;
+import org.apache.bookkeeper.client.api.WriteFlag;
 import org.apache.bookkeeper.meta.LedgerMetadataSerDe;
 import org.apache.bookkeeper.net.BookieId;
 import org.apache.bookkeeper.proto.BookkeeperProtocol.AddRequest;
@@ -67,6 +70,7 @@ final class Record {
         digests(key);
         versionTwo(key);
         versionThree(key);
+        statuses();
         availability();
         metadata();
     }
@@ -116,7 +120,20 @@ final class Record {
             Unpooled.wrappedBuffer(PAYLOAD), Unpooled.wrappedBuffer(new byte[] {'x'}));
         print("v2.done.batch", responses.encode(
             new BookieProtocol.BatchedReadResponse(v, BookieProtocol.EOK, LEDGER, ENTRY, 99, entries), HEAP));
+        print("v2.done.batch.none", responses.encode(
+            new BookieProtocol.BatchedReadResponse(v, BookieProtocol.ENOENTRY, LEDGER, ENTRY, 99), HEAP));
         print("v2.authdone", responses.encode(new BookieProtocol.AuthResponse(v, auth()), HEAP));
+    }
+
+    private static void statuses() throws Exception {
+        for (StatusCode code : StatusCode.values()) {
+            print("status.v3." + code, Unpooled.copyInt(code.getNumber()));
+        }
+        for (Field field : BookieProtocol.class.getFields()) {
+            if (field.getType() == int.class && field.getName().startsWith("E")) {
+                print("status.v2." + field.getName(), Unpooled.copyInt(field.getInt(null)));
+            }
+        }
     }
 
     private static AuthMessage auth() {
@@ -131,6 +148,9 @@ final class Record {
             .setFlag(AddRequest.Flag.RECOVERY_ADD).setWriteFlags(1));
         recovery.setHeader(recovery.getHeader().toBuilder().setPriority(100));
         print("v3.add.recovery", recovery.build());
+        print("v3.add.deferred", request(OperationType.ADD_ENTRY).setAddRequest(AddRequest.newBuilder()
+            .setLedgerId(LEDGER).setEntryId(ENTRY).setMasterKey(bytes(key)).setBody(bytes(PAYLOAD))
+            .setWriteFlags(WriteFlag.getWriteFlagsValue(EnumSet.of(WriteFlag.DEFERRED_SYNC)))).build());
         print("v3.read", request(OperationType.READ_ENTRY).setReadRequest(
             ReadRequest.newBuilder().setLedgerId(LEDGER).setEntryId(ENTRY)).build());
         print("v3.read.fence", request(OperationType.READ_ENTRY).setReadRequest(
@@ -139,6 +159,9 @@ final class Record {
         print("v3.read.poll", request(OperationType.READ_ENTRY).setReadRequest(
             ReadRequest.newBuilder().setLedgerId(LEDGER).setEntryId(-1).setPreviousLAC(6).setTimeOut(1000)
                 .setFlag(ReadRequest.Flag.ENTRY_PIGGYBACK)).build());
+        print("v3.read.wait", request(OperationType.READ_ENTRY).setReadRequest(
+            ReadRequest.newBuilder().setLedgerId(LEDGER).setEntryId(ENTRY).setPreviousLAC(6).setTimeOut(1000))
+            .build());
         print("v3.writelac", request(OperationType.WRITE_LAC).setWriteLacRequest(WriteLacRequest.newBuilder()
             .setLedgerId(LEDGER).setLac(42).setMasterKey(bytes(key)).setBody(bytes(PAYLOAD))).build());
         print("v3.readlac", request(OperationType.READ_LAC).setReadLacRequest(
@@ -225,6 +248,10 @@ final class Record {
             LedgerMetadata closed = builder(version).newEnsembleEntry(0, first).newEnsembleEntry(10, second)
                 .withClosedState().withLastEntryId(20).withLength(2000).build();
             print("metadata.closed.v" + version, Unpooled.wrappedBuffer(serde.serialize(closed)));
+        }
+        for (DigestType type : DigestType.values()) {
+            LedgerMetadata open = builder(3).withDigestType(type).newEnsembleEntry(0, first).build();
+            print("metadata.open." + type, Unpooled.wrappedBuffer(serde.serialize(open)));
         }
         LedgerMetadata recovery = builder(3).newEnsembleEntry(0, first).withInRecoveryState()
             .withCustomMetadata(Map.of("application", PAYLOAD)).withCreationTime(1700000000000L)
