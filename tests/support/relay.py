@@ -31,6 +31,9 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
         self.lost = asyncio.Event()
         """Something was lost since `lose`."""
+        self.answers = asyncio.Event()
+        """Whether answers pass; else they wait."""
+        self.answers.set()
 
     async def __aenter__(self) -> Relay:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -96,6 +99,8 @@ class Relay:
     ) -> None:
         with contextlib.suppress(OSError):
             while piece := await source.read(1 << 16):
+                if losing is Loss.ANSWER:
+                    await self.answers.wait()
                 if self._loss is losing:
                     self._loss = Loss.NOTHING
                     self.lost.set()
