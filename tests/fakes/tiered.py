@@ -64,6 +64,8 @@ class FakeWorker:
         self.closed = False
         self.refusal = ""
         """Why nothing can be converted."""
+        self.alike_runs: Sequence[int] = ()
+        """How many segments can be merged, run by run; empty: all."""
         self.reads = 0
         """Calls of `entries`."""
 
@@ -73,6 +75,9 @@ class FakeWorker:
         if self.refusal:
             raise HistoryPackagesError(self.refusal)
         return await self._write([run async for vector in runs for run in vector], origin, path)
+
+    async def alike(self, parts: Sequence[AsyncByteSource]) -> list[int]:
+        return list(self.alike_runs) or [len(parts)]
 
     async def merge(
         self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str

@@ -16,11 +16,12 @@ from tests.support.history_entries import ledgers
 from magnetar.base.entries import EntryRun
 from magnetar.history import writer as writing
 from magnetar.history.files import LocalFile
-from magnetar.history.merging import entries_of, merge_segments
+from magnetar.history.merging import alike, entries_of, merge_segments
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema
+from magnetar.tiered.parquet.frames import encode_runs
 from magnetar.wire import pulsar_pb2 as pb
 
 ORIGIN = SegmentOrigin("persistent://public/default/history", 7)
@@ -38,8 +39,10 @@ def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataOb
         assert summary.file_bytes == source.size
         assert verify_segment(SegmentReader(source), runs) == sum(len(run.entries) for run in runs)
         entry = data.draw(st.integers(summary.first_entry, summary.last_entry))
-        (read, *_) = SegmentReader(source).entries(7, entry, data.draw(st.integers(0, 2000)))
-        assert read.first_entry == entry
+        reader, bytes_max = SegmentReader(source), data.draw(st.integers(0, 2000))
+        read = reader.entries(7, entry, bytes_max)
+        assert read[0].first_entry == entry
+        assert b"".join(reader.frame_parts(7, entry, bytes_max)) == encode_runs(read)
         table = pq.read_table(path)
         source.close()
     table.validate(full=True)
@@ -56,16 +59,17 @@ def test_segments_of_several_ledgers_give_back_what_they_took(
 ) -> None:
     numbered = [_renumbered(runs, ledger_id) for ledger_id, runs in enumerate(several, 7)]
     everything = [run for runs in numbered for run in runs]
+    origin = replace(data.draw(st.sampled_from([ORIGIN, WITH_SCHEMA])), merged=True)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         parts = []
         for ledger_id, runs in enumerate(numbered, 7):
             path = f"{folder}/{ledger_id}"
-            write_segment(runs, SegmentOrigin(ORIGIN.topic, ledger_id), path)
+            write_segment(runs, replace(origin, ledger_id=ledger_id), path)
             parts.append(LocalFile(path))
         # Row groups that end within ledgers, and such that have several of them.
         patch.setattr(writing, "ROW_GROUP_ROWS", data.draw(st.sampled_from([1, 3, 1 << 17])))
         patch.setattr(writing, "VECTOR_BYTES", data.draw(st.sampled_from([64, 1 << 20])))
-        origin = replace(data.draw(st.sampled_from([ORIGIN, WITH_SCHEMA])), merged=True)
+        assert alike(parts) == [len(parts)]
         summary = merge_segments(parts, origin, f"{folder}/merged")
         merged = LocalFile(f"{folder}/merged")
         count = sum(len(run.entries) for run in everything)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -32,13 +34,24 @@ def entries_of(parts: Iterable[ByteSource], manners: Manners | None = None) -> I
                 entry = runs[-1].last_entry + 1
 
 
+def alike(parts: Iterable[ByteSource]) -> list[int]:
+    """How many of these segments, from the first one on, were written with the same schemas, then how many
+    with the next ones, and so on.
+
+    Fields of `value` are those of the newest version then. In one file with others they would lose some, or
+    get some that they had not.
+    """
+    return [len(list(group)) for _, group in groupby(SegmentReader(part).schemas for part in parts)]
+
+
 def merge_segments(
-    parts: Iterable[ByteSource], origin: SegmentOrigin, path: str, manners: Manners | None = None
+    parts: Sequence[ByteSource], origin: SegmentOrigin, path: str, manners: Manners | None = None
 ) -> SegmentSummary:
-    """Writes one segment with all entries of these, whose ledgers follow each other, to the new file `path`.
-    On any error there is no file.
+    """Writes one segment with all entries of these, which are `alike` and whose ledgers follow each other,
+    to the new file `path`, with their schemas. On any error there is no file.
 
     `manners`: how they are read and written, at once if None. Raises HistoryError, OSError, and what a source
     raises.
     """
+    origin = replace(origin, schemas=SegmentReader(parts[0]).schemas)
     return write_segment(entries_of(parts, manners), origin, path, manners)

@@ -21,7 +21,7 @@ from magnetar.history import key_directory
 from magnetar.history.files import PathSource, Room
 from magnetar.history.key_directory import KeyDirectory
 from magnetar.history.manners import Manners
-from magnetar.history.merging import entries_of, merge_segments
+from magnetar.history.merging import alike, entries_of, merge_segments
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
@@ -133,6 +133,8 @@ class Server:
         if kind is Kind.FIND_KEY:
             found_key = self._directory(request).find(bytes.fromhex(request["key"]))
             return Kind.RESULT, requests.dump(found_key._asdict())
+        if kind is Kind.ALIKE:
+            return Kind.RESULT, requests.dump({"runs": alike(self._joined(request))})
         if kind is Kind.MERGE:
             origin = requests.load_origin(request["origin"])
             merged = merge_segments(self._joined(request), origin, request["path"], self._manners)

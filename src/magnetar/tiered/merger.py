@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -104,7 +105,8 @@ class Merger:
         Raises MergeError, which names the objects, LogFencedError, MetadataError: what was merged before
         stays so.
         """
-        groups = merging.plan(log.sealed(), Limits.under(target_bytes, log.retention))
+        planned = merging.plan(log.sealed(), Limits.under(target_bytes, log.retention))
+        groups = [part for group in planned for part in await self._alike(log, group)]
         total = sum(len(group) for group in groups)
         result = Merged()
         lag_ms = policy.deletion_lag_ms if policy.deletion_lag_ms >= 0 else OffloadPolicy().deletion_lag_ms
@@ -132,6 +134,16 @@ class Merger:
             await self._add_keys(log)
         return result
 
+    async def _alike(self, log: OffloadedLog, group: tuple[Block, ...]) -> list[tuple[Block, ...]]:
+        """Parts of a group that can be merged, as their values have the same fields."""
+        try:
+            runs = await self._storage.converter().alike([self._source(log, block) for block in group])
+        except MagnetarError as error:
+            raise _failed(log, group, error) from error
+        ends = list(accumulate(runs))
+        parts = [group[end - run : end] for run, end in zip(runs, ends, strict=True)]
+        return [part for each in parts for part in merging.worthwhile(each)]
+
     async def _add_keys(self, log: OffloadedLog) -> None:
         """A directory over what has none any more, beside the newest copy."""
         complete = [each for each in log.sealed() if each.offload is not None and each.offload.complete]
@@ -156,10 +168,7 @@ class Merger:
         except BaseException as error:
             log.drop_merge(attempt)
             if isinstance(error, MagnetarError | OSError):
-                raise MergeError(
-                    f"ledgers {span.first} to {span.last} of log {log.name} could not be merged: {error}",
-                    retriable=not isinstance(error, MagnetarError) or error.retriable,
-                ) from error
+                raise _failed(log, group, error) from error
             raise
         await log.end_merge(
             OffloadedCopy(span.first, context), members, self._storage.clock.now_ms() + lag_ms
@@ -176,10 +185,10 @@ class Merger:
         entries = sum(ledger.entries for block in group for ledger in block.ledgers)
         store, worker = self._storage.store(intent.url), self._storage.converter()
         file = self._storage.work_dir / f"{intent.attempt}.parquet"
-        topic, schemas = await self._offloader.schemas_of(log.name)
+        topic, _ = await self._offloader.schemas_of(log.name)
         try:
             self.step("write")
-            summary = await worker.merge(parts, SegmentOrigin(topic, first, schemas, merged=True), str(file))
+            summary = await worker.merge(parts, SegmentOrigin(topic, first, merged=True), str(file))
             context = intent.completed(
                 now_ms=self._storage.clock.now_ms(), segments=(Segment(0, entries - 1, summary.file_bytes),)
             )
@@ -206,6 +215,14 @@ class Merger:
         copy = OffloadedCopy(ledger.ledger_id, ledger.offload)
         name = segment_name(log.name, copy, ledger.offload.segments[0])
         return ObjectSource(self._storage.store(ledger.offload.url), name, block.file_bytes)
+
+
+def _failed(log: OffloadedLog, group: Sequence[Block], error: MagnetarError | OSError) -> MergeError:
+    first, last = group[0].ledgers[0].ledger_id, group[-1].ledgers[-1].ledger_id
+    return MergeError(
+        f"ledgers {first} to {last} of log {log.name} could not be merged: {error}",
+        retriable=not isinstance(error, MagnetarError) or error.retriable,
+    )
 
 
 def _remove(file: Path) -> None:

@@ -69,10 +69,10 @@ def plan(sealed: Sequence[SealedLedger], limits: Limits) -> list[tuple[Block, ..
         group: list[Block] = []
         for block in run:
             if group and not _fits((*group, block), limits):
-                found += _worthwhile(tuple(group))
+                found += worthwhile(tuple(group))
                 group = []
             group.append(block)
-        found += _worthwhile(tuple(group))
+        found += worthwhile(tuple(group))
     return found
 
 
@@ -110,7 +110,7 @@ def _fits(group: tuple[Block, ...], limits: Limits) -> bool:
     return limits.age_ms is None or last.timestamp_ms - first.timestamp_ms <= limits.age_ms
 
 
-def _worthwhile(group: tuple[Block, ...]) -> Iterator[tuple[Block, ...]]:
+def worthwhile(group: tuple[Block, ...]) -> Iterator[tuple[Block, ...]]:
     """The group, or what is left and right of its largest object when that would gain little."""
     if len(group) < 2:
         return
@@ -120,5 +120,5 @@ def _worthwhile(group: tuple[Block, ...]) -> Iterator[tuple[Block, ...]]:
         yield group
         return
     at = sizes.index(largest)
-    yield from _worthwhile(group[:at])
-    yield from _worthwhile(group[at + 1 :])
+    yield from worthwhile(group[:at])
+    yield from worthwhile(group[at + 1 :])

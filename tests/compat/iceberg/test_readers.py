@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,27 @@ class Sensors:
         except urllib.error.HTTPError:
             return False
         return bool(status["upToDate"]) and status["files"] == 4
+
+    def merge(self) -> None:
+        """Two files more in each partition, and then one of all with the newest schema."""
+        for number, partition in enumerate(self.partitions):
+            client = partition.client()
+            producer = client.create_producer(partition.topic, schema=AvroSchema(Second))
+            for _ in range(2):
+                for level in range(5):
+                    producer.send(Second(name=f"s{number}", level=level, unit="m"), partition_key=f"k{level}")
+                self.process.admin("PUT", f"{partition.path}/unload")
+            client.close()
+            partition.offload()
+            partition.delete_local()
+            self.process.admin("POST", f"{partition.path}/lake/merge")
+            wait_until(partial(self._merged, partition), DEADLINE_S, "merged")
+        wait_until(self.complete, DEADLINE_S, "the table has the merged files")
+
+    def _merged(self, partition: HistoryTopic) -> bool:
+        job = self.process.admin("GET", f"{partition.path}/lake/merge")
+        assert job["status"] in ("RUNNING", "SUCCESS"), job
+        return bool(job["status"] == "SUCCESS")
 
     def consumed(self) -> list[dict[str, Any]]:
         """What consumers get, as readers of the table are to see it."""
@@ -229,6 +251,15 @@ def test_a_rest_catalog(tmp_path: Path) -> None:
             )
             assert plain(found["rows"]) == plain(sensors.consumed())
             assert (found["pruned"], found["files"]) == (10, 4)
+            sensors.merge()
+            settings = json.dumps({"type": "rest", "uri": url})
+            found = read_with("spark", spark_jars(), ".".join(TABLE), settings)
+            assert plain(found["rows"]) == plain(sensors.consumed())
+            assert (found["pruned"], found["files"]) == (20, 4)
+            found = read_with("clickhouse", sensors.status()["location"].removeprefix("file://"))
+            assert plain(found["rows"]) == plain(sensors.consumed())
+            found = read_with("duckdb", sensors.status()["metadataLocation"], "arrow")
+            assert plain(found["rows"]) == plain(sensors.consumed())
             process.admin("DELETE", f"{TOPIC.replace('://', '/')}/partitions?force=true")
             wait_until(lambda: not sensors_exist(process), DEADLINE_S, "the table dropped")
 

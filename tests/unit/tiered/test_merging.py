@@ -380,6 +380,22 @@ def test_a_ledger_that_goes_meanwhile_ends_a_merge(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_only_files_with_the_same_fields_are_merged(tmp_path: Path) -> None:
+    """In one file with a newer version's fields, older values would lose theirs."""
+
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        before = rows_of(await read_all(log))
+        process.worker.alike_runs = (2, 1, 2)
+        assert await merge(process, log, dry_run=True) == (4, 2)
+        assert await merge(process, log) == (4, 2)
+        assert len(named(log)) == 3
+        assert rows_of(await read_all(log)) == before
+
+    asyncio.run(story())
+
+
 def test_a_topic_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         process = new_process(tmp_path)

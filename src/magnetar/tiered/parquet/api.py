@@ -283,11 +283,15 @@ class Worker(Protocol):
         """Of a directory of keys: the segments that it tells of, and those that may have the key. Three
         ranged reads at most, one when it is small or has no keys."""
 
+    async def alike(self, parts: Sequence[AsyncByteSource]) -> list[int]:
+        """How many of these segments, from the first one on, can be merged, then how many of those behind
+        them, and so on: those that were written with the same schemas. One ranged read each."""
+
     async def merge(
         self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str
     ) -> SegmentSummary:
         """Writes a segment with all entries of these segments, in their order, to the local file `path`, as
-        `convert` does. `origin.ledger_id` is the first one's."""
+        `convert` does, with the schemas of the first one. `origin.ledger_id` is the first one's too."""
 
     async def verify_merged(self, source: AsyncByteSource, parts: Sequence[AsyncByteSource]) -> int:
         """Compares a segment with the segments that it was made of, as `verify` does."""

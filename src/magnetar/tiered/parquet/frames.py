@@ -8,7 +8,7 @@ result: at any time one side waits for the other, so nothing piles up.
 | Kind | From | Body |
 |---|---|---|
 | CONVERT, ENTRIES, POSITION, LOOKUP, VERIFY, AHEAD, MERGE_KEYS, FIND_KEY | broker | a request, JSON |
-| MERGE, VERIFY_MERGED | broker | the same |
+| ALIKE, MERGE, VERIFY_MERGED | broker | the same |
 | WANT_RUNS | worker | nothing; answered by RUNS, END, or ABORT |
 | WANT_BYTES | worker | offset u64, length u64; answered by BYTES or ABORT |
 | RUNS | both | entry runs |
@@ -56,6 +56,7 @@ class Kind(IntEnum):
     FIND_KEY = 8
     MERGE = 9
     VERIFY_MERGED = 10
+    ALIKE = 11
     WANT_RUNS = 16
     WANT_BYTES = 17
     RUNS = 18

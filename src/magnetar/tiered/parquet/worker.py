@@ -141,6 +141,13 @@ class OffloadWorker:
             [KeyPlace(*place) for place in answer["holders"]],
         )
 
+    async def alike(self, parts: Sequence[AsyncByteSource]) -> list[int]:
+        """See `Worker.alike`."""
+        request = requests.dump({"sources": [_described(part) for part in parts]})
+        answer = requests.load(await self._call(Kind.ALIKE, request, JoinedSource(parts), None))
+        runs: list[int] = answer["runs"]
+        return runs
+
     async def merge(
         self, parts: Sequence[AsyncByteSource], origin: SegmentOrigin, path: str
     ) -> SegmentSummary:
