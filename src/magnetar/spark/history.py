@@ -74,19 +74,43 @@ def _entries_of_file(file: HistoryFile, segment: _LocalSegment | SegmentReader) 
     return segment if isinstance(segment, SegmentReader) else SegmentReader(LocalFile(path or ""))
 
 
+class LastFile:
+    """The file that was read last: where small files have become one, the next stretch is in the same."""
+
+    def __init__(self) -> None:
+        self._place: tuple[str, str] | None = None
+        self._segment: _LocalSegment | SegmentReader | None = None
+        self._group: tuple[int, list[str], pa.Table] | None = None
+
+    def open(self, file: HistoryFile) -> _LocalSegment | SegmentReader:
+        """The file for its columns. Raises OSError, ArrowException, MagnetarError."""
+        if self._segment is None or self._place != file.place:
+            self._segment, self._group = _open(file), None
+            self._place = file.place
+        return self._segment
+
+    def shared_group(self, group: int, names: list[str]) -> pa.Table:
+        """A row group of several ledgers of that file. Raises what `open` raises."""
+        assert self._segment is not None, "no file was opened"
+        if self._group is None or self._group[:2] != (group, names):
+            self._group = None
+            self._group = group, names, self._segment.row_group(group, names)
+        return self._group[2]
+
+
 def read_stretch(
-    topic: TopicName, stretch: Stretch, decoder: Decoder, columns: SegmentColumns
+    topic: TopicName, stretch: Stretch, decoder: Decoder, columns: SegmentColumns, last: LastFile
 ) -> Iterator[pa.RecordBatch | Position]:
     """The rows of a stretch in a file, and after each part of it the first entry behind that part.
 
-    Ends early, and says so in the log, when the file cannot be read: the caller asks the broker for the rest.
-    What is wrong with values is raised.
+    `last` is the same for all stretches of a range. Ends early, and says so in the log, when the file cannot
+    be read: the caller asks the broker for the rest. What is wrong with values is raised.
     """
     assert stretch.file is not None
     ledger_id, first = stretch.start
     stop = stretch.end[1]
     try:
-        segment = _open(stretch.file)
+        segment = last.open(stretch.file)
         plain = SegmentTraits.of(segment.metadata).is_plain
         entries = None if plain else _entries_of_file(stretch.file, segment)
         names = columns.names(segment.names)
@@ -105,12 +129,15 @@ def read_stretch(
         if alone and (high < first or low >= stop):
             continue
         try:
-            table = segment.row_group(group, names if alone else list({*names, "ledger_id"}))
+            if alone:
+                table = segment.row_group(group, names)
+            else:
+                # Small files of several ledgers have become one.
+                table = last.shared_group(group, sorted({*names, "ledger_id"}))
         except _UNREADABLE as error:
             _tell(topic, stretch.file, error)
             return
         if not alone:
-            # Small files of several ledgers have become one.
             table = table.filter(pc.equal(table["ledger_id"], ledger_id))
             high = pc.max(table["entry_id"]).as_py() if table.num_rows else -1
         yield from columns.batches(table, first, stop)

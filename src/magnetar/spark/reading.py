@@ -15,7 +15,7 @@ from magnetar.client.client import Client
 from magnetar.client.errors import DataLossError
 from magnetar.client.reader import peek, read_range
 from magnetar.spark.errors import TopicDataLossError
-from magnetar.spark.history import read_stretch
+from magnetar.spark.history import LastFile, read_stretch
 from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.large_messages import LookBack
 from magnetar.spark.read_options import ReadOptions
@@ -102,10 +102,11 @@ def _read_range(
             pieces_before=LookBack(client, topic, start, strict=options.fail_on_data_loss),
         )
         columns = SegmentColumns(topic, shape.columns, values, shape.rows)
+        last = LastFile()
         for stretch in partition.stretches or (Stretch(partition.start, partition.end, None),):
             begin, stop = Position(*stretch.start), Position(*stretch.end)
             if stretch.file is not None:
-                for found in read_stretch(topic, stretch, decoder, columns):
+                for found in read_stretch(topic, stretch, decoder, columns, last):
                     if isinstance(found, Position):
                         begin = found
                     else:

@@ -94,7 +94,11 @@ def test_columns_of_a_file_are_those_of_its_entries(
     columns = SegmentColumns(TOPIC, ALL, values, wanted)
     monkeypatch.setattr(history, "_rebuilt", None)
     for first, stop in ((0, ENTRIES), (3, 8), (20, ENTRIES)):
-        found = list(history.read_stretch(TOPIC, Stretch((7, first), (7, stop), file), decoder, columns))
+        found = list(
+            history.read_stretch(
+                TOPIC, Stretch((7, first), (7, stop), file), decoder, columns, history.LastFile()
+            )
+        )
         assert rows(found) == rows(decoder.decode(entries.slice(first, stop)))
         assert [each.schema for each in found if isinstance(each, pa.RecordBatch)] in ([], [decoder.schema])
         assert found[-1] == Position(7, stop)
@@ -103,7 +107,9 @@ def test_columns_of_a_file_are_those_of_its_entries(
 def test_no_columns_are_rows_too(written: tuple[HistoryFile, EntryColumns]) -> None:
     file, _ = written
     stretch = Stretch((7, 0), (7, ENTRIES), file)
-    found = history.read_stretch(TOPIC, stretch, Decoder(TOPIC, ()), SegmentColumns(TOPIC, (), None, None))
+    found = history.read_stretch(
+        TOPIC, stretch, Decoder(TOPIC, ()), SegmentColumns(TOPIC, (), None, None), history.LastFile()
+    )
     assert sum(each.num_rows for each in found if isinstance(each, pa.RecordBatch)) == 76
 
 
@@ -114,7 +120,7 @@ def test_a_file_that_is_none_says_so_and_gives_nothing(
     for name in ("s.parquet", "gone.parquet"):
         stretch = Stretch((7, 0), (7, 5), HistoryFile(tmp_path.as_uri(), name, 0, 4, 17))
         found = history.read_stretch(
-            TOPIC, stretch, Decoder(TOPIC, ALL), SegmentColumns(TOPIC, ALL, None, None)
+            TOPIC, stretch, Decoder(TOPIC, ALL), SegmentColumns(TOPIC, ALL, None, None), history.LastFile()
         )
         assert list(found) == []
         assert name in caplog.text
