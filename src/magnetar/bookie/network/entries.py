@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageError
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.network.scattered import ScatteredAppender
@@ -256,7 +258,7 @@ class NetworkEntries:
             if in_order:
                 runs = reader.read_now(index, entry_id, index.last_entry, _WINDOW_BYTES)
                 if runs is not None:
-                    self._window = (ledger_id, runs[0].first_entry, runs[0].entries)
+                    self._window = (ledger_id, entry_id, _one_behind_the_other(runs))
             else:
                 runs = reader.read_now(index, entry_id, entry_id, _READ_BYTES_MAX)
             if runs is None:
@@ -309,6 +311,17 @@ class NetworkEntries:
     async def close(self) -> None:
         """Waits for what was written and closes the store."""
         await self.store.close()
+
+
+def _one_behind_the_other(runs: Sequence[EntryRun]) -> list[bytes]:
+    """The entries of the first runs, as far as none is missing between them: what came one by one lies in a
+    block each, and all that were read at once are to be of use."""
+    entries = list(runs[0].entries)
+    for before, run in pairwise(runs):
+        if run.first_entry != before.last_entry + 1:
+            break
+        entries += run.entries
+    return entries
 
 
 def merged(found: Iterable[range]) -> list[range]:

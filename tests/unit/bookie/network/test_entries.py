@@ -7,7 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
+from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.network.entries import NetworkEntries, merged
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.served import StoredLedger, Write
@@ -96,6 +100,31 @@ def test_reading_in_order_sees_later_copies_and_deletions(tmp_path: Path) -> Non
             assert await disk.read(5, 8) == b"5:8"
             await disk.entries.delete(5)
             assert disk.entries.entry(5, 7) is None
+
+    run(story)
+
+
+def test_what_came_one_by_one_is_read_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in a block of its own: 256 KiB of them were read and checked for every entry."""
+
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            for number in (*range(100), *range(150, 200)):
+                disk.write(5, number)
+            await disk.settle()
+            asked: list[int] = []
+            reader = disk.entries.store.reader
+            read_now = reader.read_now
+
+            def counted(index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
+                asked.append(first)
+                return read_now(index, first, last, bytes_max)
+
+            monkeypatch.setattr(reader, "read_now", counted)
+            for number in range(200):
+                there = number < 100 or number >= 150
+                assert await disk.read(5, number) == (b"5:%d" % number if there else None)
+            assert asked == [0, 1, 150, 151]
 
     run(story)
 
