@@ -12,9 +12,9 @@ import pytest
 from magnetar.ledger.api import LedgerEnd, LedgerWriteError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.following import LedgerTail
-from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions, LedgerWriteHandle
 from magnetar.ledger.client.options import ClientOptions
-from magnetar.ledger.ledger_metadata import LedgerMetadata
+from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.registry import StoredLedger
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -232,6 +232,33 @@ def test_one_client_takes_a_ledger_over_several_times_at_once(tmp_path: Path, op
         assert client.cluster.pool.metrics.recoveries == 1
 
     run(tmp_path, story, options)
+
+
+def test_a_ledger_with_the_oldest_metadata_is_written_and_taken_over(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        members = tuple(node.bookie_id for node in nodes.nodes.values())
+        oldest = LedgerMetadata(
+            LedgerState.OPEN,
+            None,
+            ((0, members),),
+            write_quorum=2,
+            ack_quorum=2,
+            digest=None,
+            format_version=1,
+        )
+        stored = await nodes.registry.create(oldest)
+        marks = Marks()
+        options = LedgerOptions(layout=QuorumLayout(3, 2, 2), password=b"secret")
+        writer = LedgerWriteHandle(client.cluster, stored, options, marks)
+        writer.append([b"x"] * 10)
+        await marks.reach(9)
+        reader = await client.open(stored.ledger_id, b"secret")
+        assert reader.last_entry == 9
+        assert len(await reader.read(0, 9, 100)) == 10
+        assert (await nodes.registry.read(stored.ledger_id)).metadata.format_version == 1
+        assert writer.ledger_id == stored.ledger_id
+
+    run(tmp_path, story, V2)
 
 
 class LosesAnswers(TreeLedgerRegistry):

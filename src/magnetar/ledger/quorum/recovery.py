@@ -336,7 +336,7 @@ class LedgerRecovery:
             return []
         if not chosen and self.can_do_without:
             self._replacing.do_without()
-            return self._progress() + [*self._replacing.begin(self._ensemble)]
+            return [*self._progress(), *self._replacing.begin(self._ensemble)]
         if not chosen:
             lost = ", ".join(sorted(self._replacing.leaving.values()))
             return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")

@@ -291,6 +291,10 @@ class QuorumWriter:
             return self._fail(Failure.GONE, f"ledger {self.ledger_id} was deleted")
         if metadata == wanted:  # It was written, only its answer was lost.
             return self.metadata_written(version)
+        if wanted.end is not None and metadata.end == wanted.end:
+            # Somebody took the ledger over and found all of it: the same end, perhaps on other bookies.
+            self._written = metadata
+            return self.metadata_written(version)
         if metadata.state is not LedgerState.OPEN:
             return self._lost(metadata)
         # Somebody moved copies of older entries: what was wanted is still to be done, on top of that.

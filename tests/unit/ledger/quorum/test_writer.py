@@ -245,6 +245,14 @@ def test_a_write_whose_answer_was_lost_is_recognised() -> None:
     assert core.metadata_read(wanted, 1) == [Closed(LedgerEnd(-1, 0))]
 
 
+def test_somebody_else_who_closed_it_at_the_same_end_did_what_was_wanted() -> None:
+    core, wanted = closing()
+    core.metadata_conflict()
+    theirs = wanted.with_ensembles(((0, ("a", "b", "z")),))
+    assert core.metadata_read(theirs, 4) == [Closed(LedgerEnd(-1, 0))]
+    assert core.metadata == theirs
+
+
 def test_a_write_on_top_of_somebodys_repair() -> None:
     core, _ = closing()
     core.metadata_conflict()
