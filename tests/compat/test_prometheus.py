@@ -26,6 +26,7 @@ pytestmark = pytest.mark.process
 
 RULES = Path(__file__).parents[2] / "monitoring" / "prometheus"
 ABSENT = ("object store", "WebSockets", "Iceberg", "magnetar bookie", "several bookies")
+    "magnetar autorecovery",
 """In what a metric is shown only with: what this broker is not asked to do."""
 
 

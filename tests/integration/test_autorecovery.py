@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -321,7 +322,7 @@ def command(folder: Path) -> list[str]:
         "--metadata",
         f"sqlite:{folder / 'metadata.db'}",
     ]
-    return [*words, "--id", "node", "--ready-file", str(folder / "ready.json")]
+    return [*words, "--id", "node", "--ready-file", str(folder / "ready.json"), "--http-port", "0"]
 
 
 @pytest.mark.process
@@ -341,6 +342,9 @@ def test_the_process_starts_and_ends_when_asked(tmp_path: Path) -> None:
     process = subprocess.Popen(command(tmp_path), stdout=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: ready.exists() or process.poll() is not None, 60, "auto-recovery is ready")
+        port = json.loads(ready.read_text())["http_port"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/heartbeat", timeout=30) as answer:
+            assert answer.read() == b"OK\n"
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
     finally:

@@ -3,7 +3,10 @@
 - the stories of `tests/compat/bookkeeper`;
 - BookKeeper's own verifier, which writes, reads and compares, over three bookies of ours;
 - our ledger client over three bookies of ours and two of Apache's in one cluster, while bookies of both kinds
-  are killed and come back: writers are fenced and taken over, and everything acknowledged must be there.
+  are killed and come back: writers are fenced and taken over, and everything acknowledged must be there;
+- the same with two of Apache's and one of ours, and with one of Apache's and two of ours, each a process that
+  is killed, all three in every acknowledgement;
+- our ledger client over `localbookie 3`, and `decommissionbookie` over bookies of ours.
 
 Needs a JDK of version 17 or newer and Maven.
 """
@@ -35,6 +38,7 @@ from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from support import java_client
 from support.apache_bookkeeper import HERE, ApacheBookKeeper, apache_bookkeeper
 from support.bookie_process import BookieProcess
+from support.bookkeeper_steps import both_kinds, decommission, local_bookkeeper
 from support.ledger_clusters import Marks
 
 ROOT = Path(__file__).parents[2]
@@ -239,6 +243,12 @@ def main() -> int:
         with apache_bookkeeper(folder / "apache") as apache:
             content = verify(apache, folder / "verifier", chosen.minutes)
             asyncio.run(mixed(apache, folder / "mixed", chosen.seed, chosen.minutes))
+            for theirs in (2, 1):
+                print(
+                    asyncio.run(both_kinds(apache, folder, theirs, chosen.seed, chosen.minutes)), flush=True
+                )
+            print(asyncio.run(local_bookkeeper(apache)), flush=True)
+            print(asyncio.run(decommission(apache, folder)), flush=True)
     return 0 if content and code == 0 else 1
 
 

@@ -72,7 +72,9 @@ def autorecovery() -> None:
 )
 @click.option("--racks-node", default="/bookies", help="Node that says where bookies stand.  [/bookies]")
 @click.option("--rate", type=click.FloatRange(0.01), help="MiB copied in a second at most.  [no limit]")
-@member_options(session="another node takes over", told="id and process id")
+@click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
+@click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
+@member_options(session="another node takes over", told="id, process id and HTTP port")
 def run(
     metadata: str,
     node_id: str | None,
@@ -85,6 +87,8 @@ def run(
     racks_min: int,
     racks_node: str,
     rate: float | None,
+    http_port: int | None,
+    http_host: str,
     session_timeout: float,
     log_level: str,
     log_json: bool,
@@ -115,6 +119,8 @@ def run(
             bytes_per_s=None if rate is None else rate * _MIB,
             session_timeout_ms=int(session_timeout * 1_000),
             ready_file=ready_file,
+            http_port=http_port,
+            http_host=http_host,
         )
     )
 

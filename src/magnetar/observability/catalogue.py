@@ -11,6 +11,7 @@ from typing import Final
 
 from magnetar.observability.bookie_rows import BOOKIES
 from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
+from magnetar.observability.recovery_rows import AUTORECOVERY
 from magnetar.observability.rows import Metric as Metric
 from magnetar.observability.rows import Section as Section
 from magnetar.observability.rows import counter as _c
@@ -298,6 +299,7 @@ SECTIONS: Final = (
         ),
     ),
     BOOKIES,
+    AUTORECOVERY,
     LEDGER_CLIENT,
     Section(
         "Process",

@@ -9,6 +9,7 @@ import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import magnetar
 from magnetar.base.errors import StartupError
@@ -22,6 +23,9 @@ from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.banner import remove_ready_file, write_ready
+
+if TYPE_CHECKING:
+    from magnetar.server.bookie_http import BookieHttp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,9 @@ class AutoRecoveryConfig:
     session_timeout_ms: int = 30_000
     """How long the cluster waits for a node that says nothing before another one does its work."""
     ready_file: Path | None = None
+    http_port: int | None = None
+    """Of the HTTP admin and metrics: 0 takes a free one, None opens none."""
+    http_host: str = "127.0.0.1"
 
 
 def run(config: AutoRecoveryConfig) -> int:
@@ -77,10 +84,15 @@ async def _serve(config: AutoRecoveryConfig) -> int:
         except (ClusterNotInitializedError, LayoutError) as error:
             raise StartupError(str(error)) from error
         node = await AutoRecoveryNode.start(store, tree, clock, options)
+        http = None
         try:
-            _tell(config, options.node_id)
+            if config.http_port is not None:
+                http = await _open_http(config.http_port, config.http_host, node)
+            _tell(config, options.node_id, None if http is None else http.port)
             await stop.wait()
         finally:
+            if http is not None:
+                await http.stop()
             await node.close()
             if config.ready_file is not None:
                 remove_ready_file(config.ready_file)
@@ -89,8 +101,18 @@ async def _serve(config: AutoRecoveryConfig) -> int:
     return 0
 
 
-def _tell(config: AutoRecoveryConfig, node_id: str) -> None:
+async def _open_http(port: int, host: str, node: AutoRecoveryNode) -> BookieHttp:
+    # Whoever opens no port need not load the HTTP stack.
+    from magnetar.server.autorecovery_pages import AutoRecoveryPages
+    from magnetar.server.bookie_http import BookieHttp
+
+    return await BookieHttp.start(AutoRecoveryPages(node), host, port)
+
+
+def _tell(config: AutoRecoveryConfig, node_id: str, http_port: int | None) -> None:
     sys.stdout.write(f"Magnetar {magnetar.__version__} auto-recovery {node_id} is ready\n")
+    if http_port is not None:
+        sys.stdout.write(f"  HTTP             http://{config.http_host}:{http_port}\n")
     sys.stdout.flush()
     if config.ready_file is not None:
-        write_ready(config.ready_file, {"node_id": node_id, "pid": os.getpid()})
+        write_ready(config.ready_file, {"node_id": node_id, "pid": os.getpid(), "http_port": http_port})

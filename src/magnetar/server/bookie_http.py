@@ -1,4 +1,4 @@
-"""Drives a bookie's HTTP port: `BookiePages` over the HTTP stack, in the bookie's loop."""
+"""Drives the HTTP port of a bookie or a node of auto-recovery: pages over the HTTP stack, in its loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from magnetar.admin.loop_server import LoopServer, config_of
 from magnetar.base.errors import StartupError
-from magnetar.server.bookie_pages import BookiePages, Page
+from magnetar.server.pages import Page, Pages
 
 _BODY_BYTES_MAX: Final = 4_096
 _BODY_S: Final = 60.0
@@ -24,14 +24,14 @@ _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class BookieHttp:
     """The port while it is open. Use `start`."""
 
-    def __init__(self, pages: BookiePages) -> None:
+    def __init__(self, pages: Pages) -> None:
         self.port: int
         self._pages = pages
         self._server = LoopServer(config_of(self._app, http="h11", ws="none"))
         self._task: asyncio.Task[None]
 
     @classmethod
-    async def start(cls, pages: BookiePages, host: str, port: int) -> BookieHttp:
+    async def start(cls, pages: Pages, host: str, port: int) -> BookieHttp:
         """Serves on `port`, 0: a free one. Raises StartupError."""
         http = cls(pages)
         try:

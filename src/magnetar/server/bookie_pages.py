@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from magnetar.base.errors import MetadataError
 from magnetar.bookie import metrics as store_metrics
@@ -23,9 +22,8 @@ from magnetar.bookie.network.traffic import Traffic
 from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Registry
+from magnetar.server.pages import Handler, Page, json_page
 
-_TEXT: Final = "text/plain; charset=utf-8"
-_JSON: Final = "application/json"
 _FILE_TYPES: Final = ("journal", "entrylog", "index")
 
 
@@ -37,18 +35,6 @@ class OtherBookies(Protocol):
 
     async def info(self, bookie_id: str) -> BookieInfo | None:
         """What a registered bookie tells of itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """An answer."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = _TEXT
-
-
-_Handler: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[Page]]
 
 
 class BookiePages:
@@ -63,7 +49,7 @@ class BookiePages:
         self._registry.collector(logs.collect)
         self._registry.collector(partial(bookie_metrics.collect, node, traffic))
         self._registry.collector(partial(store_metrics.collect, node.server.entries.stores))
-        self._pages: dict[tuple[str, str], _Handler] = {
+        self._pages: dict[tuple[str, str], Handler] = {
             ("GET", "/heartbeat"): self._heartbeat,
             ("GET", "/metrics"): self._metrics,
             ("GET", "/api/v1/bookie/info"): self._info,
@@ -92,11 +78,11 @@ class BookiePages:
 
     async def _info(self, _query: Mapping[str, str], _body: bytes) -> Page:
         capacity, free = self._node.server.entries.disk_bytes()
-        return _json({"freeSpace": free, "totalSpace": capacity})
+        return json_page({"freeSpace": free, "totalSpace": capacity})
 
     async def _state(self, _query: Mapping[str, str], _body: bytes) -> Page:
         running = not self._node.has_failed
-        return _json(
+        return json_page(
             {
                 "running": running,
                 "readOnly": self._node.read_only,
@@ -106,7 +92,7 @@ class BookiePages:
         )
 
     async def _read_only(self, _query: Mapping[str, str], _body: bytes) -> Page:
-        return _json({"readOnly": self._node.read_only})
+        return json_page({"readOnly": self._node.read_only})
 
     async def _ask_read_only(self, query: Mapping[str, str], body: bytes) -> Page:
         try:
@@ -128,7 +114,7 @@ class BookiePages:
         types = (chosen,) if chosen in _FILE_TYPES else _FILE_TYPES
         # Entries are written once: the segments are journal and entry log, and have the index in them.
         names = await asyncio.to_thread(self._segments)
-        return _json({f"{each} files": _tabbed(() if each == "index" else names) for each in types})
+        return json_page({f"{each} files": _tabbed(() if each == "index" else names) for each in types})
 
     def _segments(self) -> list[str]:
         stores = self._node.server.entries.stores
@@ -146,18 +132,14 @@ class BookiePages:
                     hosts[bookie] = None if address is None else address[0]
         except MetadataError as error:
             return Page(500, f"{error}\n".encode())
-        return _json(hosts)
+        return json_page(hosts)
 
     async def _collecting(self, _query: Mapping[str, str], _body: bytes) -> Page:
-        return _json({"is_in_force_gc": str(self._node.is_collecting).lower()})
+        return json_page({"is_in_force_gc": str(self._node.is_collecting).lower()})
 
     async def _collect(self, _query: Mapping[str, str], _body: bytes) -> Page:
         await self._node.collect_garbage()
-        return _json(f"Triggered GC on bookie {self._node.bookie_id}")
-
-
-def _json(value: object) -> Page:
-    return Page(200, json.dumps(value).encode(), _JSON)
+        return json_page(f"Triggered GC on bookie {self._node.bookie_id}")
 
 
 def _tabbed(names: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ NAME = re.compile(
     r"(pulsar|magnetar|python|process|brk_ledgeroffloader)_[a-z0-9_]*[a-z0-9]"
     # Apache's bookies name what they count in capitals.
     r"|(bookie|bookkeeper_server)_[A-Za-z0-9_]*[A-Za-z0-9]"
+    r"|(bookie|bookkeeper_server|auditor|replication_worker)_[A-Za-z0-9_]*[A-Za-z0-9]"
 )
 UNITS = {"", "messages", "entries", "bytes", "seconds", "per second", "bytes per second", "ratio"}
 
@@ -49,7 +50,8 @@ def test_a_row_is_well_formed(name: str) -> None:
     assert NAME.fullmatch(name)
     assert metric.unit in UNITS
     assert metric.help.endswith(".")
-    ours = not name.startswith(("pulsar_", "brk_", "bookie_", "bookkeeper_"))
+    theirs = ("pulsar_", "brk_", "bookie_", "bookkeeper_", "auditor_", "replication_worker_")
+    ours = not name.startswith(theirs)
     if ours:
         assert name.endswith("_total") == (metric.kind is Kind.COUNTER)
     if name.endswith("_bytes") and ours:

@@ -1,0 +1,95 @@
+"""Metrics of nodes of auto-recovery. Those under Apache's names mean what they mean there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.observability.rows import Section, counter, gauge
+
+_ONLY: Final = "of `magnetar autorecovery` (docs/auto-recovery.md)"
+_AUDITOR: Final = "of the `magnetar autorecovery` that is the auditor (docs/auto-recovery.md)"
+
+AUTORECOVERY: Final = Section(
+    "Auto-recovery",
+    (
+        gauge("magnetar_autorecovery_is_auditor", "", (), "1 while this node is the auditor, else 0.", _ONLY),
+        gauge("magnetar_autorecovery_lost_bookies", "", (), "Bookies known and not there.", _AUDITOR),
+        gauge(
+            "magnetar_autorecovery_marked_ledgers",
+            "",
+            (),
+            "Ledgers that lacked something when this node last looked at the list.",
+            _ONLY,
+        ),
+        counter("auditor_NUM_LEDGERS_CHECKED", "", (), "Ledgers looked at by checks of all.", _AUDITOR),
+        counter(
+            "auditor_NUM_BOOKIE_AUDITS_DELAYED", "", (), "Audits put off for a single lost bookie.", _AUDITOR
+        ),
+        counter(
+            "auditor_NUM_DELAYED_BOOKIE_AUDITS_CANCELLED",
+            "",
+            (),
+            "Of those, audits that the bookie's return made needless.",
+            _AUDITOR,
+        ),
+        gauge(
+            "auditor_NUM_LEDGERS_NOT_ADHERING_TO_PLACEMENT_POLICY",
+            "",
+            (),
+            "Ledgers whose copies stood in too few racks at the last check.",
+            _AUDITOR,
+        ),
+        gauge(
+            "auditor_NUM_LEDGERS_HAVING_NO_REPLICA_OF_AN_ENTRY",
+            "",
+            (),
+            "Ledgers with an entry that no bookie had at the last check of replicas.",
+            _AUDITOR,
+        ),
+        gauge(
+            "auditor_NUM_LEDGERS_HAVING_LESS_THAN_AQ_REPLICAS_OF_AN_ENTRY",
+            "",
+            (),
+            "Other ledgers with an entry that had fewer copies than it was acknowledged with.",
+            _AUDITOR,
+        ),
+        gauge(
+            "auditor_NUM_LEDGERS_HAVING_LESS_THAN_WQ_REPLICAS_OF_AN_ENTRY",
+            "",
+            (),
+            "Other ledgers with an entry that had fewer copies than it was to have.",
+            _AUDITOR,
+        ),
+        counter(
+            "replication_worker_NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED",
+            "",
+            (),
+            "Ledgers that this node made whole, or found whole.",
+            _ONLY,
+        ),
+        counter(
+            "replication_worker_NUM_NOT_ADHERING_PLACEMENT_LEDGERS_REPLICATED",
+            "",
+            (),
+            "Ledgers whose copies this node brought to other racks.",
+            _ONLY,
+        ),
+        counter(
+            "replication_worker_NUM_DEFER_LEDGER_LOCK_RELEASE_OF_FAILED_LEDGER",
+            "",
+            (),
+            "Times that an open ledger was left to its writer for a while.",
+            _ONLY,
+        ),
+        counter("replication_worker_NUM_ENTRIES_READ", "entries", (), "Entries read to be copied.", _ONLY),
+        counter("replication_worker_NUM_ENTRIES_WRITTEN", "entries", (), "Copies made.", _ONLY),
+        counter("magnetar_autorecovery_copied_bytes_total", "bytes", (), "Payload of copies made.", _ONLY),
+        counter(
+            "magnetar_autorecovery_failures_total",
+            "",
+            (),
+            "Times that a ledger could not be made whole; it is tried again.",
+            _ONLY,
+        ),
+    ),
+)

@@ -1,0 +1,85 @@
+"""HTTP admin and metrics of a node of auto-recovery."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from magnetar.ledger.autorecovery.node import AutoRecoveryNode
+from magnetar.ledger.autorecovery.options import RecoveryOptions
+from magnetar.observability.recovery_rows import AUTORECOVERY
+from magnetar.server.autorecovery_pages import AutoRecoveryPages
+from magnetar.server.bookie_http import BookieHttp
+from support.bookie_nodes import bookie_nodes
+
+API = "/api/v1/autorecovery"
+
+
+class Caller:
+    """Asks the port of a node."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def call(self, path: str, method: str = "GET", body: bytes = b"") -> tuple[int, str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        head = f"{method} {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\nConnection: close"
+        writer.write(f"{head}\r\n\r\n".encode() + body)
+        answer = (await reader.read()).decode()
+        writer.close()
+        status, _, text = answer.partition("\r\n\r\n")
+        return int(status.split(" ")[1]), text
+
+
+def test_pages_that_tools_ask_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 1) as cluster:
+            options = RecoveryOptions(node_id="node", check_all_s=0)
+            node = await AutoRecoveryNode.start(cluster.store, cluster.tree, cluster.clock, options)
+            http = await BookieHttp.start(AutoRecoveryPages(node), "127.0.0.1", 0)
+            call = Caller(http.port).call
+            try:
+                assert await call("/heartbeat") == (200, "OK\n")
+                assert (await call(f"{API}/nothing"))[0] == 404
+                assert await call(f"{API}/status") == (200, '{"enabled": true}')
+                assert await call(f"{API}/status?enabled=false", "PUT") == (200, '{"enabled": false}')
+                assert (await call(f"{API}/status", "PUT"))[0] == 400
+                assert not await node.marks.enabled()
+                marked = f"{API}/list_under_replicated_ledger"
+                assert (await call(f"{marked}/"))[0] == 404
+                await node.marks.mark(7, frozenset({"b:1"}))
+                await node.marks.mark(9, frozenset({"b:2"}))
+                assert json.loads((await call(marked))[1]) == [7, 9]
+                _, said = await call(f"{marked}?missingreplica=b:1&printmissingreplica=true")
+                assert json.loads(said) == {"7": ["b:1"]}
+                assert json.loads((await call(f"{marked}?excludingmissingreplica=b:1"))[1]) == [9]
+                # Both are gone already: who looks at the list finds so.
+                assert await call(f"{API}/status?enabled=true", "PUT") == (200, '{"enabled": true}')
+                async with asyncio.timeout(30):
+                    while (await call(marked))[0] != 404:
+                        pass
+                    while not node.auditor.is_elected:
+                        await call("/heartbeat")
+                assert await call(f"{API}/who_is_auditor") == (200, "Auditor: node\n")
+                delay = f"{API}/lost_bookie_recovery_delay"
+                assert (await call(delay, "PUT", b'{"delay_seconds": "7"}'))[0] == 400
+                assert (await call(delay, "PUT", b'{"delay_seconds": 7}'))[0] == 200
+                assert await call(delay) == (200, "lostBookieRecoveryDelay value: 7\n")
+                assert (await call(f"{API}/trigger_audit", "PUT"))[0] == 200
+                assert await node.marks.lost_bookie_delay_s() == 7
+                shown = {
+                    family.name: family.type
+                    for family in text_string_to_metric_families((await call("/metrics"))[1])
+                }
+                for row in AUTORECOVERY.metrics:
+                    # The client library names counters without their suffix.
+                    assert shown[row.name.removesuffix("_total")] == row.kind.value, row.name
+                assert node.worker.repaired == 2
+            finally:
+                await http.stop()
+                await node.close()
+
+    asyncio.run(story())
