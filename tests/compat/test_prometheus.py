@@ -25,8 +25,14 @@ from support.standalone import StandaloneProcess, wait_until
 pytestmark = pytest.mark.process
 
 RULES = Path(__file__).parents[2] / "monitoring" / "prometheus"
-ABSENT = ("object store", "WebSockets", "Iceberg", "magnetar bookie", "several bookies")
+ABSENT = (
+    "object store",
+    "WebSockets",
+    "Iceberg",
+    "magnetar bookie",
     "magnetar autorecovery",
+    "several bookies",
+)
 """In what a metric is shown only with: what this broker is not asked to do."""
 
 

@@ -14,8 +14,7 @@ from magnetar.observability.metrics import Kind
 PACKAGE = Path(__file__).parents[3] / "src" / "magnetar"
 NAME = re.compile(
     r"(pulsar|magnetar|python|process|brk_ledgeroffloader)_[a-z0-9_]*[a-z0-9]"
-    # Apache's bookies name what they count in capitals.
-    r"|(bookie|bookkeeper_server)_[A-Za-z0-9_]*[A-Za-z0-9]"
+    # Apache's bookies name what they count in capitals, and so does its auto-recovery.
     r"|(bookie|bookkeeper_server|auditor|replication_worker)_[A-Za-z0-9_]*[A-Za-z0-9]"
 )
 UNITS = {"", "messages", "entries", "bytes", "seconds", "per second", "bytes per second", "ratio"}
