@@ -91,7 +91,8 @@ async def _beside(
     await bookies.start()
     ledgers = _ledgers(config, store, tree, registry, clock)
     cleanup.push_async_callback(ledgers.close)
-    return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies)
+    collectors = (ledgers.collect_metrics,)
+    return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors)
 
 
 async def _on_cluster(
@@ -127,7 +128,8 @@ async def _on_cluster(
     ledgers = _ledgers(config, service, tree, registry, clock)
     cleanup.push_async_callback(ledgers.close)
     # Others may have ledgers there, so what our metadata does not name is nobody's business.
-    return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies)
+    collectors = (ledgers.collect_metrics,)
+    return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
 
 
 async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
