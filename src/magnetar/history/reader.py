@@ -219,13 +219,22 @@ class SegmentReader:
     def entries(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries of a ledger from `first_entry` on, which the segment holds: as many as fit, at least one,
         and no more than to the end of a row group."""
+        rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
+        return rebuilt.runs(ledger_id, start, stop)
+
+    def frame_parts(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[bytes | memoryview]:
+        """The same as the body of a RUNS frame, in parts."""
+        rebuilt, start, stop = self._stretch(ledger_id, first_entry, bytes_max)
+        return rebuilt.frame_parts(ledger_id, start, stop)
+
+    def _stretch(self, ledger_id: int, first_entry: int, bytes_max: int) -> tuple[RebuiltEntries, int, int]:
         rebuilt, ends = self._group_with(ledger_id, first_entry)
         start = first_entry - rebuilt.first_entry
         if not 0 <= start < len(rebuilt):
             raise DamagedSegmentError(f"{self._source.name} has no entry {first_entry} where its footer says")
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
-        return rebuilt.runs(ledger_id, start, stop)
+        return rebuilt, start, stop
 
     def _group_with(self, ledger_id: int, entry: int) -> tuple[RebuiltEntries, Ints]:
         group = self.spans.group_with(ledger_id, entry)
@@ -305,6 +314,11 @@ class SegmentReader:
             if len(found) >= count_max:
                 break
         return found
+
+    def row_groups_with(self, keys: Iterable[bytes]) -> frozenset[int]:
+        """Numbers of the row groups that may have messages with one of these keys. Two ranged reads at most
+        for each; raw entries are not looked into."""
+        return frozenset(place.row_group for key in keys for place in self._places(key))
 
     def key_hashes(self) -> npt.NDArray[np.uint64]:
         """Hashes of all keys, in order, each once."""

@@ -17,6 +17,7 @@ from magnetar.history.columns import HAS_CHECKSUM
 from magnetar.history.joining import Joining, Views, side_by_side
 from magnetar.history.metadata import Rows, entry_metadata, ints, message_pieces, milliseconds, nulls
 from magnetar.history.pieces import Pieces, byte_lengths
+from magnetar.tiered.parquet.frames import count_part, head_part
 from magnetar.wire.checksum import crc32c
 
 _EMPTY = pa.scalar(b"", pa.binary())
@@ -42,22 +43,52 @@ class RebuiltEntries:
     def runs(self, ledger_id: int, start: int, stop: int) -> list[EntryRun]:
         """The entries `start <= i < stop`, those of one broker time as one run each."""
         entries = self.data.slice(start, stop - start).to_pylist()
-        times = self.broker_times_ms[start:stop]
-        edges = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), stop - start]
         runs = []
-        for first, end in pairwise(edges):
-            counts = self.counts[start + first : start + end]
+        for first, end in self._of_one_time(start, stop):
+            counts = self.counts[first:end]
             runs.append(
                 EntryRun(
                     ledger_id,
-                    self.first_entry + start + first,
-                    entries[first:end],
+                    self.first_entry + first,
+                    entries[first - start : end - start],
                     None if (counts == 1).all() else counts.tolist(),
-                    int(self.base_indexes[start + first]),
-                    int(times[first]),
+                    int(self.base_indexes[first]),
+                    int(self.broker_times_ms[first]),
                 )
             )
         return runs
+
+    def frame_parts(self, ledger_id: int, start: int, stop: int) -> list[bytes | memoryview]:
+        """What the body of a RUNS frame with these entries is made of; no entry is copied."""
+        offsets = np.frombuffer(self.data.buffers()[1], np.int32)[
+            self.data.offset : self.data.offset + len(self) + 1
+        ]
+        data = memoryview(self.data.buffers()[2] or b"")
+        spans = self._of_one_time(start, stop)
+        parts: list[bytes | memoryview] = [count_part(len(spans))]
+        for first, end in spans:
+            counts = self.counts[first:end]
+            has_counts = not (counts == 1).all()
+            parts.append(
+                head_part(
+                    ledger_id,
+                    self.first_entry + first,
+                    int(self.base_indexes[first]),
+                    int(self.broker_times_ms[first]),
+                    end - first,
+                    has_counts=has_counts,
+                )
+            )
+            parts.append(np.diff(offsets[first : end + 1]).astype(np.uint32).tobytes())
+            if has_counts:
+                parts.append(counts.astype(np.uint32).tobytes())
+            parts.append(data[offsets[first] : offsets[end]])
+        return parts
+
+    def _of_one_time(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """First and end of the entries that have the broker time in common."""
+        changes = np.flatnonzero(np.diff(self.broker_times_ms[start:stop])) + 1 + start
+        return list(pairwise([start, *changes.tolist(), stop]))
 
 
 def rebuild(rows: Rows) -> RebuiltEntries:

@@ -10,7 +10,7 @@ import errno
 import socket
 import traceback
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,8 @@ from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet import requests
 from magnetar.tiered.parquet.api import ByteSource, HistoryError, KeyPlace, MessagePlace
-from magnetar.tiered.parquet.frames import HEAD, RANGE, Kind, decode_runs, encode_runs
+from magnetar.tiered.parquet.frames import HEAD, RANGE, SIZE, Kind, decode_runs
+from magnetar.tiered.parquet.handover import Handover
 
 READERS_MAX: Final = 64
 """Segments whose footers are kept: some ten kilobytes each."""
@@ -45,14 +46,26 @@ class AbortedError(HistoryError):
 class Connection:
     """Frames over the socket."""
 
-    def __init__(self, stream: socket.socket) -> None:
+    _handover: Handover | None = None
+
+    def __init__(self, stream: socket.socket, handover: Handover | None = None) -> None:
+        """`handover`: memory that the other side sees too."""
         self._stream = stream
+        self._handover = handover
         self._file = stream.makefile("rb", buffering=1 << 16)
 
     def send(self, kind: Kind, body: bytes) -> None:
         """Raises OSError when nobody is there."""
         self._stream.sendall(HEAD.pack(len(body), kind))
         self._stream.sendall(body)
+
+    def send_runs(self, parts: Sequence[bytes | memoryview]) -> None:
+        """The body of a RUNS frame, in parts. Raises OSError when nobody is there."""
+        size = None if self._handover is None else self._handover.put(parts)
+        if size is None:
+            self.send(Kind.RUNS, b"".join(parts))
+        else:
+            self.send(Kind.RUNS_PUT, SIZE.pack(size))
 
     def receive(self) -> tuple[Kind, bytes]:
         """Raises EOFError when nobody is there any more."""
@@ -74,7 +87,11 @@ class Connection:
                 return
             if kind is Kind.ABORT:
                 raise AbortedError("given up")
-            yield from decode_runs(body)
+            if kind is Kind.RUNS_PUT:
+                assert self._handover is not None
+                yield from decode_runs(self._handover.memory, *SIZE.unpack(body))
+            else:
+                yield from decode_runs(body)
 
 
 class RemoteSource:
@@ -121,48 +138,51 @@ class Server:
                 except Exception as error:  # noqa: BLE001  # told to the caller, who knows what to do
                     self._connection.send(Kind.FAILED, _described(error))
                 else:
-                    self._connection.send(*answer)
+                    if isinstance(answer, bytes):
+                        self._connection.send(Kind.RESULT, answer)
+                    else:
+                        self._connection.send_runs(answer)
 
-    def _answer(self, kind: Kind, request: dict[str, Any]) -> tuple[Kind, bytes]:
+    def _answer(self, kind: Kind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
+        """A result as JSON, or entry runs in parts."""
         if kind is Kind.CONVERT:
             origin = requests.load_origin(request["origin"])
             summary = write_segment(self._connection.runs(), origin, request["path"], self._manners)
-            return Kind.RESULT, summary.to_json().encode()
+            return summary.to_json().encode()
         if kind is Kind.MERGE_KEYS:
-            return Kind.RESULT, requests.dump({"size": self._merged(request)})
+            return requests.dump({"size": self._merged(request)})
         if kind is Kind.FIND_KEY:
             found_key = self._directory(request).find(bytes.fromhex(request["key"]))
-            return Kind.RESULT, requests.dump(found_key._asdict())
+            return requests.dump(found_key._asdict())
         if kind is Kind.ALIKE:
-            return Kind.RESULT, requests.dump({"runs": alike(self._joined(request))})
+            return requests.dump({"runs": alike(self._joined(request))})
         if kind is Kind.MERGE:
             origin = requests.load_origin(request["origin"])
             merged = merge_segments(self._joined(request), origin, request["path"], self._manners)
-            return Kind.RESULT, merged.to_json().encode()
+            return merged.to_json().encode()
         if kind is Kind.VERIFY_MERGED:
             made, *parts = self._joined(request)
             compared = verify_segment(SegmentReader(made), entries_of(parts, self._manners), self._manners)
-            return Kind.RESULT, requests.dump({"entries": compared})
+            return requests.dump({"entries": compared})
         return self._read(kind, request)
 
-    def _read(self, kind: Kind, request: dict[str, Any]) -> tuple[Kind, bytes]:
+    def _read(self, kind: Kind, request: dict[str, Any]) -> bytes | list[bytes | memoryview]:
         reader = self._reader(request)
         if kind is Kind.ENTRIES:
-            runs = reader.entries(request["ledger_id"], request["first_entry"], request["bytes_max"])
-            return Kind.RUNS, encode_runs(runs)
+            return reader.frame_parts(request["ledger_id"], request["first_entry"], request["bytes_max"])
         if kind is Kind.AHEAD:
             reader.ahead(request["ledger_id"], request["first_entry"])
-            return Kind.RESULT, b"{}"
+            return b"{}"
         if kind is Kind.POSITION:
             entry = reader.position_at(request["ledger_id"], request["time_ms"])
-            return Kind.RESULT, requests.dump({"entry": entry})
+            return requests.dump({"entry": entry})
         if kind is Kind.LOOKUP:
             before = None if request["before"] is None else MessagePlace(*request["before"])
             found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"], before)
-            return Kind.RESULT, requests.dump_messages(found)
+            return requests.dump_messages(found)
         assert kind is Kind.VERIFY
         compared = verify_segment(reader, self._connection.runs(), self._manners)
-        return Kind.RESULT, requests.dump({"entries": compared})
+        return requests.dump({"entries": compared})
 
     def _source(self, request: dict[str, Any], base: int = 0) -> ByteSource:
         name, size, path = request["name"], request["size"], request["path"]

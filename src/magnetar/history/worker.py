@@ -1,4 +1,4 @@
-"""The worker process: `python -m magnetar.history.worker <socket fd> <niceness>`.
+"""The worker process: `python -m magnetar.history.worker <socket fd> <niceness> <memory fd>`.
 
 Serves the process that started it until that closes the socket, however it ended. Runs on one core: clients
 come first.
@@ -27,7 +27,7 @@ class NoPandas(MetaPathFinder):
 
 def main() -> None:
     """Serves the socket whose number is the first argument; the second one is by how much others go first: 0
-    where somebody waits for what is done."""
+    where somebody waits for what is done; the third one is the memory that both see, -1 for none."""
     niceness = int(sys.argv[2])
     os.nice(niceness)
     sys.meta_path.insert(0, NoPandas())
@@ -35,11 +35,14 @@ def main() -> None:
 
     from magnetar.history.serving import Connection, Server
     from magnetar.history.yielding import Yielding
+    from magnetar.tiered.parquet.handover import Handover
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     with socket.socket(fileno=int(sys.argv[1])) as stream:
-        Server(Connection(stream), Yielding() if niceness else None).serve()
+        memory = int(sys.argv[3])
+        connection = Connection(stream, Handover(memory) if memory >= 0 else None)
+        Server(connection, Yielding() if niceness else None).serve()
 
 
 if __name__ == "__main__":

@@ -24,8 +24,9 @@ _log = logging.getLogger("magnetar.tiered")
 
 PIECE_BYTES: Final = 1 << 20
 """Asked of a copy at once by who begins somewhere: look-ups read single entries."""
-AHEAD_BYTES: Final = 4 << 20
-"""Asked at once by who reads on; the next so many bytes are fetched while these are delivered."""
+AHEAD_BYTES: Final = 8 << 20
+"""Asked at once by who reads on; the next so many bytes are fetched while these are delivered. Two of these
+are a row group: while they are delivered the next one is made ready."""
 
 _READERS_MAX: Final = 256
 """Readers of one ledger whose places are remembered, to tell who reads on."""

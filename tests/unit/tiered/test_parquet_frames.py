@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from magnetar.base.entries import EntryRun
@@ -17,7 +19,8 @@ from magnetar.tiered.parquet.api import (
     segment_suffix,
     summaries_cover,
 )
-from magnetar.tiered.parquet.frames import decode_runs, encode_runs
+from magnetar.tiered.parquet.frames import decode_runs, encode_runs, runs_parts
+from magnetar.tiered.parquet.handover import HANDOVER_BYTES, Handover
 
 
 def test_runs_come_over() -> None:
@@ -31,6 +34,21 @@ def test_runs_come_over() -> None:
     assert decode_runs(encode_runs([])) == []
     with pytest.raises(ValueError, match="frame"):
         decode_runs(encode_runs(runs) + b"x")
+
+
+def test_runs_come_over_by_memory_that_both_see() -> None:
+    ours = Handover.create()
+    if ours is None:
+        pytest.skip("no files without a name here")
+    theirs = Handover(os.dup(ours.file))
+    runs = [EntryRun(5, 7, [b"a", b"", b"c" * 1000], None, 100, 1_700_000_000_000)]
+    size = theirs.put(runs_parts(runs))
+    assert size == len(encode_runs(runs))
+    theirs.close()
+    (got,) = decode_runs(ours.memory, size)
+    assert all(getattr(runs[0], name) == getattr(got, name) for name in EntryRun.__slots__)
+    assert ours.put([bytes(HANDOVER_BYTES), b"x"]) is None
+    ours.close()
 
 
 def test_origins_and_messages_come_over() -> None:

@@ -12,6 +12,7 @@ result: at any time one side waits for the other, so nothing piles up.
 | WANT_RUNS | worker | nothing; answered by RUNS, END, or ABORT |
 | WANT_BYTES | worker | offset u64, length u64; answered by BYTES or ABORT |
 | RUNS | both | entry runs |
+| RUNS_PUT | both | size u64: that much of entry runs was put into the memory that both see (`handover.py`) |
 | END, ABORT | broker | nothing |
 | BYTES | broker | the bytes |
 | RESULT | worker | JSON |
@@ -28,15 +29,17 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import accumulate
+from mmap import mmap
 from typing import Final
 
 from magnetar.base.entries import EntryRun
 
 HEAD: Final = struct.Struct("=IB")
 RANGE: Final = struct.Struct("=QQ")
+SIZE: Final = struct.Struct("=Q")
 _COUNT: Final = struct.Struct("=I")
 _RUN: Final = struct.Struct("=QQqqII")
 
@@ -65,34 +68,59 @@ class Kind(IntEnum):
     BYTES = 21
     RESULT = 22
     FAILED = 23
+    RUNS_PUT = 24
 
 
 def encode_runs(runs: Sequence[EntryRun]) -> bytes:
     """The body of a RUNS frame."""
-    parts: list[bytes] = [_COUNT.pack(len(runs))]
+    return b"".join(runs_parts(runs))
+
+
+def runs_parts(runs: Sequence[EntryRun]) -> list[bytes]:
+    """What the body of a RUNS frame is made of."""
+    parts: list[bytes] = [count_part(len(runs))]
     for run in runs:
         entries, counts = run.entries, run.counts
         parts.append(
-            _RUN.pack(
+            head_part(
                 run.ledger_id,
                 run.first_entry,
                 run.base_index,
                 run.broker_time_ms,
                 len(entries),
-                counts is not None,
+                has_counts=counts is not None,
             )
         )
         parts.append(array("I", map(len, entries)).tobytes())
         if counts is not None:
             parts.append(array("I", counts).tobytes())
         parts += entries
-    return b"".join(parts)
+    return parts
 
 
-def decode_runs(body: bytes) -> list[EntryRun]:
-    """Raises struct.error or ValueError for anything else: the other side is ours, so that is a bug."""
+def count_part(runs: int) -> bytes:
+    """The beginning of a body."""
+    return _COUNT.pack(runs)
+
+
+def head_part(
+    ledger_id: int, first_entry: int, base_index: int, time_ms: int, entries: int, *, has_counts: bool
+) -> bytes:
+    """The beginning of a run. Sizes, counts if there are any, and entries follow."""
+    return _RUN.pack(ledger_id, first_entry, base_index, time_ms, entries, has_counts)
+
+
+def decode_runs(body: bytes | mmap, size: int | None = None) -> list[EntryRun]:
+    """The runs of a body of `size` bytes, all of it if None.
+
+    Raises struct.error or ValueError for anything else: the other side is ours, so that is a bug.
+    """
+    return list(iterate_runs(body, len(body) if size is None else size))
+
+
+def iterate_runs(body: bytes | mmap, size: int) -> Iterator[EntryRun]:
+    """See `decode_runs`; copies the entries of a run when it is asked for."""
     at = _COUNT.size
-    runs = []
     for _ in range(_COUNT.unpack_from(body)[0]):
         ledger_id, first_entry, base_index, time_ms, entries, has_counts = _RUN.unpack_from(body, at)
         at += _RUN.size
@@ -105,13 +133,12 @@ def decode_runs(body: bytes) -> list[EntryRun]:
         ends = list(accumulate(sizes, initial=at))
         parts = list(map(body.__getitem__, map(slice, ends, ends[1:])))
         at = ends[-1]
-        runs.append(EntryRun(ledger_id, first_entry, parts, counts, base_index, time_ms))
-    if at != len(body):
-        raise ValueError(f"runs of {at} bytes in a frame of {len(body)}")
-    return runs
+        yield EntryRun(ledger_id, first_entry, parts, counts, base_index, time_ms)
+    if at != size:
+        raise ValueError(f"runs of {at} bytes in a frame of {size}")
 
 
-def _numbers(body: bytes, at: int, count: int) -> list[int]:
+def _numbers(body: bytes | mmap, at: int, count: int) -> list[int]:
     numbers = array("I")
     numbers.frombytes(body[at : at + 4 * count])
     return numbers.tolist()

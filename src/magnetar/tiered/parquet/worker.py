@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import magnetar
 from magnetar.base.entries import EntryRun
@@ -32,7 +32,16 @@ from magnetar.tiered.parquet.api import (
     WorkerLostError,
     check_packages,
 )
-from magnetar.tiered.parquet.frames import HEAD, RANGE, Kind, decode_runs, encode_runs
+from magnetar.tiered.parquet.frames import (
+    HEAD,
+    RANGE,
+    SIZE,
+    Kind,
+    decode_runs,
+    iterate_runs,
+)
+from magnetar.tiered.parquet.handover import Handover
+from magnetar.tiered.parquet.supply import Supply, in_frame
 
 PROGRAM: Final = "magnetar.history.worker"
 IDLE_S: Final = 60.0
@@ -42,8 +51,14 @@ NICE: Final = 10
 _SOURCES_KEPT: Final = 256
 _EXIT_WAIT_S: Final = 5.0
 _BUFFER_BYTES: Final = 4 << 20
+_AHEAD_DELAY_S: Final = 0.002
+"""A reader that was served asks for the next piece at once, which is there as a rule: making ready what comes
+after that must not be in its way."""
+_TURN_BYTES: Final = 1 << 20
+"""Of entries that are taken from the worker in one turn of the loop: a third of a millisecond."""
 
-Answer = tuple[Kind, bytes]
+Answer: TypeAlias = tuple[Kind, bytes]
+Outcome: TypeAlias = bytes | list[EntryRun]
 
 
 class OffloadWorker:
@@ -56,6 +71,7 @@ class OffloadWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._handover: Handover | None = None
         self._turn = asyncio.Lock()
         self._expected: Recent[str, tuple[int, int]] = Recent(_SOURCES_KEPT)
         """Where a reader of a source would go on."""
@@ -75,7 +91,7 @@ class OffloadWorker:
     ) -> SegmentSummary:
         """See `Worker.convert`."""
         request = requests.dump({"path": path, "origin": requests.dump_origin(origin)})
-        supply = _Supply(runs)
+        supply = Supply(runs)
         body = await self._call(Kind.CONVERT, request, None, supply)
         return SegmentSummary.from_json(body)
 
@@ -89,10 +105,12 @@ class OffloadWorker:
             "first_entry": first_entry,
             "bytes_max": bytes_max,
         }
-        runs = decode_runs(await self._call(Kind.ENTRIES, requests.dump(request), source, None))
+        found = await self._outcome(Kind.ENTRIES, requests.dump(request), source, None)
+        runs = decode_runs(found) if isinstance(found, bytes) else found
         following = (ledger_id, runs[-1].last_entry + 1)
         if self._expected.get(source.name) == (ledger_id, first_entry):
-            self._read_ahead(source, following)
+            loop = asyncio.get_running_loop()
+            loop.call_later(_AHEAD_DELAY_S, self._read_ahead, source, following)
         self._expected.put(source.name, following)
         return runs
 
@@ -101,7 +119,7 @@ class OffloadWorker:
 
         Nothing waits for it; what fails fails again when it is asked for.
         """
-        if not self._turn.locked():
+        if not self._turn.locked() and not self._closed:
             request = {**_described(source), "ledger_id": following[0], "first_entry": following[1]}
             task = self._begin(Kind.AHEAD, requests.dump(request), source, None)
             task.add_done_callback(_forget)
@@ -170,7 +188,7 @@ class OffloadWorker:
 
     async def verify(self, source: AsyncByteSource, runs: AsyncIterator[Sequence[EntryRun]]) -> int:
         """See `Worker.verify`."""
-        answer = await self._call(Kind.VERIFY, requests.dump(_described(source)), source, _Supply(runs))
+        answer = await self._call(Kind.VERIFY, requests.dump(_described(source)), source, Supply(runs))
         count: int = requests.load(answer)["entries"]
         return count
 
@@ -186,8 +204,15 @@ class OffloadWorker:
     # ------------------------------------------------------------ one call
 
     async def _call(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> bytes:
+        result = await self._outcome(kind, request, source, supply)
+        assert isinstance(result, bytes), "entries for another question"
+        return result
+
+    async def _outcome(
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+    ) -> Outcome:
         task = self._begin(kind, request, source, supply)
         try:
             return await asyncio.shield(task)
@@ -199,16 +224,16 @@ class OffloadWorker:
             raise
 
     def _begin(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
-    ) -> asyncio.Task[bytes]:
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+    ) -> asyncio.Task[Outcome]:
         task = asyncio.get_running_loop().create_task(self._converse(kind, request, source, supply))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return task
 
     async def _converse(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
-    ) -> bytes:
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+    ) -> Outcome:
         async with self._turn:
             self._stop_idling()
             if supply is not None and supply.is_aborted:
@@ -227,8 +252,8 @@ class OffloadWorker:
         return outcome
 
     async def _serve(
-        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: _Supply | None
-    ) -> bytes | Exception:
+        self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
+    ) -> Outcome | Exception:
         """Sends the request and answers questions until the result comes, or what went wrong.
 
         Raises ConnectionError and IncompleteReadError when the worker has ended. Errors of source and supply,
@@ -242,7 +267,7 @@ class OffloadWorker:
             if asked is Kind.WANT_RUNS:
                 assert supply is not None
                 try:
-                    answer = await supply.next()
+                    answer = in_frame(await supply.next(), self._handover)
                 except Exception as error:  # noqa: BLE001  # returned when the worker has let go of the call
                     failure = error
                     answer = (Kind.ABORT, b"")
@@ -257,9 +282,24 @@ class OffloadWorker:
                 return failure
             elif asked is Kind.FAILED:
                 return requests.load_error(body)
+            elif asked is Kind.RUNS_PUT:
+                return await self._taken(*SIZE.unpack(body))
             else:
                 return body
             await self._send(*answer)
+
+    async def _taken(self, size: int) -> list[EntryRun]:
+        """Runs that the worker has put into that memory; the loop has its turns between them."""
+        assert self._handover is not None
+        runs = []
+        taken_bytes = 0
+        for run in iterate_runs(self._handover.memory, size):
+            runs.append(run)
+            taken_bytes += run.size_bytes
+            if taken_bytes >= _TURN_BYTES:
+                taken_bytes = 0
+                await asyncio.sleep(0)
+        return runs
 
     async def _send(self, kind: Kind, body: bytes) -> None:
         if self._writer is None:
@@ -287,13 +327,16 @@ class OffloadWorker:
     def _spawn(self) -> socket.socket:
         """Starts the process without waiting for it; our end of the connection. Raises OSError."""
         ours, theirs = socket.socketpair()
+        self._handover = Handover.create()
+        files = (theirs.fileno(), *(() if self._handover is None else (self._handover.file,)))
+        numbers = [str(files[0]), str(self._niceness), str(files[1] if len(files) > 1 else -1)]
         # Found where this package was found, whatever the working folder holds.
         package = str(Path(magnetar.__file__).parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", PROGRAM, str(theirs.fileno()), str(self._niceness)],
-                pass_fds=(theirs.fileno(),),
+                [sys.executable, "-P", "-m", PROGRAM, *numbers],
+                pass_fds=files,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
                 # Ctrl-C in a terminal must not end it in the middle of a file.
@@ -309,6 +352,9 @@ class OffloadWorker:
         """Closes the connection, which ends the process, and waits for that. Its status, if there was one."""
         process, writer = self._process, self._writer
         self._process = self._reader = self._writer = None
+        if self._handover is not None:
+            self._handover.close()
+            self._handover = None
         if writer is not None:
             writer.close()
             with contextlib.suppress(ConnectionError):
@@ -339,28 +385,6 @@ class OffloadWorker:
     async def _end(self) -> None:
         async with self._turn:
             await self._reap()
-
-
-class _Supply:
-    """The runs of a call, one vector for each question."""
-
-    def __init__(self, runs: AsyncIterator[Sequence[EntryRun]]) -> None:
-        self._runs = runs
-        self.is_aborted = False
-
-    def abort(self) -> None:
-        """The caller is gone: the next question is answered by ABORT."""
-        self.is_aborted = True
-
-    async def next(self) -> Answer:
-        """Raises what the runs raise."""
-        if self.is_aborted:
-            return Kind.ABORT, b""
-        try:
-            runs = await anext(self._runs)
-        except StopAsyncIteration:
-            return Kind.END, b""
-        return Kind.RUNS, encode_runs(runs)
 
 
 def _described(source: AsyncByteSource) -> dict[str, Any]:
