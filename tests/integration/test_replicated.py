@@ -7,15 +7,18 @@ import json
 import os
 import signal
 import threading
+import urllib.request
 from functools import partial
 from pathlib import Path
 
 import pulsar
 import pytest
 
+from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.datafolder import DataFolder
 from support.official import connect, receive_all
@@ -94,11 +97,11 @@ def test_publishing_goes_on_while_bookies_are_killed(tmp_path: Path) -> None:
         client.close()
 
 
-def ledgers_of(process: StandaloneProcess) -> list[tuple[int, int, int]]:
-    """Ensemble and quorums of all ledgers of topics, of a process that has ended."""
+def ledgers_of(process: StandaloneProcess) -> list[LedgerMetadata]:
+    """All ledgers of topics, of a process that has ended."""
     folder = DataFolder(process.data_dir)
 
-    async def main() -> list[tuple[int, int, int]]:
+    async def main() -> list[LedgerMetadata]:
         store = EmbeddedMetadataStore.open(folder.metadata_file, clock=SystemClock())
         registry = TreeLedgerRegistry(store, BookKeeperTree())
         try:
@@ -106,11 +109,7 @@ def ledgers_of(process: StandaloneProcess) -> list[tuple[int, int, int]]:
         finally:
             await store.close()
             folder.release()
-        return [
-            (each.ensemble_size, each.write_quorum, each.ack_quorum)
-            for each in stored
-            if each.custom.get("component") == b"managed-ledger"
-        ]
+        return [each for each in stored if each.custom.get("component") == b"managed-ledger"]
 
     return asyncio.run(main())
 
@@ -131,8 +130,28 @@ def test_the_persistence_policy_says_how_many_copies_there_are(tmp_path: Path) -
         producer.send(b"three copies")
         assert [consumer.receive(10_000).data()[:3] for _ in range(3)] == [b"two", b"beg", b"thr"]
         client.close()
-    found = ledgers_of(process)
+        with urllib.request.urlopen(f"{process.http_url}/metrics", timeout=30) as answer:
+            scrape = answer.read().decode()
+        # Of the ledger client, here and nowhere else.
+        assert [metric.name for metric in LEDGER_CLIENT.metrics if f"\n{metric.name}" not in scrape] == []
+    found = [(each.ensemble_size, each.write_quorum, each.ack_quorum) for each in ledgers_of(process)]
     assert sorted(found) == [(2, 2, 2), (3, 3, 2)]
+
+
+def test_the_copies_stand_in_two_racks(tmp_path: Path) -> None:
+    with StandaloneProcess(tmp_path, options=("--bookies", "3")) as process:
+        names = sorted(bookie["bookieId"] for bookie in process.admin("GET", "bookies/all")["bookies"])
+        for name, rack in zip(names, ("/left", "/left", "/right"), strict=True):
+            process.admin("POST", f"bookies/racks-info/{name}", {"rack": rack, "hostname": ""})
+        client = connect(process)
+        for number in range(8):
+            # Ledgers that nothing was written to do not stay.
+            client.create_producer(f"{TOPIC}-{number}").send(b"x")
+            client.subscribe(f"{TOPIC}-{number}", "keeps")
+        client.close()
+    found = [each.ensembles[0][1] for each in ledgers_of(process)]
+    assert len(found) == 8
+    assert all(names[2] in ensemble for ensemble in found), "the others stand in one rack"
 
 
 def test_the_start_says_what_does_not_fit_the_data_folder(tmp_path: Path) -> None:

@@ -28,19 +28,23 @@ class ScopedMetadataStore:
     share a service.
     """
 
-    def __init__(self, store: MetadataStore, scope: str) -> None:
-        """`scope`: the path that is the root here, not "/" itself."""
+    def __init__(self, store: MetadataStore, scope: str, *, beside: frozenset[str] = frozenset()) -> None:
+        """`scope`: the path that is the root here, not "/" itself. `beside`: paths that are not moved, but
+        shared with whoever else uses the service."""
         paths.split(scope)
         self._store = store
         self._scope = scope
+        self._beside = beside
 
     def _outer(self, path: str) -> str:
         """Of a path that can hold a value."""
         paths.split(path)
-        return self._scope + path
+        return path if path in self._beside else self._scope + path
 
     def _outer_parent(self, path: str) -> str:
         paths.check(path)
+        if path in self._beside:
+            return path
         return self._scope if path == paths.ROOT else self._scope + path
 
     def _inner(self, path: str) -> str:
@@ -106,7 +110,7 @@ class ScopedMetadataStore:
 
     def watch(self, prefix: str, callback: Callable[[Notification], None]) -> Callable[[], None]:
         def told(notification: Notification) -> None:
-            if paths.covers(self._scope, notification.path):
+            if notification.path in self._beside or paths.covers(self._scope, notification.path):
                 callback(Notification(notification.change, self._inner(notification.path)))
 
         return self._store.watch(self._outer_parent(prefix), told)

@@ -14,6 +14,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
@@ -26,16 +27,20 @@ from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
+from magnetar.metadata.bookkeeper.racks import BookieRacks
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.keys import BOOKIE_RACKS
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
 from magnetar.runtime.syncer import NoSyncer
+from magnetar.runtime.tasks import Rounds, TaskGroup
 from magnetar.server.config import MIB, StandaloneConfig
 from magnetar.server.datafolder import DataFolder
+from magnetar.server.ledger_access import client_options, placement
 from magnetar.server.local_bookies import LocalBookies
 from magnetar.server.message_stores import MessageStores
 from magnetar.wire.bookkeeper.digests import DigestType
@@ -89,8 +94,7 @@ async def _beside(
     )
     cleanup.push_async_callback(bookies.close)
     await bookies.start()
-    ledgers = _ledgers(config, store, tree, registry, clock)
-    cleanup.push_async_callback(ledgers.close)
+    ledgers = await _ledgers(config, store, store, tree, registry, clock, cleanup)
     collectors = (ledgers.collect_metrics,)
     return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors)
 
@@ -114,7 +118,8 @@ async def _on_cluster(
     except LayoutError as error:
         raise StartupError(str(error)) from error
     scope = f"{_SCOPE}/{config.cluster}"
-    store = ScopedMetadataStore(service, scope)
+    # The racks are the cluster's, for all that use it.
+    store = ScopedMetadataStore(service, scope, beside=frozenset({BOOKIE_RACKS}))
     await _claim(store, scope, timeout_s + 5.0)
 
     def changed(event: SessionEvent) -> None:
@@ -125,8 +130,7 @@ async def _on_cluster(
     cleanup.callback(service.watch_session(changed))
     registry = TreeBookieRegistry(service, tree)
     cleanup.push_async_callback(registry.close)
-    ledgers = _ledgers(config, service, tree, registry, clock)
-    cleanup.push_async_callback(ledgers.close)
+    ledgers = await _ledgers(config, service, store, tree, registry, clock, cleanup)
     # Others may have ledgers there, so what our metadata does not name is nobody's business.
     collectors = (ledgers.collect_metrics,)
     return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
@@ -157,10 +161,37 @@ async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
         await asyncio.sleep(_CLAIM_PAUSE_S)
 
 
-def _ledgers(
-    config: StandaloneConfig, store: MetadataStore, tree: BookKeeperTree, bookies: Bookies, clock: Clock
+async def _ledgers(
+    config: StandaloneConfig,
+    service: MetadataStore,
+    store: MetadataStore,
+    tree: BookKeeperTree,
+    bookies: Bookies,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
 ) -> RemoteLedgers:
+    """`service` has the ledgers' metadata, `store` the broker's and the racks."""
     layout = QuorumLayout(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
     options = LedgerOptions(layout=layout, digest=DigestType[config.ledger_digest])
-    client = LedgerClient(Cluster(TreeLedgerRegistry(store, tree), bookies))
-    return RemoteLedgers(client, options, clock)
+    racks = BookieRacks(store, BOOKIE_RACKS)
+    await racks.load()
+    tasks = TaskGroup("racks of bookies")
+    again = Rounds(partial(_load_racks, racks), tasks.spawn)
+    cleanup.callback(store.watch(BOOKIE_RACKS, lambda _: again.ask()))
+    cleanup.push_async_callback(tasks.close)
+    cluster = Cluster(
+        TreeLedgerRegistry(service, tree),
+        bookies,
+        client_options(config),
+        placement=placement(config, racks.of),
+    )
+    ledgers = RemoteLedgers(LedgerClient(cluster), options, clock)
+    cleanup.push_async_callback(ledgers.close)
+    return ledgers
+
+
+async def _load_racks(racks: BookieRacks) -> None:
+    try:
+        await racks.load()
+    except MetadataError as error:
+        _log.warning("the racks of bookies stay as they were known: %s", error)

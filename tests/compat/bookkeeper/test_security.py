@@ -18,6 +18,8 @@ from support.apache_bookkeeper import PASSWORD, ApacheBookKeeper, ShellError
 from support.bookie_process import BookieProcess
 from support.certificates import Authority
 from support.ledger_clusters import LedgerWorld, Marks
+from support.official import connect
+from support.standalone import StandaloneProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -103,6 +105,30 @@ def test_and_is_not_without(apache: ApacheBookKeeper, ours: str, world: World) -
     more = {} if ours == "password" else world.settings(world.stranger, "client")
     with pytest.raises(ShellError):
         write(apache, ours, more)
+
+
+def test_a_broker_is_let_in_by_our_bookie(
+    apache: ApacheBookKeeper, ours: str, world: World, tmp_path: Path
+) -> None:
+    said = {f"MAGNETAR_LEDGER_{name}": "1" for name in ("ENSEMBLE_SIZE", "WRITE_QUORUM", "ACK_QUORUM")}
+    # Brokers of one cluster have one set of topics, on whichever bookies.
+    said["MAGNETAR_CLUSTER"] = f"broker-{ours}"
+    if ours == "role":
+        said["MAGNETAR_BOOKIE_TLS"] = "true"
+        said["MAGNETAR_BOOKIE_TLS_CA"] = str(world.authority)
+        said["MAGNETAR_BOOKIE_TLS_CERTIFICATE"] = str(world.writer[0])
+        said["MAGNETAR_BOOKIE_TLS_KEY"] = str(world.writer[1])
+    else:
+        password = tmp_path / "password"
+        password.write_text(PASSWORD)
+        said |= {"MAGNETAR_BOOKIE_USER": "bookkeeper", "MAGNETAR_BOOKIE_PASSWORD": str(password)}
+    metadata = ("--metadata", f"zk://{apache.zookeeper}/ours-{ours}")
+    with StandaloneProcess(tmp_path / "broker", options=metadata, environment=said) as process:
+        client = connect(process)
+        consumer = client.subscribe("shown", "all")
+        client.create_producer("shown").send(b"let in")
+        assert consumer.receive(10_000).data() == b"let in"
+        client.close()
 
 
 BOOKIES = {
