@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from magnetar.arrow.decode import Decoder
+from magnetar.arrow.row_filter import RowFilter
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
@@ -81,6 +82,7 @@ class LastFile:
         self._place: tuple[str, str] | None = None
         self._segment: _LocalSegment | SegmentReader | None = None
         self._group: tuple[int, list[str], pa.Table] | None = None
+        self._keys: tuple[tuple[str, str], frozenset[bytes], frozenset[int]] | None = None
 
     def open(self, file: HistoryFile) -> _LocalSegment | SegmentReader:
         """The file for its columns. Raises OSError, ArrowException, MagnetarError."""
@@ -88,6 +90,22 @@ class LastFile:
             self._segment, self._group = _open(file), None
             self._place = file.place
         return self._segment
+
+    def groups_with(self, file: HistoryFile, keys: frozenset[bytes]) -> frozenset[int]:
+        """Row groups of that file that may have one of these keys. Raises what `open` raises."""
+        if self._keys is None or self._keys[:2] != (file.place, keys):
+            self._keys = file.place, keys, self._groups_with(file, keys)
+        return self._keys[2]
+
+    def _groups_with(self, file: HistoryFile, keys: frozenset[bytes]) -> frozenset[int]:
+        segment, path = self.open(file), _path(file)
+        if isinstance(segment, SegmentReader) or path is None:
+            return _entries_of_file(file, segment).row_groups_with(keys)
+        source = LocalFile(path)
+        try:
+            return SegmentReader(source).row_groups_with(keys)
+        finally:
+            source.close()
 
     def shared_group(self, group: int, names: list[str]) -> pa.Table:
         """A row group of several ledgers of that file. Raises what `open` raises."""
@@ -114,6 +132,8 @@ def read_stretch(
         plain = SegmentTraits.of(segment.metadata).is_plain
         entries = None if plain else _entries_of_file(stretch.file, segment)
         names = columns.names(segment.names)
+        keys = columns.rows.keys if plain else None
+        having = None if keys is None else last.groups_with(stretch.file, keys)
     except _UNREADABLE as error:
         _tell(topic, stretch.file, error)
         return
@@ -127,6 +147,8 @@ def read_stretch(
             continue
         alone = ledgers[0] == ledgers[1]
         if alone and (high < first or low >= stop):
+            continue
+        if (having is not None and group not in having) or not _may_be_wanted(rows, columns.rows):
             continue
         try:
             if alone:
@@ -142,6 +164,26 @@ def read_stretch(
             high = pc.max(table["entry_id"]).as_py() if table.num_rows else -1
         yield from columns.batches(table, first, stop)
         yield Position(ledger_id, max(first, min(high + 1, stop)))
+    # Row groups without a row that is wanted were passed over.
+    yield Position(ledger_id, stop)
+
+
+def _may_be_wanted(rows: pq.RowGroupMetaData, wanted: RowFilter) -> bool:
+    """Whether statistics of publish times leave it open that a row group has rows that are wanted."""
+    if wanted.published_from_ms is None and wanted.published_until_ms is None:
+        return True
+    number = next(
+        (at for at in range(rows.num_columns) if rows.column(at).path_in_schema == "publish_time"), None
+    )
+    statistics = None if number is None else rows.column(number).statistics
+    if statistics is None or not statistics.has_min_max or statistics.null_count != 0:
+        # Messages without a time count as from 1970.
+        return True
+    earliest_ms, latest_ms = (round(time.timestamp() * 1000) for time in (statistics.min, statistics.max))
+    return not (
+        (wanted.published_from_ms is not None and latest_ms < wanted.published_from_ms)
+        or (wanted.published_until_ms is not None and earliest_ms > wanted.published_until_ms)
+    )
 
 
 def traits_of(file: HistoryFile) -> SegmentTraits | None:

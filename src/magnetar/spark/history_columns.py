@@ -46,6 +46,11 @@ class SegmentColumns:
         self._rows = rows
         self.schema = arrays.arrow_schema(columns, None if values is None else values.type)
 
+    @property
+    def rows(self) -> RowFilter:
+        """What has to hold for a row."""
+        return self._rows or RowFilter()
+
     def names(self, there: Collection[str]) -> list[str]:
         """Columns to read of a file that has these."""
         wanted = set(self._columns)

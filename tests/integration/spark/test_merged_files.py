@@ -12,7 +12,6 @@ from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import batch_rows, options, rows_of, schema_of
 from support.standalone import StandaloneProcess, wait_until
 
-
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 

@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 
 from magnetar.arrow.decode import Decoder
+from magnetar.arrow.row_filter import RowFilter
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.history import writer as writing
 from magnetar.history.files import LocalFile
 from magnetar.history.merging import merge_segments
-from magnetar.history.writer import write_segment
+from magnetar.history.writer import SegmentWriter, write_segment
 from magnetar.spark import history
 from magnetar.spark.history import LastFile, read_stretch
 from magnetar.spark.history_columns import SegmentColumns
@@ -25,13 +27,14 @@ from magnetar.wire.payload import build_entry
 TOPIC = TopicName.parse("persistent://public/default/orders")
 COLUMNS = ("message_id", "value")
 LEDGERS = range(3, 43)
+TIME_MS = 1_700_000_000_000
 ENTRIES = 5
 
 
 def entries(ledger_id: int) -> list[bytes]:
     return [
         build_entry(
-            pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1_700_000_000_000),
+            pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=TIME_MS),
             b"%d/%d" % (ledger_id, number),
         )
         for number in range(ENTRIES)
@@ -43,7 +46,7 @@ def merged(folder: Path) -> HistoryFile:
     parts = []
     for ledger_id in LEDGERS:
         path = folder / str(ledger_id)
-        runs = [EntryRun(ledger_id, 0, entries(ledger_id), None, ledger_id * ENTRIES, 1_700_000_000_000)]
+        runs = [EntryRun(ledger_id, 0, entries(ledger_id), None, ledger_id * ENTRIES, TIME_MS)]
         write_segment(runs, SegmentOrigin(str(TOPIC), ledger_id), str(path))
         parts.append(LocalFile(str(path)))
     origin = SegmentOrigin(str(TOPIC), LEDGERS[0], merged=True)
@@ -53,21 +56,77 @@ def merged(folder: Path) -> HistoryFile:
     return HistoryFile(folder.as_uri(), "merged", 0, ENTRIES - 1, summary.file_bytes)
 
 
-def test_a_file_of_several_ledgers_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Row groups that are read."""
+    read: list[int] = []
+    reading = history._LocalSegment.row_group
+
+    def counted(segment: history._LocalSegment, group: int, columns: list[str]) -> pa.Table:
+        read.append(group)
+        return reading(segment, group, columns)
+
+    monkeypatch.setattr(history._LocalSegment, "row_group", counted)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("wanted", "read", "rows"),
+    [
+        (RowFilter(keys=frozenset((b"17",))), [1], 1),
+        (RowFilter(keys=frozenset((b"17", b"93"))), [1, 9], 2),
+        (RowFilter(keys=frozenset((b"none",))), [], 0),
+        (RowFilter(keys=frozenset()), [], 0),
+        (RowFilter(published_from_ms=TIME_MS + 85), [8, 9], 15),
+        (RowFilter(published_from_ms=TIME_MS + 30, published_until_ms=TIME_MS + 39), [3], 10),
+        (RowFilter(published_until_ms=TIME_MS - 1), [], 0),
+    ],
+)
+def test_only_row_groups_that_may_have_what_is_wanted_are_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    groups: list[int],
+    wanted: RowFilter,
+    read: list[int],
+    rows: int,
+) -> None:
+    monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 10)
+    monkeypatch.setattr(writing, "VECTOR_BYTES", 1)
+    writer = SegmentWriter(str(tmp_path / "s"), SegmentOrigin(str(TOPIC), 7))
+    for first in range(0, 100, 10):
+        made = [
+            build_entry(
+                pb.MessageMetadata(
+                    producer_name="p", sequence_id=at, publish_time=TIME_MS + at, partition_key=str(at)
+                ),
+                b"x",
+            )
+            for at in range(first, first + 10)
+        ]
+        monkeypatch.setattr(writing, "VECTOR_BYTES", sum(map(len, made)))
+        writer.add([EntryRun(7, first, made, None, first, TIME_MS)])
+    assert writer.finish().row_groups == 10
+    file = HistoryFile(tmp_path.as_uri(), "s", 0, 99, (tmp_path / "s").stat().st_size)
+    columns = SegmentColumns(TOPIC, COLUMNS, None, wanted)
+    decoder = Decoder(TOPIC, COLUMNS, rows=wanted)
+    *batches, end = read_stretch(TOPIC, Stretch((7, 0), (7, 100), file), decoder, columns, LastFile())
+    assert end == Position(7, 100), "the broker is not asked for what was passed over"
+    assert groups == read
+    assert sum(batch.num_rows for batch in batches if isinstance(batch, pa.RecordBatch)) == rows
+
+
+def test_a_file_of_several_ledgers_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: list[int]
+) -> None:
     file = merged(tmp_path)
-    opened, groups = [], []
-    opening, reading = history._open, history._LocalSegment.row_group
+    opened = []
+    opening = history._open
 
     def open_counted(file: HistoryFile) -> object:
         opened.append(file)
         return opening(file)
 
-    def read_counted(segment: history._LocalSegment, group: int, columns: list[str]) -> pa.Table:
-        groups.append(group)
-        return reading(segment, group, columns)
-
     monkeypatch.setattr(history, "_open", open_counted)
-    monkeypatch.setattr(history._LocalSegment, "row_group", read_counted)
     decoder = Decoder(TOPIC, COLUMNS)
     columns = SegmentColumns(TOPIC, COLUMNS, None, None)
     last = LastFile()
