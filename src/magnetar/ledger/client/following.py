@@ -13,7 +13,7 @@ _WAIT_S: Final = 2.0
 """How long bookies are asked to wait at a time; shorter than an answer may take."""
 _LOOK_FIRST_S: Final = 0.01
 _LOOK_MAX_S: Final = 1.0
-"""Between two looks where bookies cannot be asked to wait (version 2); doubles while nothing comes."""
+"""Between two looks where bookies do not wait (in version 2 never); doubles while nothing comes."""
 
 
 class LedgerTail:
@@ -83,12 +83,15 @@ class LedgerTail:
             looking.cancel()
 
     async def _look(self) -> None:
+        loop, before = asyncio.get_running_loop(), self._handle.last_entry
+        begun_s = loop.time()
         if self._handle.can_wait:
             entry = await self._handle.wait_for_more(_WAIT_S)
             if entry is not None:
                 self._ahead = [entry]
-            return
-        before = self._handle.last_entry
-        if await self._handle.try_read_last_confirmed() == before:
+        else:
+            await self._handle.try_read_last_confirmed()
+        # Bookies that are gone, or have a fence, do not wait; nobody knows when somebody closes the ledger.
+        if self._handle.last_entry == before and loop.time() - begun_s < _WAIT_S / 2:
             await asyncio.sleep(self._look_s)
             self._look_s = min(2 * self._look_s, _LOOK_MAX_S)
