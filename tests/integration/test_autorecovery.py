@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.clock import ManualClock
+from magnetar.bookie.network.server import ServerOptions
 from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.autorecovery.decommission import Decommission, DecommissionError
 from magnetar.ledger.autorecovery.fragments import Lack, fragments_of
@@ -31,7 +32,11 @@ from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplication import AuditCheck, UnderreplicationPaths, encode_vote
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import BOOKIE_RACKS
+from magnetar.server.bookie_security import BookieSecurity
+from magnetar.server.ledger_access import client_options
+from magnetar.server.ledger_settings import LedgerSettings
 from support.bookie_nodes import BookieNodes, bookie_nodes
+from support.certificates import Authority
 from support.ledger_clusters import Marks
 from support.standalone import wait_until
 
@@ -47,6 +52,7 @@ async def recovering(
     check_all_s: float = 0.0,
     check_replicas_s: float = 0.0,
     check_placement_s: float = 0.0,
+    access: ClientOptions = QUICK,
 ) -> AsyncIterator[AutoRecoveryNode]:
     options = RecoveryOptions(
         node_id=node_id,
@@ -56,7 +62,7 @@ async def recovering(
         check_replicas_s=check_replicas_s,
         check_placement_s=check_placement_s,
     )
-    node = await AutoRecoveryNode.start(cluster.store, cluster.tree, cluster.clock, options, QUICK)
+    node = await AutoRecoveryNode.start(cluster.store, cluster.tree, cluster.clock, options, access)
     try:
         yield node
     finally:
@@ -64,8 +70,8 @@ async def recovering(
 
 
 @asynccontextmanager
-async def client_of(cluster: BookieNodes) -> AsyncIterator[LedgerClient]:
-    client = LedgerClient(Cluster(cluster.registry, cluster.bookies, QUICK))
+async def client_of(cluster: BookieNodes, access: ClientOptions = QUICK) -> AsyncIterator[LedgerClient]:
+    client = LedgerClient(Cluster(cluster.registry, cluster.bookies, access))
     try:
         yield client
     finally:
@@ -275,6 +281,56 @@ def test_a_bookie_is_taken_out_for_good(tmp_path: Path) -> None:
             for writer, payloads in ledgers:
                 assert member not in holders((await cluster.registry.read(writer.ledger_id)).metadata)
                 assert await read(client, writer.ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+def test_bookies_that_ask_for_tls_and_a_password_are_repaired(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("bookie")
+    users, password = tmp_path / "users", tmp_path / "password"
+    users.write_text("bookkeeper:secret\n")
+    password.write_text("secret\n")
+    said = BookieSecurity(tls_certificate=certificate, tls_key=key, tls_required=True, users=users)
+    server = ServerOptions(tls=said.tls(), access=said.access())
+    access = client_options(
+        LedgerSettings(
+            bookie_tls=True,
+            bookie_tls_ca=authority.file,
+            bookie_user="bookkeeper",
+            bookie_password=password,
+        )
+    )
+
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 0) as cluster, client_of(cluster, access) as client:
+            for name in "abcd":
+                await cluster.start(name, server)
+            writer, payloads = await write(client, 40)
+            await writer.close()
+            members = writer.metadata.ensembles[0][1]
+            async with recovering(cluster, access=access) as node:
+                await cluster.stop(name_of(cluster, members[1]))
+                await until(cluster, writer.ledger_id, lambda metadata: members[1] not in holders(metadata))
+                # Also where a list of entries is asked for: nothing is missing.
+                await node.marks.mark(writer.ledger_id, frozenset({members[0]}))
+                await until(cluster, writer.ledger_id, lambda _: True)
+                assert node.replicator.entries_copied == 27
+            assert await read(client, writer.ledger_id) == payloads
+
+    asyncio.run(story())
+
+
+def test_damaged_racks_keep_nobody_from_repairing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with bookie_nodes(tmp_path, 4) as cluster, client_of(cluster) as client:
+            writer, _ = await write(client, 20)
+            await writer.close()
+            member = writer.metadata.ensembles[0][1][0]
+            await cluster.store.put(BOOKIE_RACKS, b'{"default": 7}')
+            async with recovering(cluster):
+                await cluster.stop(name_of(cluster, member))
+                await until(cluster, writer.ledger_id, lambda metadata: member not in holders(metadata))
 
     asyncio.run(story())
 

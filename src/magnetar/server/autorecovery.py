@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.banner import remove_ready_file, write_ready
+from magnetar.server.ledger_access import client_options
+from magnetar.server.ledger_settings import LedgerSettings
 
 if TYPE_CHECKING:
     from magnetar.server.bookie_http import BookieHttp
@@ -49,6 +51,8 @@ class AutoRecoveryConfig:
     session_timeout_ms: int = 30_000
     """How long the cluster waits for a node that says nothing before another one does its work."""
     ready_file: Path | None = None
+    bookies: LedgerSettings = field(default_factory=LedgerSettings)
+    """How bookies are reached: TLS, user and password; the other settings do not count."""
     http_port: int | None = None
     """Of the HTTP admin and metrics: 0 takes a free one, None opens none."""
     http_host: str = "127.0.0.1"
@@ -77,13 +81,14 @@ async def _serve(config: AutoRecoveryConfig) -> int:
         racks_path=config.racks_path,
         bytes_per_s=config.bytes_per_s,
     )
+    access = client_options(config.bookies)
     store = await open_metadata(url, clock, session_timeout_ms=config.session_timeout_ms)
     try:
         try:
             tree = await open_tree(store, url.root, layout=url.layout)
         except (ClusterNotInitializedError, LayoutError) as error:
             raise StartupError(str(error)) from error
-        node = await AutoRecoveryNode.start(store, tree, clock, options)
+        node = await AutoRecoveryNode.start(store, tree, clock, options, access)
         http = None
         try:
             if config.http_port is not None:

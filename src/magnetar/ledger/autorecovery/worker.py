@@ -15,6 +15,7 @@ from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.ledger.autorecovery.placing import PlacementCheck
 from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.client.ledgers import LedgerClient
+from magnetar.metadata.bookkeeper.racks import RacksError
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.runtime.tasks import TaskGroup, happens_within
@@ -102,8 +103,7 @@ class ReplicationWorker:
         locked = await self._marks.locked()
         marked = [ledger_id async for ledger_id in self._marks.marked()]
         self.marked = len(marked)
-        # What is copied must not make the racks worse.
-        await self._placement.racks.load()
+        await self._load_racks()
         # Others may have repaired some of them.
         self._failures = {key: self._failures[key] for key in marked if key in self._failures}
         for ledger_id in marked:
@@ -128,6 +128,13 @@ class ReplicationWorker:
     async def _unlock(self, ledger_id: int) -> None:
         await self._marks.unlock(ledger_id)
         self._held.discard(ledger_id)
+
+    async def _load_racks(self) -> None:
+        """What is copied must not make the racks worse, nor wait for somebody to repair their node."""
+        try:
+            await self._placement.racks.load()
+        except RacksError as error:
+            _log.warning("copies are made by the racks that were known before: %s", error)
 
     async def _locked_one(self, ledger_id: int) -> float:
         """Repairs a ledger that this worker has locked; how long to wait before it is tried again."""

@@ -16,8 +16,12 @@ UNKNOWN_RACK: Final = "/default-rack"
 """Of bookies that nobody has put anywhere."""
 
 
+class RacksError(MetadataError):
+    """The node of the racks is damaged."""
+
+
 def decode_racks(value: bytes) -> dict[str, str]:
-    """Racks by bookie. Raises MetadataError."""
+    """Racks by bookie. Raises RacksError."""
     try:
         groups = json.loads(value or b"{}")
         return {
@@ -27,7 +31,7 @@ def decode_racks(value: bytes) -> dict[str, str]:
             if place.get("rack")
         }
     except (ValueError, AttributeError, TypeError) as error:
-        raise MetadataError(f"the racks of bookies are damaged: {error}") from error
+        raise RacksError(f"the racks of bookies are damaged: {error}") from error
 
 
 class BookieRacks:
@@ -40,7 +44,7 @@ class BookieRacks:
         self.path: Final = path
 
     async def load(self) -> None:
-        """Reads them anew. Raises MetadataError."""
+        """Reads them anew. Raises MetadataError, of it RacksError for damage; then they stay as they were."""
         found = await self._store.get(self.path)
         self._racks = {} if found is None else decode_racks(found.data)
 
