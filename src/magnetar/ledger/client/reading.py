@@ -11,7 +11,7 @@ from magnetar.base.errors import CorruptDataError, LedgerError
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
-from magnetar.ledger.ledger_metadata import LedgerMetadata
+from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import SendRead
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, ReadEffect, Unread
@@ -169,10 +169,15 @@ class LedgerReads:
         )
 
     def _repair(self, members: Sequence[str], found: Found) -> None:
-        """Gives the good copy to those who have a bad one or none."""
+        """Gives the good copy to those who have a bad one, or none though the ledger is closed."""
         entry = found.entry
-        self._cluster.pool.metrics.bad_copies += len(found.bad)
-        for index in found.bad:
+        bad = [
+            index
+            for index in found.bad
+            if index not in found.absent or self._metadata().state is LedgerState.CLOSED
+        ]
+        self._cluster.pool.metrics.bad_copies += len(bad)
+        for index in bad:
             _log.warning(
                 "%s has no good copy of entry %d of ledger %d and gets one",
                 members[index],

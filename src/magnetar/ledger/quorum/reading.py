@@ -36,10 +36,13 @@ class Unread(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The entry; `bad` are the indexes of members whose copies are missing or damaged."""
+    """The entry."""
 
     entry: LedgerEntry
     bad: tuple[int, ...]
+    """Indexes of members whose copies are missing or damaged."""
+    absent: frozenset[int]
+    """Of these, who certainly has none: of an open ledger it may be on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class EntryRead:
     """Reads one entry. Every method returns what the driver has to do, in order."""
 
     __slots__ = (
+        "_absent",
         "_asked",
         "_bad",
         "_digester",
@@ -79,6 +83,7 @@ class EntryRead:
         self._silent = 0
         self._results: list[Status] = []
         self._bad: list[int] = []
+        self._absent: set[int] = set()
         self.is_over = False
 
     def start(self) -> list[ReadEffect]:
@@ -109,9 +114,11 @@ class EntryRead:
                 status = Status.BAD_REQUEST
             else:
                 self.is_over = True
-                return [Found(opened, tuple(self._bad))]
+                return [Found(opened, tuple(self._bad), frozenset(self._absent))]
         if status in _BAD_COPIES:
             self._bad.append(index)
+        if status in _ABSENT:
+            self._absent.add(index)
         self._results.append(status)
         effects = self._ask_next()
         if effects or self._silent:

@@ -44,6 +44,7 @@ def test_a_bad_copy_is_passed_over_and_named(status: Status, data: bytes | None)
     (found,) = read.read(2, Status.OK, entry())
     assert isinstance(found, Found)
     assert found.bad == (1,)
+    assert found.absent == ({1} if status is Status.NO_ENTRY else set())
 
 
 def test_silence_asks_the_next_one_and_an_error_is_no_silence() -> None:
