@@ -23,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from magnetar.base.clock import ManualClock
@@ -38,7 +39,7 @@ from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from support import java_client
 from support.apache_bookkeeper import HERE, ApacheBookKeeper, apache_bookkeeper
 from support.bookie_process import BookieProcess
-from support.bookkeeper_steps import both_kinds, decommission, local_bookkeeper
+from support.bookkeeper_steps import both_kinds, decommission, local_bookkeeper, until_it_goes
 from support.ledger_clusters import Marks
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +87,7 @@ def verify(apache: ApacheBookKeeper, folder: Path, minutes: float) -> bool:
         # It says several lines of every read and write: hundreds of megabytes.
         counts = {("Created new ledger", ""): 0, ("Writing entries", ""): 0, ("Read ", "complete"): 0}
         last: deque[str] = deque(maxlen=20)
+        errors: deque[str] = deque(maxlen=20)
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -93,13 +95,15 @@ def verify(apache: ApacheBookKeeper, folder: Path, minutes: float) -> bool:
         with process.stdout:
             for line in process.stdout:
                 last.append(line)
+                if "ERROR" in line or "Exception" in line:
+                    errors.append(line)
                 for begin, end in counts:
                     counts[begin, end] += line.startswith(begin) and line.rstrip().endswith(end)
         code = process.wait()
     ledgers, writes, reads = counts.values()
     print(f"verifier: exit code {code}, {ledgers} ledgers, {writes} groups of entries written, {reads} read")
     if code:
-        print("".join(last))
+        print("".join((*errors, *last)))
     return code == 0
 
 
@@ -144,7 +148,7 @@ async def one_ledger(
     marks = Marks()
     size = chance.choice((2, 3))
     layout = QuorumLayout(3, size, chance.randint(2, size))
-    writer = await client.create(LedgerOptions(layout=layout), marks)
+    writer = await until_it_goes(partial(client.create, LedgerOptions(layout=layout), marks))
     written: list[bytes] = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -28,6 +28,12 @@ from magnetar.cli.member_options import FILE, METADATA, member_options
     "--authorized-role", "authorized_roles", multiple=True, help="Role in a certificate that is let in."
 )
 @click.option("--users", type=FILE, help="File of USER:PASSWORD lines: clients must prove one (SASL).")
+@click.option(
+    "--disk-usage-threshold",
+    type=click.FloatRange(0.1, 1.0),
+    default=0.95,
+    help="Share of the disk in use from which on it counts as full.  [0.95]",
+)
 @click.option("--initialize", is_flag=True, help="Make a new cluster where there is none.")
 @click.option(
     "--collect-interval",
@@ -51,6 +57,7 @@ def bookie(
     tls_required: bool,
     authorized_roles: tuple[str, ...],
     users: Path | None,
+    disk_usage_threshold: float,
     initialize: bool,
     collect_interval: float,
     session_timeout: float,
@@ -76,6 +83,7 @@ def bookie(
             bookie_id=bookie_id,
             collect_interval_s=collect_interval,
             session_timeout_s=session_timeout,
+            full_share=disk_usage_threshold,
             initialize=initialize,
             http_port=http_port,
             http_host=http_host,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import magnetar
 from magnetar.base.errors import StartupError
+from magnetar.bookie.network.fullness import FullnessOptions
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.network.server import ServerOptions
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("magnetar.server")
 
+_ROOM_SHARE: Final = 0.02
+"""So much of a disk that was full must be free again before the bookie takes entries."""
 _CLAIM_MARGIN_S: Final = 5.0
 """By so much the registration of this bookie's last process is waited for longer than its session lasts."""
 
@@ -55,6 +58,8 @@ class BookieConfig:
     """Between two looks for deleted ledgers."""
     session_timeout_s: float = 30.0
     """How long the cluster takes this bookie for alive without hearing of it."""
+    full_share: float = 0.95
+    """From this share of the disk on it is full: the bookie is read-only until 0.02 less are in use."""
     initialize: bool = False
     """Make the tree of a new cluster where there is none."""
     ready_file: Path | None = None
@@ -74,6 +79,7 @@ class BookieConfig:
             bookie_id=self.bookie_id,
             claim_timeout_s=self.session_timeout_s + _CLAIM_MARGIN_S,
             collect_interval_s=self.collect_interval_s,
+            fullness=FullnessOptions(full_share=self.full_share, room_share=self.full_share - _ROOM_SHARE),
             server=ServerOptions(tls=self.security.tls(), access=self.security.access()),
         )
 
