@@ -12,9 +12,11 @@ from magnetar.metadata.bookkeeper.election import AuditorElection
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.bookkeeper.underreplication import (
+    AuditCheck,
     UnderreplicatedLedger,
     UnderreplicationPaths,
     check_layout,
+    decode_check_time,
     decode_mark,
     encode_check_time,
     encode_layout,
@@ -99,6 +101,38 @@ def test_locks_and_switches() -> None:
         await store.put(marks.paths.lost_bookie_delay, b"soon")
         with pytest.raises(MetadataError):
             await marks.lost_bookie_delay_s()
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_times_of_checks_outlive_who_made_them() -> None:
+    async def story() -> None:
+        clock = ManualClock()
+        store = MemoryMetadataStore(clock)
+        marks = UnderreplicatedLedgers(store, BookKeeperTree(), clock)
+        assert await marks.since_checked_s(AuditCheck.REPLICAS) is None
+        await marks.note_checked(AuditCheck.REPLICAS)
+        clock.advance(90_000)
+        assert await marks.since_checked_s(AuditCheck.REPLICAS) == 90
+        assert await marks.since_checked_s(AuditCheck.PLACEMENT) is None
+        found = await store.get("/ledgers/underreplication/replicascheckctime")
+        assert found is not None
+        assert decode_check_time(found.data) == clock.now_ms() - 90_000
+        assert decode_check_time(b"") == -1
+        with pytest.raises(MetadataError):
+            decode_check_time(b"\xff")
+        # Somebody's clock was ahead.
+        later = encode_check_time(clock.now_ms() + 5_000)
+        await store.put("/ledgers/underreplication/placementpolicycheckctime", later)
+        assert await marks.since_checked_s(AuditCheck.PLACEMENT) == 0
+        await marks.enable(enabled=False)
+        assert not await marks.enabled()
+        await marks.enable(enabled=True)
+        await marks.enable(enabled=True)
+        assert await marks.enabled()
+        await marks.set_lost_bookie_delay(9)
+        assert await marks.lost_bookie_delay_s() == 9
         await store.close()
 
     asyncio.run(story())

@@ -1,0 +1,16 @@
+"""What a bookie is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from magnetar.server.bookie import BookieConfig
+
+CONFIG = BookieConfig(metadata="zk://localhost/ledgers", data=Path("data"))
+
+
+def test_a_disk_is_full_from_the_chosen_share_on() -> None:
+    told = replace(CONFIG, full_share=0.5).node_options().fullness
+    assert (told.full_share, told.room_share) == (0.5, 0.48)
+    assert CONFIG.node_options().fullness.full_share == 0.95
