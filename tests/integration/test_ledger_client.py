@@ -238,6 +238,23 @@ def test_a_delayed_change_spares_a_bookie_that_comes_back(tmp_path: Path, option
     run(tmp_path, story, options, bookies=5)
 
 
+def test_a_writer_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
+    async def story(nodes: BookieNodes, client: LedgerClient) -> None:
+        marks = Marks()
+        writer = await client.create(LedgerOptions(layout=THREE, acknowledged_within_s=0.2), marks)
+        for number in range(3):
+            writer.append([b"x"])
+            await marks.reach(number)
+        for name in ("a", "b"):
+            await nodes.stop(name)
+        writer.append([b"y"])
+        # Somebody might come back; that takes too long.
+        with pytest.raises(LedgerWriteError, match="not acknowledged"):
+            await marks.reach(3)
+
+    run(tmp_path, story, ClientOptions(replacement_wait_s=600))
+
+
 @VERSIONS
 def test_a_ledger_is_taken_over_while_a_bookie_is_away(tmp_path: Path, options: ClientOptions) -> None:
     async def story(nodes: BookieNodes, client: LedgerClient) -> None:

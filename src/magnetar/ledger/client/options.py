@@ -23,6 +23,8 @@ class LedgerOptions:
     password: bytes = b""
     delay_ensemble_change: bool = False
     """Replace failed bookies only when the others are not enough any more, or when one is read-only."""
+    acknowledged_within_s: float = 0.0
+    """A writer ends when entries are not acknowledged within so long, whatever is tried. 0: it waits."""
     explicit_lac_s: float = 0.0
     """Tell bookies how far the ledger is confirmed when no entry did for so long. 0: never. Version 3."""
     deferred_sync: bool = False

@@ -36,6 +36,8 @@ class LedgerWriteHandle(LedgerHandle):
             self._explicit = ExplicitLac(
                 cluster.pool, self._core, digester, master_key(password), after_s=options.explicit_lac_s
             )
+        self._within_s = options.acknowledged_within_s
+        self._watching: asyncio.TimerHandle | None = None
         self._forces: list[tuple[int, asyncio.Future[None]]] = []
         super().__init__(cluster, stored, password, LedgerEnd(-1, 0))
         self._driver = CoreDriver(
@@ -106,7 +108,23 @@ class LedgerWriteHandle(LedgerHandle):
             raise self._driver.error
         first = self._core.last_pushed + 1
         self._driver.do(self._core.append(payloads))
+        if self._within_s and self._watching is None:
+            self._watch()
         return first
+
+    def _watch(self) -> None:
+        """Looks after a while whether what is appended by now is acknowledged."""
+        last = self.last_pushed
+
+        def look() -> None:
+            self._watching = None
+            if self.last_acknowledged < last:
+                late = f"entry {last} of ledger {self.ledger_id} was not acknowledged in {self._within_s} s"
+                self._driver.do(self._core.give_up(late))
+            elif self.last_acknowledged < self.last_pushed and not self._core.is_over:
+                self._watch()
+
+        self._watching = asyncio.get_running_loop().call_later(self._within_s, look)
 
     @property
     def last_acknowledged(self) -> int:

@@ -322,6 +322,10 @@ class QuorumWriter:
     def _end(self) -> LedgerEnd:
         return LedgerEnd(self._pending.confirmed, self._pending.confirmed_bytes)
 
+    def give_up(self, reason: str) -> list[Effect]:
+        """Ends it, whatever is under way: what was not confirmed may be kept or not."""
+        return [] if self.is_over else self._fail(Failure.NOT_ENOUGH_BOOKIES, reason)
+
     def _fail(self, failure: Failure, reason: str) -> list[Effect]:
         self._state = _State.FAILED
         return [Failed(failure, reason)]
