@@ -102,7 +102,7 @@ async def start_maintain(call: Call) -> None:
         lake,
         topic,
         _MAINTAIN,
-        lambda _: lake.maintain(topic, keep_ms=keep_s * 1000, keep_min=keep_min, dry_run=dry_run),
+        lambda at: lake.maintain(topic, keep_ms=keep_s * 1000, keep_min=keep_min, dry_run=dry_run, at=at),
     )
 
 

@@ -188,8 +188,7 @@ def _run(admin: Admin, topic: str, kind: str, query: dict[str, object]) -> Any:
     try:
         while True:
             job = admin.call("GET", path)
-            if job["done"] > progress.done:
-                progress.add(job["done"] - progress.done)
+            progress.at(job["done"], job["total"])
             if job["status"] != "RUNNING":
                 break
             time.sleep(_POLL_S)

@@ -30,6 +30,12 @@ class Progress:
         if time.monotonic() >= self._next_s:
             self._show()
 
+    def at(self, done: int, total: int) -> None:
+        """So much is done, of so much; 0 while that is not known."""
+        self._total = total or self._total
+        if done > self.done:
+            self.add(done - self.done)
+
     def _show(self) -> None:
         now_s = time.monotonic()
         self._next_s = now_s + (_INTERVAL_S if self._live else 10 * _INTERVAL_S)

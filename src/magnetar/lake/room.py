@@ -269,7 +269,7 @@ class LakeRoom:
         return found
 
     async def maintain(
-        self, topic: TopicName, *, keep_ms: int, keep_min: int, dry_run: bool
+        self, topic: TopicName, *, keep_ms: int, keep_min: int, dry_run: bool, at: At | None = None
     ) -> dict[str, Any] | None:
         """Follows the lists, then expires and sweeps; None without a table.
 
@@ -280,6 +280,7 @@ class LakeRoom:
                 await self.sync(log_name)
         found: dict[str, Any] | None = await self.upkeep.call(
             "maintain",
+            at,
             topic=str(topic.base),
             now_ms=self._clock.now_ms(),
             keep_ms=keep_ms,

@@ -141,7 +141,14 @@ def _check_object(
 
 
 def maintain(
-    lake: Lake, topic: TopicName, *, now_ms: int, keep_ms: int, keep_min: int, dry_run: bool
+    lake: Lake,
+    topic: TopicName,
+    *,
+    now_ms: int,
+    keep_ms: int,
+    keep_min: int,
+    dry_run: bool,
+    progress: Progress = lambda done, total: None,
 ) -> dict[str, Any] | None:
     """Expires snapshots older than `keep_ms` but for the last `keep_min`, then deletes metadata that nothing
     names. `dry_run` says what would be done. None when there is no table."""
@@ -155,10 +162,13 @@ def maintain(
         if table is None:
             raise LakeError(f"table {table_name(topic)} was dropped meanwhile")
     gone = frozenset(expired) if dry_run else frozenset[int]()
-    unnamed = _unnamed(table, now_ms, gone)
+    snapshots = len(table.metadata.snapshots)
+    unnamed = _unnamed(table, now_ms, gone, lambda done: progress(done, snapshots))
     if not dry_run:
-        for path, _ in unnamed:
+        for number, (path, _) in enumerate(unnamed):
+            progress(snapshots + number, snapshots + len(unnamed))
             table.io.delete(path)
+    progress(snapshots + len(unnamed), snapshots + len(unnamed))
     files = list(files_of(table, table.current_snapshot()))
     small = [file for file in files if file.file_size_in_bytes < SMALL_BYTES]
     return {
@@ -205,24 +215,28 @@ def _expire(table: Table, snapshot_ids: list[int]) -> None:
         raise LakeError(f"the table was changed meanwhile, try again: {error}") from error
 
 
-def _named_metadata(table: Table, without: frozenset[int]) -> set[str]:
-    """Every file of metadata that the table or a snapshot of it needs."""
+def _named_metadata(table: Table, without: frozenset[int], read: Callable[[int], None]) -> set[str]:
+    """Every file of metadata that the table or a snapshot of it needs; `read` is told of how many snapshots
+    the manifests were read."""
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     snapshots: list[Snapshot] = [
         snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in without
     ]
-    for snapshot in snapshots:
+    for number, snapshot in enumerate(snapshots):
+        read(number)
         named.add(snapshot.manifest_list)
         named.update(manifest.manifest_path for manifest in snapshot.manifests(table.io))
     named.update(statistics.statistics_path for statistics in table.metadata.statistics)
     return named
 
 
-def _unnamed(table: Table, now_ms: int, without: frozenset[int]) -> list[tuple[str, int]]:
+def _unnamed(
+    table: Table, now_ms: int, without: frozenset[int], read: Callable[[int], None]
+) -> list[tuple[str, int]]:
     """Files of metadata that nothing names, with their sizes."""
     files, folder = _files_below(table, f"{table.location()}/metadata")
     # As the file system names them: the same for both sides.
-    named = {_path_of(table, path) for path in _named_metadata(table, without)}
+    named = {_path_of(table, path) for path in _named_metadata(table, without, read)}
     return [
         (f"{table.location()}/metadata/{file.path.removeprefix(folder).lstrip('/')}", file.size)
         for file in files

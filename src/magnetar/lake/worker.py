@@ -76,11 +76,15 @@ class Server:
         topic = TopicName.parse(request.pop("topic"))
         if what == "status":
             return upkeep.plain(upkeep.status(lake, topic))
+
+        def at(done: int, of: int) -> None:
+            self._progress(number, done, of)
+
         if what == "verify":
             logs = [LogFiles.from_json(log) for log in request["logs"]]
-            return upkeep.verify(lake, topic, logs, lambda done, of: self._progress(number, done, of))
+            return upkeep.verify(lake, topic, logs, at)
         if what == "maintain":
-            return upkeep.maintain(lake, topic, **request)
+            return upkeep.maintain(lake, topic, progress=at, **request)
         if what == "drop":
             return upkeep.drop(lake, topic, request["versions"])
         raise LakeError(f"{what} is nothing that can be asked for")

@@ -128,6 +128,10 @@ def test_progress_is_quiet_at_first_and_says_what_is_left() -> None:
     assert out.getvalue() == ""
     assert progress.line(5.0) == "searched: 250 of 1,000, 50/s, 15 s left"
     assert Progress("sent", stream=out).line(0.0) == "sent: 0, 0/s"
+    verifying = Progress("verify orders", stream=out)
+    for done, total in ((0, 0), (10, 40), (8, 40), (20, 40)):
+        verifying.at(done, total)
+    assert verifying.line(10.0) == "verify orders: 20 of 40, 2/s, 10 s left"
 
 
 def test_who_interrupts_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
