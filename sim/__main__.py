@@ -5,32 +5,50 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping, Sequence
 
-from sim.mutations import MUTATIONS
-from sim.run import run_seed
+from sim.breaking import Mutation
+from sim.cluster.mutations import CLUSTER_MUTATIONS
+from sim.mutations import LEDGER_MUTATIONS
+from sim.run import SCENARIOS, Outcome, first_to_fail, run_seed, story_of
 from sim.shrink import shrink
-from sim.story import LedgerStory
 
 SEEDS_OF_A_MUTATION = 1000
+MUTATIONS = {**LEDGER_MUTATIONS, **CLUSTER_MUTATIONS}
 
 
 def arguments() -> argparse.ArgumentParser:
     """All options."""
     parser = argparse.ArgumentParser(
-        prog="./dev sim", description="Lives of ledgers under faults, in virtual time; a seed is a run."
+        prog="./dev sim", description="Ledgers and clusters under faults, in virtual time; a seed is a run."
     )
     add = parser.add_argument
     add("--seeds", type=int, default=1000, help="how many seeds (%(default)s)")
     add("--first", type=int, default=0, metavar="SEED", help="the first of them (%(default)s)")
     add("--minutes", type=float, metavar="M", help="stop after this time")
-    add("--story", metavar="NAME", help="tell one story (a seed, a dot, a number from 0 to 3)")
+    add(
+        "--scenario",
+        choices=(*SCENARIOS, "both"),
+        default="both",
+        help="ledgers: cores alone, a thousandth of a second each; cluster: everything (%(default)s)",
+    )
+    add(
+        "--story",
+        metavar="NAME",
+        help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 the cluster of seed 7",
+    )
     add(
         "--break",
         dest="broken",
         choices=sorted(MUTATIONS),
         help="break this rule of the protocol: the first seed that notices it is shrunk and told",
     )
-    add("--mutations", action="store_true", help="break every rule in turn: which seed notices it")
+    add(
+        "--mutations",
+        nargs="*",
+        metavar="NAME",
+        help="break every rule in turn, or these: which seed notices it",
+    )
     return parser
 
 
@@ -38,17 +56,19 @@ def main(options: argparse.Namespace) -> int:
     """Returns the exit code: 1 when something did not hold (with --break, when nothing was noticed)."""
     if options.story is not None:
         return tell(options.story)
-    if options.mutations:
-        return every_mutation()
+    if options.mutations is not None:
+        return every_mutation({name: MUTATIONS[name] for name in options.mutations or MUTATIONS})
     if options.broken is not None:
-        with MUTATIONS[options.broken].broken():
-            return 1 - search(options.first, options.seeds, None)
-    return search(options.first, options.seeds, options.minutes)
+        mutation = MUTATIONS[options.broken]
+        with mutation.broken():
+            return 1 - search(options.first, options.seeds, None, (mutation.scenario,))
+    scenarios = SCENARIOS if options.scenario == "both" else (options.scenario,)
+    return search(options.first, options.seeds, options.minutes, scenarios)
 
 
 def tell(name: str) -> int:
     """Prints everything that happens in a story."""
-    story = LedgerStory(name, keep_log=True)
+    story = story_of(name, keep_log=True)
     violations = story.run()
     print("\n".join(story.world.log or ()))
     for violation in violations:
@@ -56,38 +76,46 @@ def tell(name: str) -> int:
     return 1 if violations else 0
 
 
-def search(first: int, seeds: int, minutes: float | None) -> int:
+def search(first: int, seeds: int, minutes: float | None, scenarios: Sequence[str]) -> int:
     """Runs seeds until one fails, which is shrunk and told."""
     began = time.monotonic()
-    cpu = time.process_time()
+    cpu_s = dict.fromkeys(scenarios, 0.0)
     for number in range(seeds):
         if minutes is not None and time.monotonic() - began > minutes * 60:
             seeds = number
             break
-        outcome = run_seed(first + number)
-        if outcome.violations:
-            trace = shrink(outcome.story)
-            left_out = len(trace.skipped)
-            print(f"seed {outcome.seed}, story {outcome.story}, {left_out} planned events left out:")
-            print("\n".join(trace.log))
-            for violation in trace.violations:
-                print(f"{violation.rule}: {violation.detail}")
-            print(f"log hash {outcome.log_hash}; the whole of it: ./dev sim --story {outcome.story}")
-            return 1
-    rate = seeds / max(time.process_time() - cpu, 1e-9)
-    print(f"{seeds} seeds from {first} on, everything held, {rate:.0f} seeds/s on one core")
+        for scenario in scenarios:
+            begun = time.process_time()
+            outcome = run_seed(first + number, scenario)
+            cpu_s[scenario] += time.process_time() - begun
+            if outcome.violations:
+                tell_shortly(outcome)
+                return 1
+    rates = ", ".join(f"{seeds / max(cpu_s[name], 1e-9):.0f} of {name}" for name in scenarios)
+    print(f"{seeds} seeds from {first} on, everything held; seeds per second of one core: {rates}")
     return 0
 
 
-def every_mutation() -> int:
+def tell_shortly(outcome: Outcome) -> None:
+    """Prints the shortest form of a story that failed."""
+    trace = shrink(outcome.story)
+    left_out = len(trace.skipped)
+    print(f"seed {outcome.seed}, story {outcome.story}, {left_out} planned events left out:")
+    print("\n".join(trace.log))
+    for violation in trace.violations:
+        print(f"{violation.rule}: {violation.detail}")
+    print(f"log hash {outcome.log_hash}; the whole of it: ./dev sim --story {outcome.story}")
+
+
+def every_mutation(mutations: Mapping[str, Mutation]) -> int:
     """Breaks the rules one by one."""
     missed = 0
-    for name, mutation in MUTATIONS.items():
+    for name, mutation in mutations.items():
         with mutation.broken():
-            seeds = range(SEEDS_OF_A_MUTATION)
-            noticed = next((seed for seed in seeds if run_seed(seed).violations), None)
+            noticed = first_to_fail(mutation.scenario, range(SEEDS_OF_A_MUTATION))
         missed += noticed is None
-        print(f"{name:32} {'not noticed' if noticed is None else f'seed {noticed}':12} {mutation.rule}")
+        found = "not noticed" if noticed is None else f"seed {noticed.seed}"
+        print(f"{name:32} {found:12} {mutation.rule}", flush=True)
     return 1 if missed else 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from magnetar.bookie.served import Answer, Output, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.wire.bookkeeper.requests import AddRun, Read
+from magnetar.wire.bookkeeper.status import Status
 from sim.disk import Disk
 from sim.network import Network, Node
 from sim.world import World
@@ -33,7 +34,7 @@ class BookieNode:
         self.is_lost = False
         self._world = world
         self._network = network
-        self.disk = Disk(world, self._durable, stalls=stalls)
+        self.disk = Disk(world, self._durable, self._failed, stalls=stalls)
         self._ledgers = BookieLedgers(self.disk)
 
     def add(self, asker: Asker, run: AddRun) -> None:
@@ -47,6 +48,18 @@ class BookieNode:
     def _durable(self, tickets: Sequence[int]) -> None:
         for ticket in tickets:
             self._do(self._ledgers.durable(ticket))
+
+    def _failed(self, tickets: Sequence[int], status: Status) -> None:
+        for ticket in tickets:
+            self._do(self._ledgers.failed(ticket, status))
+        if status is Status.IO_ERROR:
+            # Nobody knows what of it is on the device: only a start looks.
+            self.crash()
+
+    def set_full(self, *, full: bool) -> None:
+        """The disk has no room, or has some again."""
+        self._world.note(self.name, "is full" if full else "has room")
+        self.disk.is_full = self._ledgers.read_only = full
 
     def _do(self, outputs: Sequence[Output]) -> None:
         for output in outputs:
@@ -72,6 +85,7 @@ class BookieNode:
             self._world.note(self.name, "is back")
             self.is_up = True
             self._ledgers = BookieLedgers(self.disk, self.disk.stored_ledgers())
+            self._ledgers.read_only = self.disk.is_full
 
     def lose(self) -> None:
         """Gone for ever, with its disk."""

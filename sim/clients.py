@@ -100,6 +100,7 @@ class ClientNode:
                 self.world.note(self.name, "closed at", effect.end)
                 self.closed = effect.end
             else:
+                assert isinstance(effect, Failed)
                 self.world.note(self.name, "failed:", effect.reason)
                 self.failed = effect
 

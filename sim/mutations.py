@@ -1,6 +1,4 @@
-"""The rules of writing, recovery and serving, each with a way to break it: the simulator must notice.
-
-A mutation replaces methods of the product's classes for a while. The product itself has no switches.
+"""The rules of writing, recovery and serving, each with a way to break it.
 
 Three rules are not here, because breaking one of them alone loses nothing: that reads of the last entry
 fence, that their answers must cover every set of Qw neighbours, and that only certain answers count there.
@@ -10,9 +8,7 @@ holds without the second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError
@@ -25,30 +21,8 @@ from magnetar.ledger.quorum.recovery import LedgerRecovery
 from magnetar.ledger.quorum.writer import QuorumWriter
 from magnetar.wire.bookkeeper.requests import Read
 from magnetar.wire.bookkeeper.status import Status
+from sim.breaking import Mutation
 from sim.disk import Disk
-
-
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """One rule, and what stands in its place when it is broken."""
-
-    rule: str
-    replaced: Sequence[tuple[type, str, Callable[..., Any]]]
-    found_by: int
-    """The first seed in which it is noticed."""
-
-    @contextmanager
-    def broken(self) -> Iterator[None]:
-        """The rule does not hold inside."""
-        kept = [(owner, name, vars(owner)[name]) for owner, name, _ in self.replaced]
-        for owner, name, replacement in self.replaced:
-            setattr(owner, name, replacement)
-        try:
-            yield
-        finally:
-            for owner, name, original in kept:
-                setattr(owner, name, original)
-
 
 # Writing
 
@@ -201,86 +175,96 @@ def _false(*_: object) -> bool:
     return False
 
 
-MUTATIONS: Final = {
+LEDGER_MUTATIONS: Final = {
     "ack-quorum": Mutation(
         "an entry is confirmed when Qa bookies have it",
         [(PendingEntries, "confirm", _confirm_one_short)],
-        found_by=1,
+        found_by=0,
     ),
     "in-order": Mutation(
         "an entry is confirmed after all before it",
         [(PendingEntries, "confirm", _confirm_over_gaps)],
-        found_by=1,
+        found_by=0,
     ),
     "still-while-changing": Mutation(
         "nothing is confirmed while the ensemble changes",
         [(QuorumWriter, "_may_confirm", _true)],
-        found_by=27,
+        found_by=88,
     ),
     "members-only": Mutation(
         "who was replaced is not heard any more",
         [(QuorumWriter, "_is_member", _true)],
-        found_by=345,
+        found_by=522,
     ),
     "copies-of-the-replaced": Mutation(
         "copies on a bookie that was replaced do not count",
         [(QuorumWriter, "_forget", _false)],
-        found_by=3,
+        found_by=8,
     ),
     "change-begins-behind-confirmed": Mutation(
         "a new ensemble begins behind the last confirmed entry",
         [(QuorumWriter, "_first_of_change", _first_of_change_behind_what_was_sent)],
-        found_by=1,
+        found_by=5,
     ),
     "change-leaves-confirmed-alone": Mutation(
         "a new ensemble begins behind the last confirmed entry, not at it",
         [(QuorumWriter, "_first_of_change", _first_of_change_at_the_confirmed)],
-        found_by=1,
+        found_by=2,
     ),
     "recovery-wins": Mutation(
         "a writer that finds its ledger in recovery gives up",
         [(QuorumWriter, "metadata_read", _write_over_whatever_is_there)],
-        found_by=7,
+        found_by=14,
+    ),
+    "unknown-outcomes": Mutation(
+        "a change of the metadata that nobody answered is looked up",
+        [(QuorumWriter, "metadata_conflict", lambda self: self.metadata_written(self._version + 1))],
+        found_by=28,
     ),
     "fence-is-final": Mutation(
         "a writer that meets a fence gives up",
         [(QuorumWriter, "added", _added_despite_a_fence)],
-        found_by=1,
+        found_by=2,
     ),
     "fencing-entry-reads": Mutation(
         "reads of a recovery fence, too",
         [(LedgerRecovery, "_fences_entry_reads", _false)],
-        found_by=388,
+        found_by=34,
     ),
     "floor": Mutation(
         "a recovery reads from its last segment on",
         [(LedgerRecovery, "_first_to_read", lambda self: self._highest_lac + 1)],
-        found_by=92,
+        found_by=433,
     ),
     "snapshot": Mutation(
         "a recovery reads from the ensemble as it was at its start",
         [(LedgerRecovery, "_members_to_read", lambda self, entry_id: tuple(self._ensemble))],
-        found_by=55,
+        found_by=513,
     ),
     "silence-is-not-absence": Mutation(
         "only a certain absence counts as one",
         [(LedgerRecovery, "_counts_as_absent", _true)],
-        found_by=55,
+        found_by=8,
     ),
     "absence-quorum": Mutation(
         "Qw - Qa + 1 bookies must lack an entry",
         [(LedgerRecovery, "_absences_needed", lambda self: 1)],
-        found_by=5,
+        found_by=0,
     ),
     "written-again": Mutation(
         "what a recovery finds is written again",
         [(LedgerRecovery, "_add", _added_nowhere)],
-        found_by=2,
+        found_by=1,
     ),
     "written-again-to-the-quorum": Mutation(
         "what a recovery finds is on Qa bookies before it closes",
         [(LedgerRecovery, "_is_settled", _settled_at_once)],
-        found_by=12,
+        found_by=156,
+    ),
+    "no-word-for-the-unknown": Mutation(
+        "entries that a recovery writes again vouch for none on bookies that only it knows",
+        [(LedgerRecovery, "_confirmed_for_others", lambda self: self._pending.confirmed)],
+        found_by=391,
     ),
     "first-close-wins": Mutation(
         "a recovery adopts the end that another one wrote",
@@ -290,12 +274,12 @@ MUTATIONS: Final = {
     "durable-before-answered": Mutation(
         "a bookie answers when an entry is durable",
         [(Disk, "write", _durable_at_once), (Disk, "_synced", _synced_without_a_word)],
-        found_by=1,
+        found_by=6,
     ),
     "read-behind-the-fence": Mutation(
         "a bookie reads when its fence is durable",
         [(BookieLedgers, "_fence", _read_before_the_fence)],
-        found_by=0,
+        found_by=16,
     ),
     "fence-of-the-unknown": Mutation(
         "a bookie fences a ledger that it has not seen",
@@ -305,17 +289,17 @@ MUTATIONS: Final = {
     "fence-holds": Mutation(
         "a fenced ledger takes no entries from its writer",
         [(BookieLedgers, "_may_add", _true)],
-        found_by=5,
+        found_by=2,
     ),
     "fence-survives": Mutation(
         "a fence survives a restart",
         [(Disk, "stored_ledgers", _fence_forgotten)],
-        found_by=21,
+        found_by=291,
     ),
     "damage-is-not-absence": Mutation(
         "a damaged entry is not an absent one",
         [(Disk, "entry", _damage_is_absence)],
-        found_by=639,
+        found_by=249,
     ),
     "what-was-synced-stays": Mutation(
         "what was synced survives a crash",

@@ -33,6 +33,7 @@ class Network:
 
     def __init__(self, world: World, faults: NetworkFaults) -> None:
         self._world = world
+        self._chance = world.random.random
         self.faults = faults
         self._cut: set[tuple[str, str]] = set()
 
@@ -51,20 +52,19 @@ class Network:
 
     def send(self, source: Node, target: Node, action: Callable[..., None], *arguments: Any) -> None:
         """Calls `action` at `target`, perhaps."""
-        faults, random = self.faults, self._world.random
+        faults, chance, at = self.faults, self._chance, self._world.at
         copies = 1
-        if faults.loss and random.random() < faults.loss:
+        if faults.loss and chance() < faults.loss:
             copies = 0
-        elif faults.doubling and random.random() < faults.doubling:
+        elif faults.doubling and chance() < faults.doubling:
             copies = 2
+        deliver, name = self._deliver, source.name
         for _ in range(copies):
-            longest_us = faults.slow_us if random.random() < faults.slow else faults.usual_us
-            self._world.at(
-                int(longest_us * random.random()), self._deliver, source.name, target, action, arguments
-            )
+            longest_us = faults.slow_us if chance() < faults.slow else faults.usual_us
+            at(int(longest_us * chance()), deliver, name, target, action, arguments)
 
     def _deliver(
         self, source: str, target: Node, action: Callable[..., None], arguments: tuple[Any, ...]
     ) -> None:
-        if target.is_up and (source, target.name) not in self._cut:
+        if target.is_up and not (self._cut and (source, target.name) in self._cut):
             action(*arguments)

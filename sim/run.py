@@ -1,15 +1,32 @@
-"""A seed: the lives of some ledgers, one after the other."""
+"""A seed: the lives of some ledgers, one after the other, or the life of a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 
+from sim.cluster.story import ClusterStory
 from sim.story import LedgerStory, Violation
+from sim.world import World
 
+SCENARIOS: Final = ("ledgers", "cluster")
 LEDGERS: Final = 4
-"""Stories of a seed."""
+"""Stories of a seed of ledgers."""
+_CLUSTER: Final = "c"
+"""Before the number of a seed: the name of its cluster's story."""
+
+
+class Story(Protocol):
+    """One run of one seed."""
+
+    world: World
+    planned: int
+    """How many events were planned; after `run`."""
+
+    def run(self) -> list[Violation]:
+        """Lives it through; what did not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +41,29 @@ class Outcome:
     """Of everything that happened: equal for every run of the seed."""
 
 
-def run_seed(seed: int) -> Outcome:
+def story_of(name: str, *, keep_log: bool = False, skipped: frozenset[int] = frozenset()) -> Story:
+    """The story of that name, not begun. `skipped`: numbers of planned events that do not happen."""
+    kind = ClusterStory if name.startswith(_CLUSTER) else LedgerStory
+    return kind(name, keep_log=keep_log, skipped=skipped)
+
+
+def run_seed(seed: int, scenario: str = "ledgers") -> Outcome:
     """Runs a seed to its end, or to the first story in which something did not hold."""
+    if scenario == "ledgers":
+        names = [f"{seed}.{part}" for part in range(LEDGERS)]
+    else:
+        names = [f"{_CLUSTER}{seed}"]
     digest = blake2b(digest_size=16)
-    name = ""
-    for part in range(LEDGERS):
-        name = f"{seed}.{part}"
-        story = LedgerStory(name)
+    violations: list[Violation] = []
+    for name in names:
+        story = story_of(name)
         violations = story.run()
         digest.update(story.world.log_hash.encode())
         if violations:
-            return Outcome(seed, tuple(violations), name, digest.hexdigest())
-    return Outcome(seed, (), name, digest.hexdigest())
+            break
+    return Outcome(seed, tuple(violations), name, digest.hexdigest())
+
+
+def first_to_fail(scenario: str, seeds: Iterable[int]) -> Outcome | None:
+    """The first of the seeds in which something does not hold."""
+    return next((outcome for seed in seeds if (outcome := run_seed(seed, scenario)).violations), None)

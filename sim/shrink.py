@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.story import LedgerStory, Violation
+from sim.run import Story, story_of
+from sim.story import Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ def shrink(name: str) -> Trace:
 
     Raises ValueError when the whole story does not fail.
     """
-    story = LedgerStory(name, keep_log=True)
+    story = story_of(name, keep_log=True)
     trace = _trace(name, story, frozenset())
     if trace is None:
         raise ValueError(f"story {name} does not fail")
@@ -33,13 +34,13 @@ def shrink(name: str) -> Trace:
             if number in trace.skipped:
                 continue
             skipped = trace.skipped | {number}
-            shorter = _trace(name, LedgerStory(name, keep_log=True, skipped=skipped), skipped)
+            shorter = _trace(name, story_of(name, keep_log=True, skipped=skipped), skipped)
             if shorter is not None:
                 trace, found = shorter, True
     return trace
 
 
-def _trace(name: str, story: LedgerStory, skipped: frozenset[int]) -> Trace | None:
+def _trace(name: str, story: Story, skipped: frozenset[int]) -> Trace | None:
     violations = story.run()
     if not violations:
         return None

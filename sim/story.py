@@ -131,7 +131,15 @@ class LedgerStory:
             time_us += random.randint(0, 40 * _MS)
         # What goes wrong mostly goes wrong near something else.
         self._moment_us = random.choice(moments)
-        plan = random.choice((self._plan_anything, self._plan_fences, self._plan_replacements))
+        plan = random.choice(
+            (
+                self._plan_anything,
+                self._plan_anything,
+                self._plan_fences,
+                self._plan_replacements,
+                self._plan_half_recoveries,
+            )
+        )
         plan(time_us)
 
     def _plan_fences(self, time_us: int) -> None:
@@ -157,6 +165,25 @@ class LedgerStory:
             self._at(time_us + random.randint(0, 90 * _MS), self._writer.crash)
         self._at(time_us + random.randint(0, 90 * _MS), self._recover, "recovery0", RECOVERIES_MAX)
 
+    def _plan_half_recoveries(self, time_us: int) -> None:
+        """The writer goes, and so does who recovers, in the middle, while bookies are away."""
+        random = self.world.random
+        self._at(self._moment_us + random.randint(0, 40 * _MS), self._writer.crash)
+        start_us = time_us + random.randint(0, 20 * _MS)
+        for number in range(2):
+            self._at(start_us, self._recover, f"recovery{number}", 0)
+            for name in random.sample(sorted(self._bookies), random.randint(1, 3)):
+                down_us = start_us + random.randint(0, 10 * _MS)
+                self._at(down_us, self._bookies[name].crash)
+                self._at(down_us + random.randint(60, 120) * _MS, self._bookies[name].restart)
+            self._at(start_us + random.randint(60, 120) * _MS, self._crash_client, f"recovery{number}")
+            start_us += random.randint(60, 150) * _MS
+
+    def _crash_client(self, name: str) -> None:
+        for client in self._clients:
+            if client.name == name:
+                client.crash()
+
     def _plan_anything(self, time_us: int) -> None:
         random, at = self.world.random, self._at
         if random.random() < 0.4:
@@ -169,8 +196,40 @@ class LedgerStory:
             self._plan_cut()
         if random.random() < 0.3:
             at(self._some_time(), self._damage)
+        if random.random() < 0.3:
+            self._plan_disk_faults()
         for number in range(random.choice((0, 1, 1, 2))):
             at(self._some_time(), self._recover, f"recovery{number}", RECOVERIES_MAX)
+
+    def _plan_disk_faults(self) -> None:
+        """A disk is full for a while, or fails once, or lies for a while and loses power."""
+        random, at = self.world.random, self._at
+        bookie = self._bookies[random.choice(sorted(self._bookies))]
+        start_us = self._some_time()
+        end_us = start_us + random.randint(_MS, 100 * _MS)
+        fault = random.randrange(3)
+        if fault == 0:
+            at(start_us, self._fill, bookie, True)
+            at(end_us, self._fill, bookie, False)
+        elif fault == 1:
+            at(start_us, self._fail_disk, bookie)
+            at(end_us, bookie.restart)
+        else:
+            at(start_us, self._lie, bookie, True)
+            at(end_us, bookie.crash)
+            at(end_us, self._lie, bookie, False)
+            at(end_us + random.randint(1, 20 * _MS), bookie.restart)
+
+    def _fill(self, bookie: BookieNode, full: bool) -> None:  # an event's argument
+        bookie.set_full(full=full)
+
+    def _fail_disk(self, bookie: BookieNode) -> None:
+        self.world.note("a disk fails at", bookie.name)
+        bookie.disk.fails_next = True
+
+    def _lie(self, bookie: BookieNode, lies: bool) -> None:  # an event's argument
+        self.world.note("the disk of", bookie.name, "lies" if lies else "means it")
+        bookie.disk.lies = lies
 
     def _some_time(self) -> int:
         random = self.world.random
@@ -242,6 +301,8 @@ class LedgerStory:
         self.world.note("everything heals")
         self._network.heal()
         for bookie in self._bookies.values():
+            bookie.disk.fails_next = bookie.disk.lies = False
+            bookie.set_full(full=False)
             bookie.restart()
         self.world.at(500 * _MS, self._last)
 
@@ -265,6 +326,9 @@ class LedgerStory:
             for name, end in self._ends
             if end != final.end
         ]
+        if any(bookie.disk.has_lied for bookie in self._bookies.values()):
+            # What only lying disks kept cannot be had, nor a fence: what is left is that all see one end.
+            return found
         confirmed = self._writer.confirmed
         if confirmed > final.end.last_entry:
             found.append(

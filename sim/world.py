@@ -10,7 +10,9 @@ import heapq
 from collections.abc import Callable
 from hashlib import blake2b
 from random import Random
-from typing import Any
+from typing import Any, Final
+
+_heappush: Final = heapq.heappush
 
 
 class World:
@@ -27,8 +29,8 @@ class World:
 
     def at(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> None:
         """Does something later."""
-        self._count += 1
-        heapq.heappush(self._events, (self.now_us + delay_us, self._count, action, arguments))
+        self._count = count = self._count + 1
+        _heappush(self._events, (self.now_us + delay_us, count, action, arguments))
 
     def note(self, *words: object) -> None:
         """One line of the log."""
@@ -39,11 +41,21 @@ class World:
 
     def run(self, until_us: int) -> None:
         """Lets time pass."""
-        events = self._events
+        events, heappop = self._events, heapq.heappop
         while events and events[0][0] <= until_us:
-            self.now_us, _, action, arguments = heapq.heappop(events)
+            self.now_us, _, action, arguments = heappop(events)
             action(*arguments)
         self.now_us = until_us
+
+    def advance(self, until_us: int) -> bool:
+        """Goes on to the next event; False, at `until_us`, when there is none before."""
+        events = self._events
+        if not events or events[0][0] > until_us:
+            self.now_us = until_us
+            return False
+        self.now_us, _, action, arguments = heapq.heappop(events)
+        action(*arguments)
+        return True
 
     @property
     def log_hash(self) -> str:

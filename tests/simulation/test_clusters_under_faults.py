@@ -1,0 +1,49 @@
+"""Seeds of whole clusters, and that they bite. More of them: `./dev sim --scenario cluster`."""
+
+from __future__ import annotations
+
+import pytest
+from sim.cluster.mutations import CLUSTER_MUTATIONS
+from sim.run import first_to_fail, run_seed, story_of
+from sim.shrink import shrink
+
+SEEDS = 1000
+"""In so many every broken rule must be noticed."""
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_everything_holds(first: int) -> None:
+    seeds = range(first, first + 10)
+    assert [outcome for seed in seeds if (outcome := run_seed(seed, "cluster")).violations] == []
+
+
+def test_a_seed_is_the_whole_run() -> None:
+    hashes = [run_seed(seed, "cluster").log_hash for seed in (1, 2)]
+    assert hashes == [run_seed(seed, "cluster").log_hash for seed in (1, 2)]
+    assert len(set(hashes)) == 2
+
+
+@pytest.mark.parametrize("name", CLUSTER_MUTATIONS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    """The seed that found it, or another one: what the product does differently makes other stories of the
+    seeds. `./dev sim --mutations` finds them anew."""
+    mutation = CLUSTER_MUTATIONS[name]
+    with mutation.broken():
+        noticed = first_to_fail(mutation.scenario, [mutation.found_by, *range(SEEDS)])
+        assert noticed is not None, f"{mutation.rule}: broken, and nobody noticed"
+    assert run_seed(noticed.seed, mutation.scenario).violations == ()
+
+
+def test_a_failing_story_is_told_shortly() -> None:
+    mutation = CLUSTER_MUTATIONS["owners-fence"]
+    with mutation.broken():
+        noticed = first_to_fail("cluster", [mutation.found_by, *range(SEEDS)])
+        assert noticed is not None
+        name = noticed.story
+        trace = shrink(name)
+        whole = story_of(name, keep_log=True)
+        whole.run()
+        again = story_of(name, keep_log=True, skipped=trace.skipped)
+        assert tuple(again.run()) == trace.violations
+    assert tuple(again.world.log or ()) == trace.log
+    assert len(trace.skipped) > 0
