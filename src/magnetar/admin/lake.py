@@ -55,7 +55,10 @@ async def status(call: Call) -> object:
     topic = call.topic().base
     found = await lake.status(topic)
     if found is None:
-        raise NotHereError(f"{topic} has no table: nothing of it is offloaded yet")
+        raise NotHereError(
+            f"{topic} has no table: nothing of it is offloaded yet. A ledger is, when it is sealed and the"
+            " threshold says so (docs/tiered-storage.md)"
+        )
     lists = await lake.lists(topic)
     files = [file for listed in lists for file in listed.files]
     error = next((text for name in await lake.logs_of(topic) if (text := lake.errors.get(name))), "")
