@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import sys
 import tempfile
 import time
@@ -117,6 +118,8 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, help="write everything measured there")
     chosen = parser.parse_args(words)
+    # Lost connections and places that are taken are what this is about.
+    logging.getLogger("magnetar").setLevel(logging.ERROR)
     described = machine.describe(chosen.folder)
     print("  ".join(str(value) for value in described.values()))
     with tempfile.TemporaryDirectory(dir=chosen.folder, prefix="bench-bookies-") as scratch:

@@ -161,8 +161,8 @@ def restart(folder: Path, gigabytes: float) -> dict[str, float]:
         begin = time.perf_counter()
         with bookie(Path(scratch)) as again:
             serves_s = time.perf_counter() - begin
-            read = io_counts(again.pid)["rchar"]
-        return {"stored_gb": stored / 1e9, "restart_s": serves_s, "read_mb": read / 1e6}
+            read, cpu_s = io_counts(again.pid)["rchar"], usage(again.pid).cpu_s
+        return {"stored_gb": stored / 1e9, "restart_s": serves_s, "cpu_s": cpu_s, "read_mb": read / 1e6}
 
 
 def told(who: str, row: dict[str, float]) -> str:
@@ -215,7 +215,7 @@ def main(words: Sequence[str] | None = None) -> int:
             again = found["restart"] = restart(chosen.folder, chosen.stored_gb)
             print(
                 f"killed with {again['stored_gb']:.1f} GB: serves {again['restart_s']:.2f} s after exec, "
-                f"{again['read_mb']:.0f} MB read"
+                f"{again['cpu_s']:.2f} CPU s, {again['read_mb']:.0f} MB read"
             )
         else:
             found["cases"] = all_cases(chosen.folder, chosen.seconds, apache=chosen.apache)
