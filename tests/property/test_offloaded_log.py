@@ -31,6 +31,24 @@ STEPS = st.lists(
 )
 
 
+SMALL = [b"a" * 10, b"b" * 10, b"c" * 10, b"d" * 10]
+"""A ledger whose copy is one small object."""
+MERGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.just(SMALL)),
+        st.tuples(st.just("round"), st.none()),
+        st.tuples(st.just("merge"), st.none()),
+        st.tuples(
+            st.just("crash in a merge"),
+            st.sampled_from(["note", "write", "upload", "compare", "name", "done"]),
+        ),
+        st.tuples(st.just("crash"), st.none()),
+        st.tuples(st.just("look"), st.tuples(st.integers(0, 60), st.integers(1, 200), st.integers(1, 7))),
+    ),
+    max_size=12,
+)
+
+
 class KilledError(Exception):
     """The process ends here."""
 
@@ -75,6 +93,21 @@ class Life:
             await self.round()
         await self.crash()
 
+    async def merge(self) -> None:
+        await self.process.offloading.merge(
+            self.log.offloading, target_bytes=1 << 20, dry_run=False, progress=lambda done, total: None
+        )
+
+    async def die_in_a_merge(self, step: str) -> None:
+        def die(at: str) -> None:
+            if at == step:
+                raise KilledError
+
+        self.process.offloading.merger.step = die
+        with contextlib.suppress(KilledError):
+            await self.merge()
+        await self.crash()
+
     async def crash(self) -> None:
         self.process = await self.process.crash()
         await self.open()
@@ -110,6 +143,16 @@ class Life:
 @settings(max_examples=60)
 @given(STEPS)
 def test_a_log_reads_the_same_wherever_it_lies(steps: list[tuple[str, object]]) -> None:
+    live(steps)
+
+
+@settings(max_examples=40)
+@given(MERGES)
+def test_a_log_reads_the_same_while_its_history_is_merged(steps: list[tuple[str, object]]) -> None:
+    live([*[("append", SMALL)] * 4, ("round", None), ("round", None), *steps])
+
+
+def live(steps: list[tuple[str, object]]) -> None:
     async def story(folder: Path) -> None:
         life = Life(folder)
         await life.open()
@@ -130,6 +173,10 @@ def test_a_log_reads_the_same_wherever_it_lies(steps: list[tuple[str, object]]) 
                 await life.die_in_a_round(value)  # type: ignore[arg-type]
             elif what == "restart":
                 await life.restart()
+            elif what == "merge":
+                await life.merge()
+            elif what == "crash in a merge":
+                await life.die_in_a_merge(value)  # type: ignore[arg-type]
             rows = await life.all()
             for position, row in rows:
                 assert known.setdefault(position, row) == row, "an entry changed"
