@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
 from magnetar.spark import history, table
 from magnetar.spark.errors import OptionError
-from support.history_topics import KEEP_EVERYTHING, HistoryTopic
+from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import batched, pieces, plain, publish
-from support.standalone import StandaloneProcess
+from support.standalone import StandaloneProcess, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
@@ -166,6 +166,33 @@ def test_files_that_go_away(
     frame = table(spark, topic.topic, where(keeper))
     assert "FileScan" not in plan_of(frame, capsys)
     assert frame.count() == 80
+
+
+def test_files_that_became_one(spark: SparkSession, tmp_path: Path) -> None:
+    """A file of several ledgers, all of it and a part; an older table says that its files are gone."""
+    environment = KEEP_EVERYTHING | {"MAGNETAR_LAKE_CATALOG": ""}
+    with StandaloneProcess(tmp_path / "s", environment=environment) as process:
+        topic = HistoryTopic(process)
+        for _ in range(3):
+            topic.fill_ledger(40)
+        topic.offload()
+        topic.delete_local()
+        before = table(spark, topic.topic, where(process))
+        rows = rows_of(before)
+        process.admin("POST", f"{topic.path}/lake/merge")
+        wait_until(lambda: len(set(files_of(topic))) == 1, DEADLINE_S, "merged")
+        files = process.data_dir / "offloaded"
+        wait_until(lambda: len(list(files.rglob("*.parquet"))) == 1, DEADLINE_S, "the small files deleted")
+        frame = table(spark, topic.topic, where(process))
+        assert len(frame.inputFiles()) == 1
+        assert rows_of(frame) == rows
+        middle = topic.ledgers()[1]["ledgerId"]
+        end = json.dumps({topic.topic: {"0": f"{middle}:7"}})
+        part = rows_of(table(spark, topic.topic, where(process, endingOffsets=end)))
+        assert part == rows[: len(part)]
+        assert rows[len(part)].message_id.startswith(f"{middle}:7:")
+        with pytest.raises(Exception, match="FILE_NOT_EXIST"):  # Spark has classes of its own for this.
+            before.count()
 
 
 def test_several_topics_and_values_by_schema(spark: SparkSession, keeper: StandaloneProcess) -> None:

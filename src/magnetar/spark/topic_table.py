@@ -105,14 +105,16 @@ def table(
     finally:
         cluster.close()
     scans, rest = divided(found, shape)
-    frames = [_empty(spark, shape)]
+    frames = []
     for scan in scans:
         frame = _scanned(spark, scan, parsed, shape)
         if frame is None:
             rest[str(scan.topic)] += [_positions(stretch) for stretch in scan.stretches]
         else:
             frames.append(frame)
-    if any(rest.values()):
+    if frames:
+        frames.append(_empty(spark, shape))
+    if any(rest.values()) or not frames:
         frames.append(_read_by_source(spark, given, rest, shape))
     return reduce(lambda left, right: left.union(right), frames)
 
