@@ -10,6 +10,9 @@ Source: BookKeeper protocol, framing and detection of the version.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from magnetar.wire.bookkeeper import v2, v3_requests, v3_responses
@@ -25,6 +28,8 @@ _ADD: Final = struct.Struct(f">I{4 + KEY_BYTES + 8}xq")
 _PREFIX: Final = slice(4, 4 + 4 + KEY_BYTES + 8)
 """What the adds of a run have in common: header, master key, ledger id."""
 _ENTRY_AT: Final = 4 + 4 + KEY_BYTES
+_ALIKE_MIN: Final = 16
+"""Fewer packets of one size are not worth looking for."""
 _COPIED_BELOW_BYTES: Final = 4_096
 """Packets smaller than this are cut out of a copy of the buffer, which is cheaper than out of a view."""
 
@@ -88,6 +93,7 @@ class BookieParser:
         runs, unpack, length_max = self._adds_v2, _ADD.unpack_from, self._packet_bytes_max
         prefix_at, prefix_end, bytes_min = _PREFIX.start, _PREFIX.stop, v2.ADD_PACKET_BYTES_MIN
         prefix = b""
+        looks = True
         while size - at >= bytes_min:
             length, entry_id = unpack(data, at)
             end = at + 4 + length
@@ -102,9 +108,17 @@ class BookieParser:
                         break
                     run = runs[prefix] = v2.run_of(prefix)
                     self._requests.append(run)
-                add_id, add_entry = run.entry_ids.append, run.entries.append
+                entry_ids, entries = run.entry_ids, run.entries
+                add_id, add_entry = entry_ids.append, entries.append
             add_id(entry_id)
             add_entry(bytes(data[at + _ENTRY_AT : end]))
+            if looks and isinstance(data, bytes) and size - end >= _ALIKE_MIN * (end - at):
+                stop = _alike_until(data, at, end, size)
+                looks = stop > end
+                entry_ids += _entry_ids(end - at, data[end:stop])
+                starts, ends = range(end + _ENTRY_AT, stop, end - at), range(2 * end - at, stop + 1, end - at)
+                entries += [data[start:until] for start, until in zip(starts, ends, strict=True)]
+                end = stop
             at = end
         return at
 
@@ -149,6 +163,30 @@ class BookieParser:
             run.size_bytes = sum(map(len, run.entries))
         self._adds_v2.clear()
         self._adds_v3.clear()
+
+
+def _alike_until(data: bytes, at: int, end: int, size: int) -> int:
+    """Where the packets end that follow `data[at:end]`, have its size and are of its run: all that fit
+    `data[:size]`, or none (`end`). Compares a byte of all of them at a time."""
+    step = end - at
+    count = (size - end) // step
+    stop = end + count * step
+    if data[stop - step : stop - step + _PREFIX.stop] != data[at : at + _PREFIX.stop]:
+        return end
+    for column in range(_PREFIX.stop):
+        if data[end + column : stop : step] != data[at + column : at + column + 1] * count:
+            return end
+    return stop
+
+
+def _entry_ids(packet_bytes: int, packets: bytes) -> Iterator[int]:
+    return chain.from_iterable(_ids_of(packet_bytes).iter_unpack(packets))
+
+
+@lru_cache(maxsize=64)
+def _ids_of(packet_bytes: int) -> struct.Struct:
+    """Reads the entry id of an ADD of so many bytes."""
+    return struct.Struct(f">{_PREFIX.stop}xq{packet_bytes - _PREFIX.stop - 8}x")
 
 
 def encode_response(response: Response) -> list[bytes]:

@@ -176,6 +176,26 @@ def test_an_add_beyond_the_limit_is_refused_behind_others_too() -> None:
     assert (run.entry_ids, run.size_bytes) == ([0], len(small.entries[0]))
 
 
+@pytest.mark.parametrize("other", [None, 0, 1, 20, 39])
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_many_adds_of_one_size(other: int | None, is_longer: bool) -> None:
+    """`other`: one of them differs, in its size or in its ledger."""
+    runs = [adds(1, [at]) for at in range(40)]
+    if other is not None and is_longer:
+        runs[other].entries[0] += b"!"
+    elif other is not None:
+        runs[other] = adds(2, [other])
+    read = parsed(sent(*runs, is_v2=True))
+    rows = {
+        (run.ledger_id, entry_id): entry
+        for run in read
+        if isinstance(run, AddRun)
+        for entry_id, entry in zip(run.entry_ids, run.entries, strict=True)
+    }
+    assert rows == {(run.ledger_id, run.entry_ids[0]): run.entries[0] for run in runs}
+    assert len(read) == (1 if other is None or is_longer else 2)
+
+
 def test_large_and_small_adds_take_turns() -> None:
     run = AddRun(1, KEY)
     digester = Digester(1, DigestType.CRC32C)
