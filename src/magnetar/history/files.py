@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import cache, partial
 from typing import BinaryIO, Final
@@ -55,9 +55,9 @@ class SummedFile:
 
     def drain(self) -> None:
         """Brings what waits to the disk, piece by piece. Raises OSError."""
-        waiting, self._waiting = memoryview(b"".join(self._waiting)), []
-        for start in range(0, len(waiting), PIECE_BYTES):
-            self._manners.write(partial(self._write_out, waiting[start : start + PIECE_BYTES]))
+        waiting, self._waiting = self._waiting, []
+        for piece in _pieces(waiting):
+            self._manners.write(partial(self._write_out, memoryview(piece)))
 
     def _write_out(self, piece: memoryview) -> None:
         offset = self._file.tell()
@@ -74,6 +74,23 @@ class SummedFile:
     def close(self) -> None:
         self._waiting = []
         self._file.close()
+
+
+def _pieces(parts: Iterable[bytes]) -> Iterator[bytes | memoryview]:
+    """The same bytes in pieces of about PIECE_BYTES; what is large is not copied."""
+    small: list[bytes] = []
+    for part in parts:
+        if len(part) < PIECE_BYTES:
+            small.append(part)
+        if small and (len(part) >= PIECE_BYTES or sum(map(len, small)) >= PIECE_BYTES):
+            yield b"".join(small)
+            small = []
+        if len(part) >= PIECE_BYTES:
+            view = memoryview(part)
+            for start in range(0, len(part), PIECE_BYTES):
+                yield view[start : start + PIECE_BYTES]
+    if small:
+        yield b"".join(small)
 
 
 def write_out(file: int, offset: int, length: int) -> None:

@@ -23,6 +23,7 @@ Views: TypeAlias = npt.NDArray[np.int32]
 """One row of four numbers per view."""
 
 INLINE_BYTES: Final = 12
+_CELL: Final = np.dtype([("length", np.int32), ("data", f"V{INLINE_BYTES}")])
 
 
 class Joining:
@@ -84,18 +85,28 @@ class Joining:
         )
 
 
+def has_short(values: pa.Array) -> bool:
+    """Whether there are elements that a view has to hold itself."""
+    if not len(values):
+        return False
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    return bool(np.diff(offsets).min() <= INLINE_BYTES)
+
+
 def _inline(views: Views, rows: Ints, data: Bytes, starts: npt.NDArray[np.int32]) -> None:
     """Puts the bytes of these rows, which are short, into their views."""
-    cells = views.view(np.uint8).reshape(len(views), 16)
+    cells = views.view(_CELL).reshape(len(views))["data"]
     # Twelve bytes each, whatever the length: those beyond it are not looked at.
     inside = starts <= len(data) - INLINE_BYTES
-    if inside.any():
-        windows = np.lib.stride_tricks.sliding_window_view(data, INLINE_BYTES)
-        cells[rows[inside], 4:] = windows[starts[inside]]
+    if len(data) >= INLINE_BYTES:
+        windows = np.ndarray((len(data) - INLINE_BYTES + 1,), f"V{INLINE_BYTES}", data, strides=(1,))
+        if len(rows) == len(views) and inside.all():
+            cells[:] = windows[starts]
+        else:
+            cells[rows[inside]] = windows[starts[inside]]
     # A dozen at most: each has a byte of its own.
     for row, start in zip(rows[~inside].tolist(), starts[~inside].tolist(), strict=True):
-        rest = data[start:]
-        cells[row, 4 : 4 + len(rest)] = rest
+        cells[row] = data[start:].tobytes().ljust(INLINE_BYTES, b"\0")
 
 
 def side_by_side(columns: Sequence[Views]) -> Views:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.arrow.fields import Bools, Bytes, Ints
-from magnetar.history.joining import Joining, Views, side_by_side
+from magnetar.history.joining import Joining, Views, has_short, side_by_side
 
 _EMPTY = pa.scalar(b"", pa.binary())
 
@@ -151,24 +151,47 @@ class Pieces:
     def views(self, joining: Joining) -> list[Views]:
         """What each message is made of: views of all messages for one part, then for the next."""
         found = []
-        for part in self._parts:
-            if isinstance(part, _Matrix):
-                whole = part.whole()
-                found.append(joining.of_array(part.array()) if whole is None else joining.of_matrix(whole))
-            else:
-                found.append(joining.of_array(part))
+        for part in self._gathered():
+            whole = part.whole() if isinstance(part, _Matrix) else None
+            found.append(joining.of_array(_array(part)) if whole is None else joining.of_matrix(whole))
         return found
+
+    def _gathered(self) -> list[_Matrix | pa.Array]:
+        """Parts, those joined with their neighbours that have short elements: a view of these holds their
+        bytes, and putting them there one by one costs several times what joining arrays does."""
+        gathered: list[_Matrix | pa.Array] = []
+        waiting: list[_Matrix | pa.Array] = []
+        for part in [*self._parts, None]:
+            if part is None or not (isinstance(part, _Matrix) or has_short(part)):
+                if any(not isinstance(each, _Matrix) for each in waiting):
+                    waiting = [_join_arrays([_array(each) for each in waiting])]
+                gathered += waiting
+                waiting = []
+                if part is not None:
+                    gathered.append(part)
+            else:
+                waiting.append(part)
+        return gathered
 
     def join(self) -> pa.Array:
         """The messages, a binary array."""
         if not self._parts:
             return pa.array([b""] * self._count, pa.binary())
-        if len(self._parts) == 1:
-            (part,) = self._parts
-            return part.array() if isinstance(part, _Matrix) else part
+        if len(self._parts) == 1 or any(
+            not isinstance(each, _Matrix) and has_short(each) for each in self._parts
+        ):
+            return _join_arrays([_array(part) for part in self._parts])
         joining = Joining()
         views = self.views(joining)
         return joining.join(side_by_side(views), every=len(views))
+
+
+def _array(part: _Matrix | pa.Array) -> pa.Array:
+    return part.array() if isinstance(part, _Matrix) else part
+
+
+def _join_arrays(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pc.binary_join_element_wise(*arrays, _EMPTY)
 
 
 def _mask(present: Bools | None) -> Bools | None:

@@ -320,11 +320,6 @@ class SegmentReader:
         for each; raw entries are not looked into."""
         return frozenset(place.row_group for key in keys for place in self._places(key))
 
-    def row_groups_with(self, keys: Iterable[bytes]) -> frozenset[int]:
-        """Numbers of the row groups that may have messages with one of these keys. Two ranged reads at most
-        for each; raw entries are not looked into."""
-        return frozenset(place.row_group for key in keys for place in self._places(key))
-
     def key_hashes(self) -> npt.NDArray[np.uint64]:
         """Hashes of all keys, in order, each once."""
         place = self._key_index
