@@ -20,12 +20,13 @@ STALL_US = 80_000
 
 
 class _Ledger:
-    __slots__ = ("damaged", "entries", "fenced", "last", "master_key")
+    __slots__ = ("altered", "damaged", "entries", "fenced", "last", "master_key")
 
     def __init__(self, master_key: bytes) -> None:
         self.master_key = master_key
         self.entries: dict[int, bytes] = {}
         self.damaged: set[int] = set()
+        self.altered: set[int] = set()
         self.fenced = False
         self.last = -1
 
@@ -108,6 +109,7 @@ class Disk:
         for entry_id, entry in pairs[:count]:
             ledger.entries[entry_id] = entry
             ledger.damaged.discard(entry_id)
+            ledger.altered.discard(entry_id)
             ledger.last = max(ledger.last, entry_id)
 
     def crash(self) -> None:
@@ -163,6 +165,7 @@ class Disk:
             data = bytearray(ledger.entries[entry_id])
             data[random.randrange(len(data))] ^= 1 << random.randrange(8)
             ledger.entries[entry_id] = bytes(data)
+            ledger.altered.add(entry_id)
         else:
             ledger.damaged.add(entry_id)
         return True
@@ -187,6 +190,16 @@ class Disk:
         """The highest durable entry; -1 when there is none."""
         ledger = self._ledgers.get(ledger_id)
         return -1 if ledger is None else ledger.last
+
+    def is_sound(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a durable entry is there as it was written."""
+        ledger = self._ledgers.get(ledger_id)
+        return (
+            ledger is not None
+            and entry_id in ledger.entries
+            and entry_id not in ledger.damaged
+            and entry_id not in ledger.altered
+        )
 
     def entry_ranges(self, ledger_id: int) -> list[range]:
         """Which durable entries there are, ascending."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -55,12 +56,19 @@ def run_seed(seed: int, scenario: str = "ledgers") -> Outcome:
         names = [f"{_CLUSTER}{seed}"]
     digest = blake2b(digest_size=16)
     violations: list[Violation] = []
-    for name in names:
-        story = story_of(name)
-        violations = story.run()
-        digest.update(story.world.log_hash.encode())
-        if violations:
-            break
+    collects = gc.isenabled()
+    # What a story leaves goes at its end, all at once: a tenth of the time.
+    gc.disable()
+    try:
+        for name in names:
+            story = story_of(name)
+            violations = story.run()
+            digest.update(story.world.log_hash.encode())
+            if violations:
+                break
+    finally:
+        if collects:
+            gc.enable()
     return Outcome(seed, tuple(violations), name, digest.hexdigest())
 
 

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from magnetar.base.errors import CorruptDataError, MagnetarError
+from magnetar.base.errors import MagnetarError
 from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
@@ -53,6 +53,7 @@ class ClusterStory:
         self.planned = 0
         """How many events were planned."""
         self._skipped = skipped
+        self._is_over = False
         self._history = History(world)
         self._loop = SimLoop(world)
         self._calm = random.random() < 0.15
@@ -100,12 +101,13 @@ class ClusterStory:
         state = global_random.getstate()
         # The product's own default of chance: where bookies are chosen.
         global_random.seed(self.world.random.getrandbits(64))
-        try:
-            with self._listening():
+        with self._listening():
+            try:
                 self._live()
-        finally:
-            self._loop.tidy_up()
-            global_random.setstate(state)
+            finally:
+                self._is_over = True
+                self._loop.tidy_up()
+                global_random.setstate(state)
         return self._history.violations
 
     def _live(self) -> None:
@@ -338,10 +340,11 @@ class ClusterStory:
         return ""
 
     def _is_good(self, member: str, ledger_id: int, entry_id: int) -> bool:
-        try:
-            data = self._bookie(member).disk.entry(ledger_id, entry_id)
-        except CorruptDataError:
+        disk = self._bookie(member).disk
+        if not disk.is_sound(ledger_id, entry_id):
             return False
+        # Somebody may have copied what was not sound elsewhere.
+        data = disk.entry(ledger_id, entry_id)
         return data is not None and data.endswith(self._history.payload(ledger_id, entry_id))
 
     # -- what the product says ------------------------------------------------------------------------
@@ -364,6 +367,8 @@ class ClusterStory:
 
     def heard(self, record: logging.LogRecord) -> None:
         """From the product."""
+        if self._is_over:
+            return
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, MagnetarError | OSError):
             place = "".join(traceback.format_tb(error.__traceback__)[-1:]).strip()
