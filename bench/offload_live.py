@@ -3,9 +3,10 @@
     python -m bench.offload_live [--mib N] [--seconds S] [--json FILE]
 
 First a publisher at a fixed rate of 1 KiB messages, alone, then while a backlog of N MiB in other topics is
-offloaded: p50 and p99 of its receipts, and the ratio. Then a topic of 100 B messages in batches, and one
-unbatched: read by one reader from the message store, and again when it lies in Parquet files alone. Broker,
-helper process and generator share the machine; the store is a folder.
+offloaded: p50 and p99 of its receipts, and the ratio. The broker, with its helper process, has core 0 then,
+and the generator core 1. Then a topic of 100 B messages in batches, and one unbatched: read by one reader
+from the message store, and again when it lies in Parquet files alone, by the generator's driver, which reads
+only what it must, and by the official client. All cores are there for all then; the store is a folder.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 from uuid import uuid4
 
-from bench import latency
+from bench import latency, proc
 from bench.meter import Meter, no_garbage_collection
 from bench.publisher import Publisher
 from bench.pulsar_driver import PulsarDriver
@@ -32,6 +35,8 @@ WARM_UP_S: Final = 2.0
 TOPICS: Final = 4
 DEADLINE_S: Final = 600.0
 STALL_S: Final = 60.0
+OFFICIAL_MESSAGES: Final = 500_000
+OFFICIAL_QUEUE: Final = 100_000
 READ_BACK: Final = {"batched": (2_000_000, 1000), "unbatched": (300_000, 1)}
 """100 B messages, and how many of them an entry holds."""
 
@@ -42,6 +47,7 @@ class History:
     def __init__(self, given: Given) -> None:
         self.driver = PulsarDriver(given.service_url)
         self.name = f"bench-{uuid4().hex[:8]}"
+        self._service_url = given.service_url
         self._client = Client(given.service_url, admin_url=given.http_url)
         retained = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
         self._client.admin.call("POST", "/admin/v2/namespaces/public/default/retention", retained)
@@ -111,6 +117,48 @@ class History:
         reader.socket.close()
         return entries * publisher.template.messages_per_entry / taken_s
 
+    def read_official(self, topic: str, messages: int) -> float:
+        """Messages a second of a reader of the official client."""
+        import pulsar
+
+        client = pulsar.Client(
+            self._service_url, io_threads=1, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        )
+        try:
+            name = f"persistent://public/default/{topic}"
+            reader = client.create_reader(name, pulsar.MessageId.earliest, receiver_queue_size=OFFICIAL_QUEUE)
+            with no_garbage_collection():
+                begun_s = time.perf_counter()
+                for _ in range(messages):
+                    reader.read_next(int(STALL_S * 1000))
+                return messages / (time.perf_counter() - begun_s)
+        finally:
+            client.close()
+
+
+@contextmanager
+def apart(broker: int | None) -> Iterator[None]:
+    """The broker, and what it starts in the body, on core 0, this process on core 1; where they may."""
+    before = os.sched_getaffinity(0)
+    if broker is None or len(before) < 2:
+        yield
+        return
+    first, second, *_ = sorted(before)
+    _pin(broker, {first})
+    os.sched_setaffinity(0, {second})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+        _pin(broker, before)
+
+
+def _pin(root: int, cores: set[int]) -> None:
+    for process in proc.tree(root, proc.read_all()):
+        for thread in os.listdir(f"/proc/{process.pid}/task"):
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread), cores)
+
 
 def _receipts(history: History, seconds: float) -> dict[str, float]:
     found = latency.run(
@@ -134,11 +182,12 @@ def run(given: Given) -> dict[str, float]:
     for topic in topics:
         messages = (given.amount << 20) // TOPICS // PAYLOAD_BYTES
         history.fill(topic, messages=messages, payload_bytes=PAYLOAD_BYTES, per_entry=100)
-    alone = _receipts(history, given.seconds)
-    begun_s = time.monotonic()
-    for topic in topics:
-        history.offload(topic)
-    beside = _receipts(history, given.seconds)
+    with apart(given.pid):
+        alone = _receipts(history, given.seconds)
+        begun_s = time.monotonic()
+        for topic in topics:
+            history.offload(topic)
+        beside = _receipts(history, given.seconds)
     still = sum(map(history.running, topics))
     if not still:
         raise SystemExit("offloading was done before the measurement was: give it more --mib")
@@ -152,6 +201,8 @@ def run(given: Given) -> dict[str, float]:
         topic = f"{history.name}-{kind}"
         publisher = history.fill(topic, messages=messages, payload_bytes=100, per_entry=per_entry)
         local = history.read(topic, publisher)
+        official_messages = min(messages, OFFICIAL_MESSAGES)
+        official = history.read_official(topic, official_messages)
         history.offload(topic)
         history.ended(topic)
         history.delete_local(topic)
@@ -159,6 +210,10 @@ def run(given: Given) -> dict[str, float]:
         results[f"read_local_messages_per_s_{kind}"] = local
         results[f"read_files_messages_per_s_{kind}"] = files
         results[f"read_percent_of_local_{kind}"] = 100 * files / local
+        official_files = history.read_official(topic, official_messages)
+        results[f"official_local_messages_per_s_{kind}"] = official
+        results[f"official_files_messages_per_s_{kind}"] = official_files
+        results[f"official_percent_of_local_{kind}"] = 100 * official_files / official
     return results
 
 

@@ -31,6 +31,8 @@ class Given(NamedTuple):
     seconds: float
     folder: Path
     """Empty, and gone afterwards."""
+    pid: int | None = None
+    """Of the broker, when it was started for this."""
 
 
 def main(
@@ -53,11 +55,11 @@ def main(
     arguments = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        service_url, http_url = arguments.service_url, arguments.http_url
+        service_url, http_url, pid = arguments.service_url, arguments.http_url, None
         if not service_url:
             broker = stack.enter_context(started(magnetar_command(), folder, Cpus(None, None)))
-            service_url, http_url = broker.service_url, broker.http_url
-        results = measure(Given(service_url, http_url, arguments.amount, arguments.seconds, folder))
+            service_url, http_url, pid = broker.service_url, broker.http_url, broker.pid
+        results = measure(Given(service_url, http_url, arguments.amount, arguments.seconds, folder, pid))
         described = machine.describe(folder)
     print(json.dumps(described))
     for name, value in results.items():

@@ -67,7 +67,7 @@ def measure(options: dict[str, str], rows: int, seconds: float) -> float:
 
 def run(given: Given) -> dict[str, float]:
     """Fills and reads; rows a second by kind."""
-    service_url, http_url, rows, seconds, _ = given
+    service_url, http_url, rows, seconds, _, _ = given
     name = f"bench-{uuid4().hex[:8]}"
     results: dict[str, float] = {}
     with Client(service_url, admin_url=http_url) as client:

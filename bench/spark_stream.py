@@ -82,7 +82,7 @@ def measure(client: Client, topic: TopicName, from_ns: int, until_ns: int) -> La
 
 def run(asked: Given) -> dict[str, float]:
     """Percentiles in milliseconds, and rows."""
-    service_url, http_url, rate, seconds, folder = asked
+    service_url, http_url, rate, seconds, folder, _ = asked
     name = f"bench-{uuid4().hex[:8]}"
     source, target = TopicName.parse(f"{name}-in"), TopicName.parse(f"{name}-out")
     spark = session("bench", master="local[2]", config={"spark.log.level": "OFF"})

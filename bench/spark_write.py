@@ -68,7 +68,7 @@ def stream(spark: SparkSession, options: dict[str, str], rows: int, seconds: flo
 
 def run(given: Given) -> dict[str, float]:
     """Writes in every way; rows a second by kind."""
-    service_url, http_url, rows, seconds, folder = given
+    service_url, http_url, rows, seconds, folder, _ = given
     spark = session("bench", master="local[2]", config={"spark.log.level": "OFF"})
     results: dict[str, float] = {}
     name = f"bench-{uuid4().hex[:8]}"
