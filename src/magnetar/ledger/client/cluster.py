@@ -122,8 +122,14 @@ class Cluster:
             members = [chosen.get(index, bookie) for index, bookie in enumerate(ensemble)]
             staying = {bookie for index, bookie in enumerate(members) if index not in lost}
             failed = sorted(writable & choose.exclude - staying)
-            back = [bookie for bookie in failed if await self.pool.came_back(bookie)]
-            chosen |= self._placement.replacements(layout, members, lost, frozenset(back), frozenset(), avoid)
+            back = {bookie for bookie in failed if await self.pool.came_back(bookie)}
+            # In their own places first: one that took another's, and whose own nobody took, would be a member
+            # twice, and its word count as that of two.
+            own = {index: bookie for index, bookie in lost.items() if bookie in back}
+            chosen |= own
+            left = {index: bookie for index, bookie in lost.items() if index not in own}
+            others = frozenset(back - set(own.values()))
+            chosen |= self._placement.replacements(layout, members, left, others, frozenset(), avoid)
         return chosen
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
