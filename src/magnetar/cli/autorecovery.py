@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from magnetar.cli.member_options import FILE, METADATA, member_options
+from magnetar.cli.member_options import METADATA, bookie_access, member_options
 
 _MIB = 1 << 20
 
@@ -72,12 +73,7 @@ def autorecovery() -> None:
 )
 @click.option("--racks-node", default="/bookies", help="Node that says where bookies stand.  [/bookies]")
 @click.option("--rate", type=click.FloatRange(0.01), help="MiB copied in a second at most.  [no limit]")
-@click.option("--bookie-tls", is_flag=True, help="Talk to bookies under TLS.")
-@click.option("--bookie-tls-ca", type=FILE, help="PEM file of who signs their certificates.  [the machine's]")
-@click.option("--bookie-tls-certificate", type=FILE, help="PEM file to show to bookies.  [none]")
-@click.option("--bookie-tls-key", type=FILE, help="Its key, as PEM.")
-@click.option("--bookie-user", default="", help="User that is proven to bookies (SASL).  [none]")
-@click.option("--bookie-password", type=FILE, help="File with its password.")
+@bookie_access
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
 @click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
 @member_options(session="another node takes over", told="id, process id and HTTP port")
@@ -93,12 +89,7 @@ def run(
     racks_min: int,
     racks_node: str,
     rate: float | None,
-    bookie_tls: bool,
-    bookie_tls_ca: Path | None,
-    bookie_tls_certificate: Path | None,
-    bookie_tls_key: Path | None,
-    bookie_user: str,
-    bookie_password: Path | None,
+    access: dict[str, Any],
     http_port: int | None,
     http_host: str,
     session_timeout: float,
@@ -116,10 +107,6 @@ def run(
     from magnetar.server.autorecovery import run as run_node
     from magnetar.server.ledger_settings import LedgerSettings
 
-    if (bookie_tls_certificate is None) != (bookie_tls_key is None):
-        raise click.UsageError("--bookie-tls-certificate and --bookie-tls-key go together")
-    if bool(bookie_user) != (bookie_password is not None):
-        raise click.UsageError("--bookie-user and --bookie-password go together")
     logs.configure(level=log_level, as_json=log_json)
     return run_node(
         AutoRecoveryConfig(
@@ -136,14 +123,7 @@ def run(
             bytes_per_s=None if rate is None else rate * _MIB,
             session_timeout_ms=int(session_timeout * 1_000),
             ready_file=ready_file,
-            bookies=LedgerSettings(
-                bookie_tls=bookie_tls,
-                bookie_tls_ca=bookie_tls_ca,
-                bookie_tls_certificate=bookie_tls_certificate,
-                bookie_tls_key=bookie_tls_key,
-                bookie_user=bookie_user,
-                bookie_password=bookie_password,
-            ),
+            bookies=LedgerSettings(**access),
             http_port=http_port,
             http_host=http_host,
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -15,6 +16,16 @@ METADATA: Final = click.option(
     "--metadata",
     required=True,
     help="Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers.",
+)
+_BOOKIE_ACCESS: Final = (
+    click.option("--bookie-tls", is_flag=True, help="Talk to bookies under TLS."),
+    click.option(
+        "--bookie-tls-ca", type=FILE, help="PEM file of who signs their certificates.  [the machine's]"
+    ),
+    click.option("--bookie-tls-certificate", type=FILE, help="PEM file to show to bookies.  [none]"),
+    click.option("--bookie-tls-key", type=FILE, help="Its key, as PEM."),
+    click.option("--bookie-user", default="", help="User that is proven to bookies (SASL).  [none]"),
+    click.option("--bookie-password", type=FILE, help="File with its password."),
 )
 _LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 
@@ -40,3 +51,21 @@ def member_options(*, session: str, told: str) -> Callable[[_F], _F]:
         return command
 
     return decorate
+
+
+def bookie_access(command: _F) -> _F:
+    """How bookies are reached that ask who comes: the command gets `access`, fields of `LedgerSettings`."""
+
+    @wraps(command)
+    def checked(**options: Any) -> Any:
+        access = {name: options.pop(name) for name in list(options) if name.startswith("bookie_")}
+        if (access["bookie_tls_certificate"] is None) != (access["bookie_tls_key"] is None):
+            raise click.UsageError("--bookie-tls-certificate and --bookie-tls-key go together")
+        if bool(access["bookie_user"]) != (access["bookie_password"] is not None):
+            raise click.UsageError("--bookie-user and --bookie-password go together")
+        return command(access=access, **options)
+
+    decorated: Any = checked
+    for option in reversed(_BOOKIE_ACCESS):
+        decorated = option(decorated)
+    return cast(_F, decorated)
