@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from magnetar.base.errors import MagnetarError
@@ -20,10 +21,12 @@ from magnetar.tiered.backoff import Backoff
 from magnetar.tiered.context import OffloadedCopy, segment_name
 from magnetar.tiered.errors import MissingObjectError, StoreError
 from magnetar.tiered.key_merging import KeyDirectories
-from magnetar.tiered.merger import Merged, Merger, Progress
 from magnetar.tiered.offloader import Offloader
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import TieredStorage
+
+if TYPE_CHECKING:
+    from magnetar.tiered.merger import Merged, Merger, Progress
 
 _log = logging.getLogger("magnetar.tiered")
 
@@ -91,7 +94,16 @@ class Offloading:
         self._spawn = spawn
         self._logs: dict[str, _Offloaded] = {}
         self._one_at_a_time = asyncio.Lock()
-        self.merger = Merger(storage, offloader, self._keys, new_id=new_id, turn=self._one_at_a_time)
+
+    @cached_property
+    def merger(self) -> Merger:
+        """What makes one object of small ones."""
+        # Starts do not wait for what is loaded on request.
+        from magnetar.tiered.merger import Merger
+
+        return Merger(
+            self.storage, self._offloader, self._keys, new_id=self._new_id, turn=self._one_at_a_time
+        )
 
     # What the broker says
 
