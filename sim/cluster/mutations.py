@@ -270,7 +270,7 @@ CLUSTER_MUTATIONS: Final = {
             (checker, "fragments_of", _fragments_without_an_open_one),
             (replicating, "moved", _moved_open_or_not),
         ],
-        found_by=254,
+        found_by=293,
         scenario="cluster",
     ),
     "open-fragments-count": Mutation(
