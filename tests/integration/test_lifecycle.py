@@ -205,16 +205,22 @@ def test_a_second_signal_ends_at_once(standalone_folder: StandaloneProcess) -> N
 
 
 def test_a_signal_while_starting(tmp_path: Path) -> None:
-    data = ("--data", str(tmp_path / "data"))
     for number in (signal.SIGTERM, signal.SIGINT):
-        started = subprocess.Popen(
-            [sys.executable, "-m", "magnetar", "standalone", "--port", "0", "--http-port", "0", *data],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        folder = tmp_path / number.name
+        data = ("--data", str(folder))
+        # Shells have what they run in the background ignore SIGINT, which would be inherited.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            wait_until(lambda: (tmp_path / "data" / "LOCK").exists(), 20, "starting")
+            started = subprocess.Popen(
+                [sys.executable, "-m", "magnetar", "standalone", "--port", "0", "--http-port", "0", *data],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
+        try:
+            wait_until((folder / "LOCK").exists, 20, "starting")
             started.send_signal(number)
             _, errors = started.communicate(timeout=20)
             assert started.returncode in (0, -number), errors

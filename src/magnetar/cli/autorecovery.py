@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from magnetar.cli.interrupts import end_at_once
 from magnetar.cli.member_options import METADATA, bookie_access, member_options
 
 _MIB = 1 << 20
@@ -77,6 +78,7 @@ def autorecovery() -> None:
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
 @click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
 @member_options(session="another node takes over", told="id, process id and HTTP port")
+@end_at_once()
 def run(
     metadata: str,
     node_id: str | None,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from magnetar.cli.interrupts import end_at_once
+
 _log = logging.getLogger("magnetar.server")
 
 _PORT = click.IntRange(0, 65535)
@@ -30,6 +32,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[info]")
 @click.option("--log-json", is_flag=True, default=None, help="Log JSON objects, one a line.")
 @click.option("--ready-file", type=_FILE, help="Write URLs and process id there, as JSON, once ready.")
+@end_at_once()
 def standalone(config: Path | None, **overrides: object) -> int:
     """Run everything in one process, until Ctrl-C."""
     # What is imported stays: collecting among it takes a tenth of the start. `Heap.settle` starts it again.
