@@ -21,6 +21,7 @@ steps = st.lists(
         st.tuples(st.just("append"), st.integers(0, LEDGERS - 1), st.integers(1, 6)),
         st.tuples(st.just("delete"), st.integers(0, LEDGERS - 1), st.just(0)),
         st.tuples(st.just("rewrite"), st.just(0), st.just(0)),
+        st.tuples(st.just("sort"), st.just(0), st.just(0)),
         st.tuples(st.just("restart"), st.booleans(), st.just(0)),
     ),
     min_size=5,
@@ -42,6 +43,7 @@ def test_rewriting_changes_nothing_that_can_be_read(story: list[tuple[str, int, 
                 rewrite_bytes_per_s=1 << 40,
                 rewrite_below=0.9,
                 rewrite_bytes_below=1.0,
+                sort_after_reads=1,
             ) as store:
                 # Appended before the restart: closed now.
                 writers: list[tuple[LedgerAppender, Sink]] = []
@@ -68,7 +70,9 @@ def test_rewriting_changes_nothing_that_can_be_read(story: list[tuple[str, int, 
                                 sink = Sink()
                                 writers[i] = store.appender(following, sink), sink
                                 following += 1
-                    elif kind == "rewrite":
+                    elif kind in ("rewrite", "sort"):
+                        for segment in store.segments if kind == "sort" else ():
+                            segment.scattered_reads = 1
                         while await store.rewriter.rewrite_one():
                             pass
                     elif kind == "restart":

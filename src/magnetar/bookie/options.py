@@ -52,10 +52,14 @@ class StoreOptions:
     """Most that rewriting copies, bytes per second."""
     rewrite_interval_s: float = 30.0
     """Between two looks for segments to rewrite."""
+    sort_after_reads: int = 0
+    """A sealed segment is rewritten with each ledger's blocks beside each other after so many reads that
+    waited for the device and found the ledger's next block elsewhere. 0: never."""
 
     def __post_init__(self) -> None:
         assert 1 << 14 <= self.segment_bytes <= SEGMENT_BYTES_MAX
         assert self.segment_blocks_max > 1
         assert self.rare_wait_ms >= 0
         assert self.spare_segments >= 0
+        assert self.sort_after_reads >= 0
         assert self.prewrite_bytes_per_s >= 0

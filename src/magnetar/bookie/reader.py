@@ -120,6 +120,8 @@ class BlockReader:
                 pinned = [self._pinned(extent, index, pins) for extent in extents]
                 for extent, segment in zip(extents, pinned, strict=True):
                     data = await asyncio.to_thread(self._disk.read, segment.fd, extent.offset, extent.length)
+                    if _goes_on_elsewhere(index, extent):
+                        segment.scattered_reads += 1
                     if not self._decode(extent, data, index, segment, runs):
                         break
             except OSError as error:
@@ -207,3 +209,11 @@ class BlockReader:
             return None
         self._rests_bytes -= kept[1]
         return kept[0]
+
+
+def _goes_on_elsewhere(index: LedgerIndex, extent: Extent) -> bool:
+    """Whether the ledger's next block lies in the same segment, but not where this piece ends."""
+    following = index.place_of(extent.places[-1].last_entry + 1)
+    if following is None or following.segment_id != extent.segment_id:
+        return False
+    return following.offset != extent.offset + extent.length

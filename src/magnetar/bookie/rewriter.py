@@ -4,6 +4,10 @@ A segment in which nothing lives is deleted as a file at once. One slow subscrip
 of others' consumed messages for every segment that holds a little of its own; so now and then the
 sealed segment with the smallest living part is written anew without the rest (segment_copy.py).
 
+Where the options say so, a segment is also written anew because reads ask for it: ledgers that were written
+at once lie there block by block between each other, and who reads one of them from the device has a read for
+each. In the new file every ledger lies in one piece.
+
 The work is done in small pieces in a thread, at a bounded rate, and waits while entries wait for their
 sync: what it takes from live traffic is bounded, and nothing is in a hurry.
 """
@@ -47,6 +51,8 @@ class Reclaimed:
     """Bytes of living blocks that were copied."""
     freed_bytes: int = 0
     """Bytes given back."""
+    sorted_segments: int = 0
+    """Of the segments, those that were rewritten because reads asked for it."""
 
 
 class Rewriter:
@@ -98,7 +104,8 @@ class Rewriter:
     # -- choosing -----------------------------------------------------------------------------
 
     def _candidate(self) -> SegmentFile | None:
-        """The sealed segment with the smallest living share of blocks, if that is small enough."""
+        """The sealed segment with the smallest living share of blocks, if that is small enough; else the one
+        that reads ask most to be sorted."""
         best: tuple[float, SegmentFile] | None = None
         for segment in self._segments:
             # A damaged one stays as it is: its damage is known by places in this file.
@@ -113,7 +120,19 @@ class Rewriter:
             share = alive / total
             if share <= self._options.rewrite_below and (best is None or share < best[0]):
                 best = share, segment
-        return None if best is None else best[1]
+        return self._asked_for() if best is None else best[1]
+
+    def _asked_for(self) -> SegmentFile | None:
+        asked = [
+            each
+            for each in self._segments
+            if self._is_asked_for(each) and each.live_count and not each.damages
+        ]
+        return max(asked, key=lambda segment: segment.scattered_reads, default=None)
+
+    def _is_asked_for(self, segment: SegmentFile) -> bool:
+        enough = self._options.sort_after_reads
+        return enough > 0 and segment.sealed is not None and segment.scattered_reads >= enough
 
     async def rewrite_one(self) -> bool:
         """Rewrites the segment that gives back most; False when there is none, or it was given up."""
@@ -122,6 +141,9 @@ class Rewriter:
             if segment is None or self._stop.is_set():
                 return False
             self._refused[segment.segment_id] = segment.live_count
+            by_ledger = self._is_asked_for(segment)
+            # Whatever becomes of it, it is asked for anew.
+            segment.scattered_reads = 0
             try:
                 segment.pin()
             except OSError as error:
@@ -129,7 +151,7 @@ class Rewriter:
                 return False
             segment.rewriting = True
             try:
-                return await self._rewrite(segment)
+                return await self._rewrite(segment, by_ledger=by_ledger)
             except CorruptDataError as error:
                 _log.error("%s", error)
             except OSError as error:
@@ -143,11 +165,13 @@ class Rewriter:
 
     # -- copying ------------------------------------------------------------------------------
 
-    async def _rewrite(self, segment: SegmentFile) -> bool:
+    async def _rewrite(self, segment: SegmentFile, *, by_ledger: bool) -> bool:
         places = await asyncio.to_thread(self._living, segment, set(self._segments.deleted))
+        if not by_ledger:
+            places.sort(key=lambda place: place.offset)
         size = sum(place.size for place in places)
         before = segment.path.stat().st_size
-        if DATA_OFFSET + size > before * self._options.rewrite_bytes_below:
+        if not by_ledger and DATA_OFFSET + size > before * self._options.rewrite_bytes_below:
             return False
         copy = await asyncio.to_thread(SegmentCopy, self._folder, self._disk, segment, places, size)
         try:
@@ -167,6 +191,7 @@ class Rewriter:
         self._refused.pop(segment.segment_id, None)
         after = fresh.path.stat().st_size
         self.reclaimed.segments += 1
+        self.reclaimed.sorted_segments += by_ledger
         self.reclaimed.copied_bytes += copy.copied_bytes
         self.reclaimed.freed_bytes += before - after
         _log.info("%s: rewritten from %d to %d bytes", segment.path, before, after)
@@ -174,7 +199,7 @@ class Rewriter:
 
     @staticmethod
     def _living(segment: SegmentFile, deleted: set[int]) -> list[BlockPlace]:
-        """Blocks of ledgers that are not deleted. Raises CorruptDataError, OSError."""
+        """Blocks of ledgers that are not deleted, ledger by ledger. Raises CorruptDataError, OSError."""
         places: list[BlockPlace] = []
         for ledger_id in segment.ledger_ids():
             if ledger_id not in deleted and (rows := segment.load_rows(ledger_id)) is not None:

@@ -1,7 +1,8 @@
 """Copying what is alive of a sealed segment into a new file that takes its place.
 
-The new file has the same id and a new salt, and holds the blocks of living ledgers in the order in
-which they lay in the old one, so that everything said about segments by their ids stays true. It is
+The new file has the same id and a new salt, so that everything said about segments by their ids stays true.
+It holds the blocks of living ledgers, those of one ledger in the order in which they lay in the old one;
+between ledgers that order is kept too, or ledgers follow each other, where reads ask for it. It is
 written under another name, whole and synced with its footer, and then renamed over the old one: a
 crash leaves the one or the other. Blocking; no event loop here.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -36,16 +38,17 @@ class SegmentCopy:
     """A new file in the making. Not used any more after `finish` or `discard`."""
 
     def __init__(
-        self, folder: StoreFolder, disk: Disk, source: SegmentFile, places: list[BlockPlace], size: int
+        self, folder: StoreFolder, disk: Disk, source: SegmentFile, places: Sequence[BlockPlace], size: int
     ) -> None:
-        """Of `source`, which must be pinned, the blocks at `places` are copied; they take `size` bytes.
+        """Of `source`, which must be pinned, the blocks at `places` are copied, in that order; they take
+        `size` bytes.
 
         Raises OSError.
         """
         self._folder = folder
         self._disk = disk
         self._source = source
-        self._places = sorted(places, key=lambda place: place.offset)
+        self._places = places
         self._at = 0
         self.path: Path = folder.new_segment_path(source.segment_id)
         salt = secrets.randbits(64)
@@ -100,7 +103,7 @@ class SegmentCopy:
         first = self._places[self._at].offset
         chosen = [self._places[self._at]]
         for place in islice(self._places, self._at + 1, end):
-            if place.offset + place.size - first > bytes_max:
+            if place.offset < first or place.offset + place.size - first > bytes_max:
                 break
             chosen.append(place)
         self._at += len(chosen)

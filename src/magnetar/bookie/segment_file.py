@@ -42,6 +42,7 @@ class SegmentFile:
         "path",
         "rewriting",
         "salt",
+        "scattered_reads",
         "sealed",
         "segment_id",
     )
@@ -62,6 +63,8 @@ class SegmentFile:
         """Whether a new file is being made of it: it must not be deleted meanwhile."""
         self.live_count = 0
         """Ledgers with blocks here that are not deleted; kept for sealed segments only."""
+        self.scattered_reads = 0
+        """Reads that waited for the device and after which their ledger goes on elsewhere in this file."""
 
     @property
     def damages(self) -> list[Damage]:

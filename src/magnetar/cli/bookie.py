@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from magnetar.cli.interrupts import end_at_once
 from magnetar.cli.member_options import FILE, METADATA, member_options
 
 
@@ -34,6 +35,12 @@ from magnetar.cli.member_options import FILE, METADATA, member_options
     default=0.95,
     help="Share of the disk in use from which on it counts as full.  [0.95]",
 )
+@click.option(
+    "--sort-after-reads",
+    type=click.IntRange(0),
+    default=0,
+    help="Reads that find a ledger scattered over a segment until that is written anew, sorted.  [0: never]",
+)
 @click.option("--initialize", is_flag=True, help="Make a new cluster where there is none.")
 @click.option(
     "--collect-interval",
@@ -42,6 +49,7 @@ from magnetar.cli.member_options import FILE, METADATA, member_options
     help="Seconds between two looks for deleted ledgers.  [600]",
 )
 @member_options(session="the cluster takes a silent bookie for dead", told="id, port and process id")
+@end_at_once()
 def bookie(
     metadata: str,
     data: tuple[Path, ...],
@@ -58,6 +66,7 @@ def bookie(
     authorized_roles: tuple[str, ...],
     users: Path | None,
     disk_usage_threshold: float,
+    sort_after_reads: int,
     initialize: bool,
     collect_interval: float,
     session_timeout: float,
@@ -84,6 +93,7 @@ def bookie(
             collect_interval_s=collect_interval,
             session_timeout_s=session_timeout,
             full_share=disk_usage_threshold,
+            sort_after_reads=sort_after_reads,
             initialize=initialize,
             http_port=http_port,
             http_host=http_host,

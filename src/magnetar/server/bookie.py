@@ -17,6 +17,7 @@ from magnetar.base.errors import StartupError
 from magnetar.bookie.network.fullness import FullnessOptions
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.network.server import ServerOptions
+from magnetar.bookie.options import StoreOptions
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
 from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError, LedgerLayout
 from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
@@ -60,6 +61,8 @@ class BookieConfig:
     """How long the cluster takes this bookie for alive without hearing of it."""
     full_share: float = 0.95
     """From this share of the disk on it is full: the bookie is read-only until 0.02 less are in use."""
+    sort_after_reads: int = 0
+    """See StoreOptions."""
     initialize: bool = False
     """Make the tree of a new cluster where there is none."""
     ready_file: Path | None = None
@@ -80,6 +83,7 @@ class BookieConfig:
             claim_timeout_s=self.session_timeout_s + _CLAIM_MARGIN_S,
             collect_interval_s=self.collect_interval_s,
             fullness=FullnessOptions(full_share=self.full_share, room_share=self.full_share - _ROOM_SHARE),
+            store=StoreOptions(sort_after_reads=self.sort_after_reads),
             server=ServerOptions(tls=self.security.tls(), access=self.security.access()),
         )
 

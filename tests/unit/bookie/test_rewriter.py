@@ -256,3 +256,53 @@ def test_tombstones_that_are_needed_stay(tmp_path: Path) -> None:
             assert await entries_of(store, 5) == [content(5, i) for i in range(FEW)]
 
     run(story())
+
+
+class ColdDisk(Disk):
+    """Nothing lies in the page cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[int, int]] = []
+
+    def read_now(self, fd: int, offset: int, length: int) -> bytes | None:
+        return None
+
+    def read(self, fd: int, offset: int, length: int) -> bytes:
+        self.reads.append((offset, length))
+        return super().read(fd, offset, length)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_ledgers_that_are_read_from_all_over_a_segment_come_to_lie_in_one_piece(
+    tmp_path: Path, asked: bool
+) -> None:
+    """Blocks of 70 ledgers in turn: further from each other than what is read along."""
+    counts = dict.fromkeys(range(1, 71), 12)
+
+    async def read_cold(store: SegmentStore, disk: ColdDisk) -> int:
+        """Reads of the device for ledger 7."""
+        await entries_of(store, 7)
+        disk.reads.clear()
+        assert await entries_of(store, 7) == [content(7, i) for i in range(12)]
+        return len(disk.reads)
+
+    async def story() -> None:
+        disk = ColdDisk()
+        settings = {"segment_bytes": 2 << 20, "rewrite_bytes_per_s": 1 << 40}
+        async with store_in(tmp_path, disk=disk, sort_after_reads=4 if asked else 0, **settings) as store:
+            await write(store, counts)
+            before = await read_cold(store, disk)
+            assert before >= 10
+            assert await rewrite_all(store) == (1 if asked else 0)
+            assert store.rewriter.reclaimed.sorted_segments == (1 if asked else 0)
+            after = await read_cold(store, disk)
+            assert after <= before - 5 if asked else after == before
+            assert await rewrite_all(store) == 0, "it is not asked for any more"
+            for ledger_id in counts:
+                assert await entries_of(store, ledger_id) == [content(ledger_id, i) for i in range(12)]
+        async with store_in(tmp_path) as store:
+            for ledger_id in counts:
+                assert await entries_of(store, ledger_id) == [content(ledger_id, i) for i in range(12)]
+
+    run(story())
