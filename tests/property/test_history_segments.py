@@ -52,7 +52,7 @@ def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataOb
     assert summary.messages == sum(run.message_count for run in runs)
 
 
-@settings(derandomize=True, max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(derandomize=True, max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ledgers(), min_size=2, max_size=4), st.data())
 def test_segments_of_several_ledgers_give_back_what_they_took(
     several: list[list[EntryRun]], data: st.DataObject

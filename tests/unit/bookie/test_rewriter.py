@@ -292,6 +292,7 @@ def test_ledgers_that_are_read_from_all_over_a_segment_come_to_lie_in_one_piece(
         settings = {"segment_bytes": 2 << 20, "rewrite_bytes_per_s": 1 << 40}
         async with store_in(tmp_path, disk=disk, sort_after_reads=4 if asked else 0, **settings) as store:
             await write(store, counts)
+            await settled(store)
             before = await read_cold(store, disk)
             assert before >= 10
             assert await rewrite_all(store) == (1 if asked else 0)
