@@ -11,6 +11,7 @@ from magnetar.base.ids import Position
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -88,7 +89,8 @@ class Owner:
         random = self._world.random
         registry = TreeLedgerRegistry(store, self._tree, creation_token=lambda: random.getrandbits(63))
         bookies = TreeBookieRegistry(store, self._tree)
-        cluster = Cluster(registry, bookies, OPTIONS, shuffled=lambda names: random.sample(names, len(names)))
+        placement = RackPlacement(shuffled=lambda names: random.sample(names, len(names)))
+        cluster = Cluster(registry, bookies, OPTIONS, placement=placement)
         ledgers = RemoteLedgers(LedgerClient(cluster), LedgerOptions(layout=self._layout), self._clock)
         tasks = TaskGroup("logs")
         return ManagedLogs(store=store, ledgers=ledgers, clock=self._clock, config=CONFIG, spawn=tasks.spawn)

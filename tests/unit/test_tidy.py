@@ -97,7 +97,6 @@ DRIVERS = {
     "ledger/autorecovery/checks.py",
     "ledger/autorecovery/decommission.py",
     "ledger/autorecovery/entry_lists.py",
-    "ledger/autorecovery/node.py",
     "ledger/autorecovery/replicating.py",
     "ledger/autorecovery/worker.py",
     "ledger/embedded.py",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from magnetar.auth.secrets import content
 from magnetar.base.errors import StartupError
-from magnetar.ledger.client.cluster import Placement
+from magnetar.ledger.client.cluster import Placement, by_chance
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.regions import RegionPlacement, RegionRules
@@ -54,14 +53,10 @@ def placement(settings: LedgerSettings, racks: Callable[[str], str]) -> Placemen
             rules.pattern(QuorumLayout(settings.ledger_ensemble_size, settings.ledger_write_quorum, 1))
         except ValueError as error:
             raise StartupError(f"bookie_region_copies and ledger_ensemble_size: {error}") from error
-        return RegionPlacement(racks, rules, shuffled=_shuffled)
+        return RegionPlacement(racks, rules, shuffled=by_chance)
     return RackPlacement(
         racks,
         racks_min=settings.bookie_racks_min,
         enforced=settings.bookie_racks_enforced,
-        shuffled=_shuffled,
+        shuffled=by_chance,
     )
-
-
-def _shuffled(names: Sequence[str]) -> list[str]:
-    return random.sample(names, len(names))

@@ -37,9 +37,10 @@ def test_runs_come_over() -> None:
 
 
 def test_runs_come_over_by_memory_that_both_see() -> None:
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("a system without files that have no name: everything goes through the socket")
     ours = Handover.create()
-    if ours is None:
-        pytest.skip("no files without a name here")
+    assert ours is not None
     theirs = Handover(os.dup(ours.file))
     runs = [EntryRun(5, 7, [b"a", b"", b"c" * 1000], None, 100, 1_700_000_000_000)]
     size = theirs.put(runs_parts(runs))

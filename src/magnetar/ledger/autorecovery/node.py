@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 from magnetar.base.clock import Clock
@@ -17,7 +15,7 @@ from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.ledger.autorecovery.placing import PlacementCheck
 from magnetar.ledger.autorecovery.replicating import Replicator
 from magnetar.ledger.autorecovery.worker import ReplicationWorker
-from magnetar.ledger.client.cluster import Cluster
+from magnetar.ledger.client.cluster import Cluster, by_chance
 from magnetar.ledger.client.ledgers import LedgerClient
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.client.placement import RackPlacement
@@ -30,10 +28,6 @@ from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime.tasks import TaskGroup
-
-
-def _shuffled(names: Sequence[str]) -> list[str]:
-    return random.sample(names, len(names))
 
 
 class AutoRecoveryNode:
@@ -53,7 +47,7 @@ class AutoRecoveryNode:
         ledgers = TreeLedgerRegistry(store, tree)
         client_options = client_options or ClientOptions()
         racks = BookieRacks(store, options.racks_path)
-        placement = RackPlacement(racks.of, racks_min=options.racks_min, shuffled=_shuffled)
+        placement = RackPlacement(racks.of, racks_min=options.racks_min, shuffled=by_chance)
         cluster = Cluster(ledgers, self._bookies, client_options, placement=placement)
         self._client = LedgerClient(cluster)
         # Lists of entries are of version 3.

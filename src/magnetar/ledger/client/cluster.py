@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Coroutine, Mapping, Sequence, Set
 from typing import Any, Final, Protocol
 
 from magnetar.base.errors import MetadataError
@@ -33,7 +33,8 @@ class Bookies(Protocol):
         """What a registered bookie tells of itself."""
 
 
-def _shuffled(names: Sequence[str]) -> list[str]:
+def by_chance(names: Sequence[str]) -> list[str]:
+    """For placements: the order in which bookies that are as good as each other are taken."""
     return random.sample(names, len(names))
 
 
@@ -66,19 +67,15 @@ class Cluster:
         bookies: Bookies,
         options: ClientOptions | None = None,
         *,
-        racks: Callable[[str], str] | None = None,
         placement: Placement | None = None,
-        shuffled: Callable[[Sequence[str]], list[str]] = _shuffled,
     ) -> None:
-        """`racks`: the rack of a bookie; None: they are all in one. `placement`: chooses instead of racks."""
+        """`placement`: chooses bookies; None: they are all in one rack."""
         self.ledgers: Final = ledgers
         self.options: Final = options or ClientOptions()
         self.pool: Final = BookiePool(self._address, self.options)
         self._bookies = bookies
         self._known = LiveBookies(frozenset(), frozenset())
-        self._placement: Placement = placement or (
-            RackPlacement(shuffled=shuffled) if racks is None else RackPlacement(racks, shuffled=shuffled)
-        )
+        self._placement: Placement = placement or RackPlacement(shuffled=by_chance)
 
     async def _address(self, bookie: str) -> tuple[str, int] | None:
         info = await self._bookies.info(bookie)

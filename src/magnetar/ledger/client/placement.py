@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from magnetar.base.errors import LedgerError
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.metadata.bookkeeper.racks import UNKNOWN_RACK
 
-DEFAULT_RACK: Final = "/default-rack"
 _TRIES: Final = 20
 """A place is filled with an eye on its neighbours; where the last one does not fit, all is drawn again."""
 
@@ -36,7 +36,7 @@ class RackPlacement:
 
     def __init__(
         self,
-        racks: Callable[[str], str] = lambda _: DEFAULT_RACK,
+        racks: Callable[[str], str] = lambda _: UNKNOWN_RACK,
         *,
         racks_min: int = 2,
         enforced: bool = False,
@@ -83,7 +83,7 @@ class RackPlacement:
     def _usable(self, writable: Set[str]) -> Set[str]:
         if not self._enforced:
             return writable
-        return {bookie for bookie in writable if self._racks(bookie) != DEFAULT_RACK}
+        return {bookie for bookie in writable if self._racks(bookie) != UNKNOWN_RACK}
 
     def replacements(
         self,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.ledger.client.placement import DEFAULT_RACK, NotEnoughBookiesError, RackPlacement
+from magnetar.ledger.client.placement import NotEnoughBookiesError, RackPlacement
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.metadata.bookkeeper.racks import UNKNOWN_RACK
 
 RACKS = {"a1": "/a", "a2": "/a", "a3": "/a", "b1": "/b", "b2": "/b", "c1": "/c"}
 
@@ -83,7 +84,7 @@ def enforced(where: dict[str, str], racks_min: int, seed: int) -> RackPlacement:
         return chance.sample(list(names), len(names))
 
     return RackPlacement(
-        lambda bookie: where.get(bookie, DEFAULT_RACK), racks_min=racks_min, enforced=True, shuffled=shuffled
+        lambda bookie: where.get(bookie, UNKNOWN_RACK), racks_min=racks_min, enforced=True, shuffled=shuffled
     )
 
 
