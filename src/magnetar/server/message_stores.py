@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from magnetar.managedlog.orphans import Listing
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
 from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.syncer import Syncer
 from magnetar.server.config import StandaloneConfig
@@ -42,6 +43,8 @@ class MessageStores:
     """Names those that hold the messages; None: this process does."""
     collectors: tuple[Collector, ...] = ()
     """Metrics of the stores."""
+    trust: MetadataTrust = field(default_factory=MetadataTrust)
+    """Asked before anything is deleted because metadata does not name it."""
 
 
 async def open_stores(
