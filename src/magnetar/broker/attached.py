@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.base.entries import EntryRun
 from magnetar.broker.dispatch.consumer import Consumer
-from magnetar.wire.messages import MessageEncoder
 
 if TYPE_CHECKING:
     from magnetar.broker.any_subscription import AnySubscription
@@ -38,12 +38,35 @@ class ConsumerConnection(Protocol):
     ) -> None: ...
 
 
+class EntryEncoder(Protocol):
+    """Makes of entries what a consumer is sent: `wire.messages.MessageEncoder`, or what stands in for it.
+
+    A stand-in holds one and does not inherit from it: compiled classes have no interpreted subclasses.
+    """
+
+    def encode(
+        self,
+        run: EntryRun,
+        start: int,
+        stop: int,
+        out: list[bytes],
+        *,
+        redelivery_counts: list[int] | None = None,
+        ack_sets: list[tuple[int, ...] | None] | None = None,
+        consumer_epoch: int | None = None,
+        with_broker_metadata: bool = False,
+        rows: list[int] | None = None,
+    ) -> int: ...
+
+    def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int: ...
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class AttachedConsumer(Consumer):
     """A consumer with its connection and its frame encoder."""
 
     connection: ConsumerConnection
-    encoder: MessageEncoder
+    encoder: EntryEncoder
     subscription: AnySubscription
     broker_metadata: bool = False
     """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""

@@ -240,7 +240,7 @@ SECTIONS: Final = (
                 "Messages that the broker did not take.",
                 _CAN,
             ),
-            _g("magnetar_canary_up", "", _N, "1 while the newest message that should be back is back.", _CAN),
+            _g("magnetar_canary_up", "", _N, "1 while messages come back, 0 before the first one did.", _CAN),
             _h(
                 "magnetar_canary_publish_seconds",
                 _N,

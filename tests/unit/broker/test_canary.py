@@ -9,7 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.canary.choice import CanarySettings, topic_of, wanted
+from magnetar.broker.canary.lane import Lane
 from magnetar.broker.canary.room import Canaries
 from magnetar.broker.canary.state import CanaryState
 from magnetar.observability.metrics import Exposition
@@ -30,7 +32,7 @@ def test_each_message_counts_once() -> None:
     state.delivered(numbers[0], 0.02)
     state.delivered(numbers[0], 0.03)
     state.refuse(numbers[3], "the topic is closed")
-    assert (state.up, state.reason) == (False, "the topic is closed")
+    assert state.down(0.03) == "the topic is closed"
     assert state.expire(11.0) == 1
     assert state.expire(20.0) == 0
     # Late is lost, whatever comes of it.
@@ -44,9 +46,22 @@ def test_it_is_well_again_with_the_next_message() -> None:
     state = CanaryState(timeout_s=1)
     state.durable(state.begin(0.0), 0.1)
     state.expire(2.0)
-    assert (state.up, state.reason) == (False, "not delivered within 1 s")
+    assert state.down(2.0) == "not delivered within 1 s"
     state.delivered(state.begin(3.0), 3.1)
-    assert (state.up, state.reason) == (True, "")
+    assert state.down(3.1) == ""
+
+
+def test_it_is_up_only_when_a_message_came_back_and_not_long_ago() -> None:
+    state = CanaryState(timeout_s=10, interval_s=5)
+    assert state.down(0.0) == "no message has come back yet"
+    number = state.begin(0.0)
+    state.durable(number, 0.1)
+    # Acknowledged is not enough.
+    assert state.down(0.1) == "no message has come back yet"
+    state.delivered(number, 0.2)
+    assert state.down(20.0) == ""
+    # No round came: nothing was sent, so nothing could fail.
+    assert state.down(20.5) == "nothing came back for 20 s"
 
 
 @pytest.mark.parametrize(
@@ -81,14 +96,14 @@ def story_of(
     with_api(story)
 
 
-def figures(canaries: Canaries) -> dict[str, float]:
+def figures(canaries: Canaries, namespace: str = str(NAMESPACE)) -> dict[str, float]:
     out = Exposition()
     list(canaries.collect(out))
     return {
         sample.name: sample.value
         for family in text_string_to_metric_families(out.render())
         for sample in family.samples
-        if "bucket" not in sample.name
+        if "bucket" not in sample.name and sample.labels["namespace"] == namespace
     }
 
 
@@ -100,9 +115,9 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came to be so")
 
 
-async def sing(canaries: Canaries, received: int) -> None:
+async def sing(canaries: Canaries, received: int, namespace: str = str(NAMESPACE)) -> None:
     await canaries.round()
-    await until(lambda: figures(canaries).get("magnetar_canary_received_total") == received)
+    await until(lambda: figures(canaries, namespace).get("magnetar_canary_received_total") == received)
 
 
 def test_what_is_sent_comes_back() -> None:
@@ -175,6 +190,30 @@ def test_what_is_refused_is_said() -> None:
         found = figures(canaries)
         assert (found["magnetar_canary_refused_total"], found["magnetar_canary_up"]) == (1, 0)
         api.broker.draining = False
+        await sing(canaries, 1)
+        assert figures(canaries)["magnetar_canary_up"] == 1
+
+    story_of(tell)
+
+
+def test_a_bug_on_its_way_is_a_failure_and_others_still_sing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tell(api: AdminApi, canaries: Canaries) -> None:
+        await api.done("PUT", "/admin/v2/namespaces/public/another")
+        path = "/admin/v2/namespaces/public/another/property/canary"
+        await api.done("PUT", f"{path}/true")
+        healthy = Lane.open
+
+        async def broken(self: Lane, topic: AnyTopic, now_ms: int) -> None:
+            if str(topic.name) == TOPIC:
+                raise TypeError("interpreted classes cannot inherit from compiled")
+            await healthy(self, topic, now_ms)
+
+        monkeypatch.setattr(Lane, "open", broken)
+        await sing(canaries, 1, "public/another")
+        assert figures(canaries, "public/another")["magnetar_canary_up"] == 1
+        found = figures(canaries)
+        assert (found["magnetar_canary_up"], found["magnetar_canary_refused_total"]) == (0, 1)
+        monkeypatch.undo()
         await sing(canaries, 1)
         assert figures(canaries)["magnetar_canary_up"] == 1
 

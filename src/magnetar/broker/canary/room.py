@@ -76,7 +76,7 @@ class Canaries:
         if not wanted(namespace, policies, self._settings.namespaces):
             self._end(namespace)
         elif namespace not in self._running:
-            state = CanaryState(timeout_s=self._settings.timeout_s)
+            state = CanaryState(timeout_s=self._settings.timeout_s, interval_s=self._settings.interval_s)
             lane = Lane(f"canary-{self._broker.new_producer_name()}", state)
             self._running[namespace] = _Canary(namespace, lane, state)
 
@@ -104,11 +104,20 @@ class Canaries:
             canary.lane.publish(self._broker.clock.now_ms())
         except MagnetarError as error:
             state.refuse(state.begin(now_s), str(error))
-        if state.up == canary.complained:
-            # Once when it fails, and once when it is well again.
-            canary.complained = not state.up
-            level = logging.INFO if state.up else logging.WARNING
-            _log.log(level, "canary of %s: %s", canary.namespace, state.reason or "it is well again")
+        except Exception as error:  # noqa: BLE001  # a bug counts as a failure, and other canaries still sing
+            canary.lane.close()
+            state.refuse(state.begin(now_s), f"{type(error).__name__}: {error}")
+            if not canary.complained:
+                _log.exception("canary of %s cannot publish", canary.namespace)
+        self._tell(canary, state.down(now_s))
+
+    def _tell(self, canary: _Canary, reason: str) -> None:
+        """A line when it fails, and one when it is well again; none before its first message has ended."""
+        if bool(reason) == canary.complained or canary.state.nothing_known:
+            return
+        canary.complained = bool(reason)
+        level = logging.WARNING if reason else logging.INFO
+        _log.log(level, "canary of %s: %s", canary.namespace, reason or "it is well again")
 
     async def _open(self, canary: _Canary) -> None:
         canary.lane.close()
@@ -134,7 +143,8 @@ class Canaries:
                 ("magnetar_canary_refused_total", state.refused),
             ):
                 out.counter(name, text_of(name), value, labelled)
-            out.gauge("magnetar_canary_up", text_of("magnetar_canary_up"), int(state.up), labelled)
+            up = not state.down(asyncio.get_running_loop().time())
+            out.gauge("magnetar_canary_up", text_of("magnetar_canary_up"), int(up), labelled)
             for name, histogram in (
                 ("magnetar_canary_publish_seconds", state.publish),
                 ("magnetar_canary_end_to_end_seconds", state.end_to_end),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from magnetar.observability.histogram import Histogram
 
+_NONE_YET = "no message has come back yet"
+
 
 @dataclass(slots=True)
 class _Out:
@@ -18,17 +20,34 @@ class _Out:
 class CanaryState:
     """The messages of one canary. Times are those of a clock that never goes back, in seconds."""
 
-    def __init__(self, *, timeout_s: float) -> None:
-        """`timeout_s`: a message that is not back by then is lost, or was not taken."""
+    def __init__(self, *, timeout_s: float, interval_s: float = 0.0) -> None:
+        """`timeout_s`: a message that is not back by then is lost, or was not taken. `interval_s`: between
+        two messages."""
         self.sent = self.received = self.lost = self.refused = 0
-        self.up = True
-        """Whether the newest message of which the end is known came back."""
-        self.reason = ""
-        """What went wrong last; "" while it is up."""
+        self.reason = _NONE_YET
+        """Why it is down; "" when the newest message of which the end is known came back."""
         self.publish = Histogram()
         self.end_to_end = Histogram()
         self._timeout_s = timeout_s
+        self._silence_s = timeout_s + 2 * interval_s
+        self._received_s: float | None = None
         self._out: dict[int, _Out] = {}
+
+    def down(self, now_s: float) -> str:
+        """Why it is not up; "" when it is: the newest message of which the end is known came back, and one
+        did not long ago.
+
+        The age counts for itself: where no round comes any more, nothing is sent and nothing fails either.
+        """
+        if self.reason or self._received_s is None:
+            return self.reason
+        silence_s = now_s - self._received_s
+        return f"nothing came back for {silence_s:.0f} s" if silence_s > self._silence_s else ""
+
+    @property
+    def nothing_known(self) -> bool:
+        """Whether no message has ended yet, well or badly."""
+        return self.received == self.lost == self.refused == 0
 
     def begin(self, now_s: float) -> int:
         """A message goes out; its number."""
@@ -50,7 +69,7 @@ class CanaryState:
         if out is not None:
             self.received += 1
             self.end_to_end.add(now_s - out.sent_s)
-            self.up, self.reason = True, ""
+            self.reason, self._received_s = "", now_s
 
     def refuse(self, number: int, reason: str) -> None:
         """The broker did not take it."""
@@ -70,7 +89,7 @@ class CanaryState:
     def _failed(self, reason: str, *, lost: bool) -> None:
         self.lost += lost
         self.refused += not lost
-        self.up, self.reason = False, reason
+        self.reason = reason
 
     def check(self) -> None:
         """Asserts what must always hold."""

@@ -22,20 +22,23 @@ class Pool:
         self.permits = 0
 
 
-class NotingEncoder(MessageEncoder):
+class NotingEncoder:
     """Tells from which ledgers the client was sent something: by them it is known whose an
     acknowledgement is."""
 
-    __slots__ = ("_note",)
+    __slots__ = ("_encoder", "_note")
 
     def __init__(self, consumer_id: int, note: Callable[[int], None]) -> None:
         # No partition: the client takes the wildcard for one topic.
-        super().__init__(consumer_id)
+        self._encoder = MessageEncoder(consumer_id)
         self._note = note
 
     def encode(self, run: EntryRun, start: int, stop: int, out: list[bytes], **more: Any) -> int:
         self._note(run.ledger_id)
-        return super().encode(run, start, stop, out, **more)
+        return self._encoder.encode(run, start, stop, out, **more)
+
+    def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int:
+        return self._encoder.encode_unstored(entries, out)
 
 
 class PartConsumer(AttachedConsumer):
