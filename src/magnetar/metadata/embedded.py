@@ -28,7 +28,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError, StorageFailedError
 from magnetar.metadata import paths
 from magnetar.metadata.memory import report_watcher_error
-from magnetar.metadata.sqlite_file import check_format, connect, translated
+from magnetar.metadata.sqlite_file import check_file, check_format, connect, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
 from magnetar.metadata.store import (
     ANY_VERSION,
@@ -178,6 +178,11 @@ class EmbeddedMetadataStore:
     async def sync(self) -> None:
         """Nobody else writes: every read sees the newest."""
         self._check_usable()
+
+    async def check(self) -> None:
+        """Looks at every row, in a thread; writers go on. Raises CorruptDataError, StorageError."""
+        self._check_usable()
+        await asyncio.to_thread(check_file, self._file)
 
     async def close(self) -> None:
         """Waits for the writes that were called before. May be called twice."""

@@ -15,7 +15,14 @@ from magnetar.base.errors import (
     StorageError,
     StorageFailedError,
 )
-from magnetar.metadata.sqlite_nodes import APPLICATION_ID, FORMAT_VERSION, SCHEMA
+from magnetar.metadata.sqlite_check import check_rows
+from magnetar.metadata.sqlite_schema import (
+    APPLICATION_ID,
+    FORMAT_VERSION,
+    WITHOUT_TOTALS,
+    add_totals,
+    create_tables,
+)
 
 ROOM_BYTES_MIN: Final = 1 << 20
 """With less free room than this, an input/output error of SQLite means a full disk: it reports some
@@ -35,6 +42,10 @@ def connect(file: Path, *, durable: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         # FULL syncs the write-ahead log at each commit; NORMAL would not until a checkpoint.
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+    except UnicodeDecodeError as error:
+        # SQLite quotes the damaged schema in its complaint, which need not be text.
+        connection.close()
+        raise CorruptDataError(str(file), 0, "its tables cannot be read: restore it from a backup") from error
     except BaseException:
         connection.close()
         raise
@@ -42,19 +53,38 @@ def connect(file: Path, *, durable: bool) -> sqlite3.Connection:
 
 
 def check_format(connection: sqlite3.Connection, file: Path) -> None:
-    """Makes the tables in a new file; raises StartupError when the file is not one that we can read."""
+    """Makes the tables in a new file; looks at every row of one that is there.
+
+    Raises StartupError when the file is not one that we can read, CorruptDataError, sqlite3.Error.
+    """
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables == 0:
-        connection.executescript(SCHEMA)
-    elif application != APPLICATION_ID:
+    if tables == 0 and not found:
+        create_tables(connection)
+        return
+    if application != APPLICATION_ID:
         raise StartupError(f"{file} is not a metadata file of ours; move it away or use another data folder")
-    elif found > FORMAT_VERSION:
+    if found > FORMAT_VERSION:
         raise StartupError(
             f"{file} has format {found}, this release knows up to {FORMAT_VERSION}; "
             "use the newer release or another data folder"
         )
+    check_rows(connection, file, totals=found != WITHOUT_TOTALS)
+    if found == WITHOUT_TOTALS:
+        add_totals(connection)
+
+
+def check_file(file: Path) -> None:
+    """Looks at every row of a file that may be in use. Raises StorageError: damaged, or not readable."""
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            check_rows(connection, file)
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        raise translated(error, file) from error
 
 
 def translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:

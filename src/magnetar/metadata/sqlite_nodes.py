@@ -5,60 +5,44 @@
                version, created_ms, modified_ms, ephemeral (0|1), session   INTEGER
                checksum INTEGER             CRC-32 of all of the above
     sequence   parent TEXT, next INTEGER    counters of sequential puts
+               checksum INTEGER             CRC-32 of both
     session    number INTEGER               one row: how often the file was opened
+    total      count INTEGER                one row: how many rows node and sequence have together,
+               checksums INTEGER            and the sum of their checksums; kept by triggers
 
-SQLite checks frames of its write-ahead log, not pages of the file, so each row has its own checksum:
-a flipped bit is reported and never served.
+SQLite checks frames of its write-ahead log, not pages of the file. So each row has its own checksum: a
+flipped bit is reported and never served. A row whose *key* was hit is not found under its path any more, and
+one whose place in the tree was hit may not be found at all: the totals tell (sqlite_check.py).
 """
 
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from typing import Final
 
 from magnetar.base.errors import CorruptDataError
 from magnetar.metadata import paths
+from magnetar.metadata.sqlite_schema import row_checksum, sequence_checksum
 from magnetar.metadata.tree import Node
-
-APPLICATION_ID: Final = 0x4D474E54
-"""In the file's header, so that `file` and we tell it from other SQLite files: "MGNT"."""
-
-FORMAT_VERSION: Final = 1
-"""In the file's header (`user_version`); a higher one was written by a newer release."""
-
-SCHEMA: Final = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE node (
-    parent TEXT NOT NULL, name TEXT NOT NULL, data BLOB, version INTEGER NOT NULL,
-    created_ms INTEGER NOT NULL, modified_ms INTEGER NOT NULL,
-    ephemeral INTEGER NOT NULL, session INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (parent, name)
-) WITHOUT ROWID;
-CREATE INDEX node_ephemeral ON node (ephemeral) WHERE ephemeral = 1;
-CREATE TABLE sequence (parent TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE session (number INTEGER NOT NULL);
-INSERT INTO session VALUES (0);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {FORMAT_VERSION};
-COMMIT;
-"""
 
 _GET: Final = (
     "SELECT data, version, created_ms, modified_ms, ephemeral, session, checksum "
     "FROM node WHERE parent = ? AND name = ?"
+)
+_STORE: Final = (
+    # No REPLACE: it would delete the old row without telling the trigger that keeps the totals.
+    "INSERT INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data, "
+    "version = excluded.version, created_ms = excluded.created_ms, modified_ms = excluded.modified_ms, "
+    "ephemeral = excluded.ephemeral, session = excluded.session, checksum = excluded.checksum"
 )
 _BELOW: Final = "parent = :path OR (parent > :path || '/' AND parent < :path || '0')"
 
 
 def _checksum(parent: str, name: str, node: Node | None) -> int:
     if node is None:
-        return zlib.crc32(f"{parent}\n{name}".encode())
-    fields = (
-        f"{parent}\n{name}\n{node.version}\n{node.created_ms}\n{node.modified_ms}\n"
-        f"{node.ephemeral:d}\n{node.session}\n"
-    )
-    return zlib.crc32(node.data, zlib.crc32(fields.encode()))
+        return row_checksum(parent.encode(), name.encode(), None)
+    numbers = (node.version, node.created_ms, node.modified_ms, int(node.ephemeral), node.session)
+    return row_checksum(parent.encode(), name.encode(), node.data, numbers)
 
 
 class SqliteNodes:
@@ -71,11 +55,13 @@ class SqliteNodes:
 
     def get(self, parent: str, name: str) -> Node | None:
         row = self._connection.execute(_GET, (parent, name)).fetchone()
-        if row is None or row[0] is None:
+        if row is None:
             return None
         data, version, created_ms, modified_ms, ephemeral, session, checksum = row
-        node = Node(data, version, created_ms, modified_ms, ephemeral == 1, session)
-        if _checksum(parent, name, node) != checksum:
+        node = None
+        if data is not None:
+            node = Node(data, version, created_ms, modified_ms, ephemeral == 1, session)
+        if not isinstance(data, bytes | None) or _checksum(parent, name, node) != checksum:
             path = paths.join(parent, name)
             raise CorruptDataError(self._file, 0, f"the value of {path} fails its checksum")
         return node
@@ -99,7 +85,7 @@ class SqliteNodes:
             else (node.data, node.version, node.created_ms, node.modified_ms, node.ephemeral, node.session)
         )
         self._connection.execute(
-            "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            _STORE,
             (parent, name, *columns, _checksum(parent, name, node)),
         )
 
@@ -118,10 +104,18 @@ class SqliteNodes:
         self._connection.execute(f"DELETE FROM node {where}", arguments)
 
     def next_sequence(self, parent: str) -> int:
-        number: int = self._connection.execute(
-            "INSERT INTO sequence VALUES (?, 1) ON CONFLICT DO UPDATE SET next = next + 1 RETURNING next - 1",
-            (parent,),
-        ).fetchall()[0][0]
+        execute = self._connection.execute
+        found = execute("SELECT next, checksum FROM sequence WHERE parent = ?", (parent,)).fetchone()
+        number = 0
+        if found is not None:
+            number, checksum = found
+            if sequence_checksum(parent.encode(), number) != checksum:
+                raise CorruptDataError(self._file, 0, f"the counter of {parent} fails its checksum")
+        execute(
+            "INSERT INTO sequence VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next, "
+            "checksum = excluded.checksum",
+            (parent, number + 1, sequence_checksum(parent.encode(), number + 1)),
+        )
         return number
 
     def ephemerals(self) -> list[tuple[str, str]]:

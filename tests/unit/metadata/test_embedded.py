@@ -83,9 +83,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 
     session(tmp_path, nothing)
     connection = sqlite3.connect(file_in(tmp_path))
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    with pytest.raises(StartupError, match="format 2, this release knows up to 1"):
+    with pytest.raises(StartupError, match="format 3, this release knows up to 2"):
         session(tmp_path, nothing)
 
 
@@ -105,14 +105,20 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
         session(tmp_path, nothing)
 
 
-def test_a_flipped_bit_is_reported_and_not_served(tmp_path: Path) -> None:
-    async def write(store: EmbeddedMetadataStore) -> None:
+def test_a_bit_that_flips_under_an_open_store_is_reported_and_not_served(tmp_path: Path) -> None:
+    async def story(store: EmbeddedMetadataStore) -> None:
         await store.put("/a", b"payload-to-corrupt")
         await store.put("/b", b"good")
-
-    async def read(store: EmbeddedMetadataStore) -> None:
+        await store.put("/c", b"was a value")
+        # Behind the store's back, as a device would.
+        other = sqlite3.connect(file_in(tmp_path), isolation_level=None)
+        other.execute("UPDATE node SET data = x'00' WHERE name = 'a'")
+        other.execute("UPDATE node SET data = NULL WHERE name = 'c'")
+        other.close()
         with pytest.raises(CorruptDataError, match="the value of /a fails its checksum"):
             await store.get("/a")
+        with pytest.raises(CorruptDataError, match="the value of /c fails its checksum"):
+            await store.get("/c")
         outcomes = await asyncio.gather(
             store.put("/a", b"x", expected_version=0), store.put("/b", b"better"), return_exceptions=True
         )
@@ -121,11 +127,90 @@ def test_a_flipped_bit_is_reported_and_not_served(tmp_path: Path) -> None:
         assert value is not None
         assert value.data == b"better"
 
-    session(tmp_path, write)
+    session(tmp_path, story)
+
+
+async def fill(store: EmbeddedMetadataStore) -> None:
+    """All kinds of rows, over several pages of nodes."""
+    for number in range(60):
+        await store.put(f"/ledgers/00/0000/L{number:04d}", b"value of %d " % number * 6)
+    await store.put("/ids/n", b"", sequential=True)
+    await store.delete("/ledgers/00/0000/L0007")
+
+
+async def dump(store: EmbeddedMetadataStore) -> list[tuple[str, bytes, int]]:
+    """Everything that a reader sees."""
+    found, paths = [], ["/"]
+    while paths:
+        path = paths.pop()
+        for child in await store.children(path):
+            below = f"{path.rstrip('/')}/{child}"
+            paths.append(below)
+            if (value := await store.get(below)) is not None:
+                found.append((below, value.data, value.stat.version))
+    return sorted(found)
+
+
+def test_damaged_rows_are_named(tmp_path: Path) -> None:
+    session(tmp_path, fill)
     data = file_in(tmp_path).read_bytes()
-    assert data.count(b"payload-to-corrupt") == 1
-    file_in(tmp_path).write_bytes(data.replace(b"payload-to-corrupt", b"payload-tO-corrupt"))
-    session(tmp_path, read)
+    at = data.index(b"L0042") + 4
+    file_in(tmp_path).write_bytes(data[:at] + b"3" + data[at + 1 :])
+    with pytest.raises(CorruptDataError, match="the row of /ledgers/00/0000/L0043 fails its checksum"):
+        session(tmp_path, dump_nothing)
+
+
+def test_a_row_that_is_gone_is_missed(tmp_path: Path) -> None:
+    session(tmp_path, fill)
+    connection = sqlite3.connect(file_in(tmp_path), isolation_level=None)
+    connection.execute("BEGIN")
+    kept = connection.execute("SELECT * FROM total").fetchall()
+    connection.execute("DELETE FROM node WHERE name = 'L0042'")
+    connection.execute("UPDATE total SET count = ?, checksums = ?", kept[0])
+    connection.execute("COMMIT")
+    connection.close()
+    with pytest.raises(CorruptDataError, match="rows are missing"):
+        session(tmp_path, dump_nothing)
+
+
+async def dump_nothing(store: EmbeddedMetadataStore) -> None:
+    raise AssertionError("it was opened")
+
+
+def test_a_file_of_the_first_format_is_taken_over_once(tmp_path: Path) -> None:
+    async def after(store: EmbeddedMetadataStore) -> None:
+        assert (await store.put("/ids/n", b"", sequential=True)).path == "/ids/n0000000001"
+        assert len(await dump(store)) == 61
+
+    session(tmp_path, fill)
+    to_first_format(file_in(tmp_path))
+    session(tmp_path, after)
+    data = file_in(tmp_path).read_bytes()
+    to_first_format(file_in(tmp_path))
+    first = file_in(tmp_path).read_bytes()
+    assert first != data
+    file_in(tmp_path).write_bytes(first.replace(b"L0042", b"L0043", 1))
+    with pytest.raises(CorruptDataError):
+        session(tmp_path, dump_nothing)
+
+
+def to_first_format(file: Path) -> None:
+    """As releases before the totals wrote it."""
+    connection = sqlite3.connect(file, isolation_level=None)
+    triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for (name,) in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.executescript(
+        """
+        DROP TABLE total;
+        CREATE TABLE before (parent TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
+        INSERT INTO before SELECT parent, next FROM sequence;
+        DROP TABLE sequence;
+        ALTER TABLE before RENAME TO sequence;
+        PRAGMA user_version = 1;
+        """
+    )
+    connection.close()
 
 
 class FailingWriter:

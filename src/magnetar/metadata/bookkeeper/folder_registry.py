@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from magnetar.base.errors import MetadataError
+from magnetar.base.errors import MetadataError, StorageError
 from magnetar.metadata.bookkeeper.cookies import decode_cookie, encode_cookie
 from magnetar.metadata.bookkeeper.registry import (
     BookieIdInUseError,
@@ -31,6 +31,7 @@ from magnetar.metadata.bookkeeper.registry import (
     check_bookie_id,
 )
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.sqlite_file import check_file
 from magnetar.metadata.store import BadVersionError, NotFoundError
 from magnetar.runtime.durable_file import sync_folder, write_durably
 
@@ -201,6 +202,11 @@ class FolderBookieRegistry:
         return bool(await asyncio.to_thread(self._query, _NODE, (parent, name)))
 
     async def ledger_ids(self) -> AsyncIterator[int]:
+        # Whoever lists deletes what is not listed: one flipped bit in a key must not look like a deletion.
+        try:
+            await asyncio.to_thread(check_file, self._metadata_file)
+        except StorageError as error:
+            raise MetadataError(f"the ledgers cannot be listed: {error}") from error
         for parent, name in await asyncio.to_thread(self._query, _LEDGERS_BELOW, (self._tree.root,)):
             ledger_id = self._tree.ledger_id_of(f"{parent}/{name}")
             if ledger_id is not None:

@@ -122,6 +122,11 @@ def test_ledgers_are_those_of_the_brokers_file(tmp_path: Path) -> None:
         assert [await registry.ledger_exists(each) for each in (0, 17, 1 << 40)] == [True, False, True]
         await store.close()
         assert {ledger_id async for ledger_id in registry.ledger_ids()} == ledgers - {17}
+        # Ledger 0 hides under another name now: it is not listed, and must not pass for deleted.
+        file = tmp_path / "metadata.db"
+        file.write_bytes(file.read_bytes().replace(b"L0000", b"L0100"))
+        with pytest.raises(MetadataError, match=r"cannot be listed: .*fails its checksum"):
+            _ = [ledger_id async for ledger_id in registry.ledger_ids()]
 
     tell(tmp_path, story)
 
