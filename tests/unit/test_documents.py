@@ -9,6 +9,7 @@ import click
 
 from magnetar.cli.main import magnetar
 from magnetar.cli.table import COMMANDS
+from support.document_blocks import WORDS, blocks_of, commands_outside
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -68,4 +69,25 @@ def test_commands_in_documents_are_commands() -> None:
             command = magnetar.get_command(click.Context(magnetar), name)
             if isinstance(command, click.Group) and second.strip() and second.strip() not in command.commands:
                 wrong.append(f"{named(path)}: {name}{second}")
+    assert wrong == []
+
+
+def guides() -> list[Path]:
+    """What readers follow."""
+    return [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *(REPOSITORY / "docs").rglob("*.md")]
+
+
+def test_commands_stand_where_they_are_followed() -> None:
+    # tests/e2e/test_documents_followed.py runs them; what it cannot run says why.
+    assert [place for path in guides() for place in commands_outside(path, named=named(path))] == []
+
+
+def test_words_to_whoever_follows_are_known() -> None:
+    wrong = [
+        block.place
+        for path in guides()
+        for block in blocks_of(path, named=named(path))
+        if block.word not in WORDS
+        or (block.word in ("shows", "until", "as", "elsewhere") and not block.argument)
+    ]
     assert wrong == []

@@ -34,7 +34,8 @@ Document = dict[str, Any]
 def _lake(call: Call) -> LakeRoom:
     if call.broker.lake is None:
         raise NotImplementedHereError(
-            "this broker has no tables: install magnetar[lake], and set lake_catalog to other than none"
+            "this broker has no tables: pip install '.[lake]' in a clone, and set"
+            " lake_catalog to other than none"
         )
     return call.broker.lake
 

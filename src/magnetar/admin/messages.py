@@ -179,7 +179,7 @@ def _plain(body: bytes, metadata: pb.MessageMetadata) -> bytes:
     except UnknownCompressionError as error:
         raise NotImplementedHereError(
             "the message is compressed, and reading it here needs the package cramjam:"
-            " install magnetar[spark] where the broker runs"
+            " pip install '.[spark]' in a clone, where the broker runs"
         ) from error
     except PayloadError as error:
         raise UnreadablePayloadError(str(error)) from error

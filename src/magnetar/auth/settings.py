@@ -17,7 +17,7 @@ from magnetar.base.errors import StartupError
 
 METHODS: Final = (METHOD_TLS, METHOD_TOKEN, METHOD_BASIC, PROVIDER_OPENID)
 """Names of the providers. Those of `token` and `openid` both take what clients call a token."""
-_EXTRA: Final = "install it with: pip install 'magnetar[auth]'"
+_EXTRA: Final = "install it with: pip install '.[auth]' in a clone"
 
 
 @dataclass(frozen=True, slots=True)

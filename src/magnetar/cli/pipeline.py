@@ -61,7 +61,7 @@ def run(
         from magnetar.spark.pipelines.run import RunSettings
         from magnetar.spark.pipelines.script import run_script
     except ImportError as error:
-        raise click.ClickException(f"{error.name} is missing: pip install 'magnetar[spark]'") from error
+        raise click.ClickException(f"{error.name} is missing: pip install '.[spark]' in a clone") from error
     connection = {"service.url": service_url, "admin.url": admin_url}
     settings = RunSettings(
         master=master,

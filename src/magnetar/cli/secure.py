@@ -71,7 +71,7 @@ def init(
         from magnetar.cli.secure_files import METRICS_ROLE, SETTINGS_FILE, Wanted, run
     except ModuleNotFoundError as error:
         raise click.ClickException(
-            "certificates and tokens need the extra 'auth': pip install 'magnetar[auth]'"
+            "certificates and tokens need the extra 'auth': pip install '.[auth]' in a clone"
         ) from error
     wanted = Wanted(
         folder=folder.expanduser(),

@@ -59,6 +59,8 @@ def create(secret_key: str, subject: str, expires: int | None) -> None:
 
         click.echo(new_token(secret, subject, now_s=int(time.time()), lasts_s=expires))
     except ModuleNotFoundError as error:
-        raise click.ClickException("tokens need the extra 'auth': pip install 'magnetar[auth]'") from error
+        raise click.ClickException(
+            "tokens need the extra 'auth': pip install '.[auth]' in a clone"
+        ) from error
     except ValueError as error:
         raise click.ClickException(f"{secret_key}: {error}") from error

@@ -45,7 +45,7 @@ def _cramjam() -> Any:
         import cramjam
     except ImportError as error:
         raise UnknownCompressionError(
-            "compressed payloads need the package cramjam: pip install 'magnetar[spark]'"
+            "compressed payloads need the package cramjam: pip install '.[spark]' in a clone"
         ) from error
     return cramjam
 

@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from magnetar.demo.tour import Tour
     except ModuleNotFoundError as missing:
-        console.print(f"[red]{missing.name} is not installed.[/] Get the extra: pip install 'magnetar[demo]'")
+        console.print(f"[red]{missing.name} is not installed.[/] Extra: pip install '.[demo]' in a clone")
         return 2
     from magnetar.demo.display import Display
 

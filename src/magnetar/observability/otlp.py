@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMES: Final = {"http": "http", "https": "http", "grpc": "grpc", "grpcs": "grpc"}
 """Of an endpoint: which protocol is spoken; those with s are encrypted."""
-EXTRA: Final = "OpenTelemetry needs the extra 'otel': pip install 'magnetar[otel]'"
+EXTRA: Final = "OpenTelemetry needs the extra 'otel': pip install '.[otel]' in a clone"
 _HTTP_PATH: Final = "/v1/metrics"
 _SCOPE: Final = "magnetar"
 _UNITS: Final = {

@@ -45,7 +45,7 @@ class EtcdClient:
         try:
             from grpc import aio
         except ImportError as error:
-            raise StartupError("metadata on etcd needs grpcio: install magnetar[etcd]") from error
+            raise StartupError("metadata on etcd needs grpcio: pip install '.[etcd]' in a clone") from error
         # A member that is back must be tried soon, not after gRPC's two minutes.
         options = [("grpc.max_reconnect_backoff_ms", 1000), ("grpc.initial_reconnect_backoff_ms", 100)]
         self._channels: list[Any] = [

@@ -68,7 +68,7 @@ def _check_packages() -> None:
     if missing:
         raise SparkSourceError(
             f"declarative pipelines run over Spark Connect, which lacks {', '.join(missing)}: install them by"
-            " pip install 'magnetar[pipelines]'"
+            " pip install '.[pipelines]' in a clone"
         )
 
 

@@ -57,7 +57,7 @@ def check_packages() -> None:
     missing = [name for name in ("pyarrow", "numpy", "cramjam") if find_spec(name) is None]
     if missing:
         raise HistoryPackagesError(
-            f"history as Parquet needs {', '.join(missing)}: pip install 'magnetar[lake]'"
+            f"history as Parquet needs {', '.join(missing)}: pip install '.[lake]' in a clone"
         )
 
 

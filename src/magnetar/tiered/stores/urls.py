@@ -104,7 +104,7 @@ def open_cloud(url: str, parts: SplitResult, options: dict[str, str], environmen
 
 def _missing(url: str, error: ImportError) -> StoreSetupError:
     return StoreSetupError(
-        url, f"a library is missing ({error.name})", "install it with: pip install 'magnetar[lake]'"
+        url, f"a library is missing ({error.name})", "install it with: pip install '.[lake]' in a clone"
     )
 
 
