@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -218,9 +220,79 @@ def test_a_file_that_is_not_what_the_list_says(folder: LakeFolder) -> None:
     with pytest.raises(LakeError, match="bytes"):
         sync(folder.lake, folder.wanted(1, one))
     path.unlink()
-    with pytest.raises(LakeError):
-        sync(folder.lake, folder.wanted(1, one))
+    done = sync(folder.lake, folder.wanted(1, one))
+    assert (done.outcome, done.gone) == ("unchanged", (one.path,))
     assert folder.lake.table(TOPIC_NAME) is None
+
+
+def test_a_lost_file_keeps_no_other_from_its_table(folder: LakeFolder) -> None:
+    one, two = (folder.segment(number, [b"%d" % number]) for number in (1, 2))
+    Path(one.path.removeprefix("file://")).unlink()
+    done = sync(folder.lake, folder.wanted(1, one, two))
+    assert (done.outcome, done.gone) == ("changed", (one.path,))
+    assert folder.ledgers() == [2]
+    # The same list is looked at again, and says so again.
+    assert sync(folder.lake, folder.wanted(1, one, two)).gone == (one.path,)
+
+
+def test_small_files_stay_when_the_one_that_replaces_them_is_lost(folder: LakeFolder) -> None:
+    one, two = (folder.segment(number, [b"%d" % number]) for number in (1, 2))
+    sync(folder.lake, folder.wanted(1, one))
+    Path(two.path.removeprefix("file://")).unlink()
+    wanted = replace(folder.wanted(2, two), replaced=frozenset({one.path}))
+    assert sync(folder.lake, wanted).gone == (two.path,)
+    assert folder.ledgers() == [1]
+
+
+def test_a_file_that_retention_deletes_meanwhile_is_not_lost(folder: LakeFolder) -> None:
+    """A reads its list and plans, B retires the file and deletes its object, then A looks for it."""
+    one, two = (folder.segment(number, [b"%d" % number]) for number in (1, 2))
+    sync(folder.lake, folder.wanted(1, two))
+    other = Lake(folder.settings)
+    real = Lake.table
+    calls = 0
+
+    class Between(Lake):
+        def table(self, topic: TopicName) -> Any:
+            nonlocal calls
+            found = real(self, topic)
+            calls += 1
+            if calls == 1:
+                sync(other, folder.wanted(3, two, retired=1))
+                Path(one.path.removeprefix("file://")).unlink()
+            return found
+
+    assert sync(Between(folder.settings), folder.wanted(2, one, two)).outcome == "behind"
+
+
+def test_tables_of_earlier_versions_are_guarded(folder: LakeFolder) -> None:
+    """Expiry by others must delete no data files: also of tables that were made before this was set."""
+    one = folder.segment(1, [b"1"])
+    sync(folder.lake, folder.wanted(1, one))
+    name = ("public__default", "my_x002e_topic")
+    table = folder.lake.catalog.load_table(name)
+    assert table.properties["gc.enabled"] == "false"
+    with table.transaction() as transaction:
+        transaction.remove_properties("gc.enabled")
+    assert "gc.enabled" not in folder.lake.catalog.load_table(name).properties
+    assert sync(folder.lake, folder.wanted(1, one)).outcome == "changed"
+    assert folder.lake.catalog.load_table(name).properties["gc.enabled"] == "false"
+    assert sync(folder.lake, folder.wanted(1, one)).outcome == "unchanged"
+
+
+def test_what_others_take_out_is_put_back_and_said(folder: LakeFolder) -> None:
+    """As `rewrite_data_files` does: the same rows in a file of its own."""
+    one, two = (folder.segment(number, [b"%d" % number]) for number in (1, 2))
+    sync(folder.lake, folder.wanted(1, one, two))
+    name = ("public__default", "my_x002e_topic")
+    table = folder.lake.catalog.load_table(name)
+    table.overwrite(table.scan().to_arrow(), snapshot_properties={"app-id": "nightly"})
+    done = sync(folder.lake, folder.wanted(1, one, two))
+    assert (done.added, done.restored) == (2, 2)
+    assert all("nightly" in text for text in done.strangers)
+    assert done.strangers
+    assert problems(folder, folder.wanted(1, one, two)) == []
+    assert sync(folder.lake, folder.wanted(1, one, two)).strangers == ()
 
 
 def test_the_check_finds_what_is_wrong(folder: LakeFolder) -> None:

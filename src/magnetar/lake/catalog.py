@@ -23,7 +23,15 @@ from magnetar.lake.values import CatalogSettings, LakeConflictError, LakeError, 
 
 _T = TypeVar("_T")
 
+GUARDS: Final = {
+    # Files of a table are the brokers' only copy. Without this, expiry of snapshots, deletion of orphans and
+    # DROP TABLE … PURGE by Iceberg's own procedures delete them.
+    "gc.enabled": "false",
+}
+"""Of every table, set again wherever they are missing or different."""
+
 PROPERTIES: Final = {
+    **GUARDS,
     "format-version": "2",
     # Old versions of a table's own description go by themselves.
     "write.metadata.delete-after-commit.enabled": "true",

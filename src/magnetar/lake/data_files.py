@@ -21,7 +21,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
-from magnetar.lake.values import LakeError, LakeFile
+from magnetar.lake.values import FilesGoneError, LakeError, LakeFile
 
 _METRICS: Final = {
     "write.metadata.metrics.default": "truncate(16)",
@@ -36,7 +36,7 @@ class OpenedFile:
     """A file's footer."""
 
     def __init__(self, io: FileIO, file: LakeFile) -> None:
-        """Raises LakeError when it is not there, or of another size than the list says."""
+        """Raises FilesGoneError, and LakeError when it is of another size than the list says."""
         self.file = file
         opened = io.new_input(file.path)
         try:
@@ -45,6 +45,8 @@ class OpenedFile:
                 raise LakeError(f"{file.path} has {size} of {file.file_bytes} bytes")
             with opened.open() as stream:
                 self._footer = pq.read_metadata(stream)
+        except FileNotFoundError as error:
+            raise FilesGoneError(f"{file.path} is not there") from error
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"{file.path} cannot be read: {error}") from error
         self.schema: Schema = pyarrow_to_schema(self._footer.schema.to_arrow_schema())

@@ -22,7 +22,7 @@ from magnetar.base.names import TopicName
 from magnetar.lake.jobs import Jobs
 from magnetar.lake.listing import files_of_log
 from magnetar.lake.process import At, LakeWorker
-from magnetar.lake.values import LakeError, ListVersion, LogFiles, Synced, TableStatus
+from magnetar.lake.values import FilesGoneError, LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.managedlog.log_metadata import LogMetadata, decode, log_path
 from magnetar.managedlog.orphans import log_paths
 from magnetar.metadata.store import MetadataStore
@@ -34,6 +34,8 @@ _log = logging.getLogger("magnetar.lake")
 
 _PER_TURN: Final = 50
 """Logs looked at before others have the event loop."""
+_NAMED_MAX: Final = 20
+"""Objects that one error names."""
 _TRIES: Final = 5
 """A list that changes while its table is compared is read anew so often."""
 
@@ -46,12 +48,18 @@ class Figures:
         self.errors = 0
         self.files_added = 0
         self.files_removed = 0
+        self.strangers = 0
+        self.restored = 0
+        self.gone: dict[str, int] = {}
+        """Objects of each log that are not there though its list names them."""
 
     def count(self, synced: Synced) -> None:
         """One change of a table."""
         self.commits += synced.outcome == "changed"
         self.files_added += synced.added
         self.files_removed += synced.removed
+        self.strangers += len(synced.strangers)
+        self.restored += synced.restored
 
     def collect(self, out: Exposition) -> Iterable[None]:
         """A collector of `/metrics`."""
@@ -60,8 +68,15 @@ class Figures:
             ("magnetar_lake_files_added_total", "Files added to them.", self.files_added),
             ("magnetar_lake_files_removed_total", "Files taken from them.", self.files_removed),
             ("magnetar_lake_errors_total", "Tables that could not be brought up to date.", self.errors),
+            ("magnetar_lake_foreign_snapshots_total", "Snapshots that others wrote to them.", self.strangers),
+            ("magnetar_lake_files_restored_total", "Files that these took out, put back.", self.restored),
         ):
             out.counter(name, text, value)
+        out.gauge(
+            "magnetar_lake_files_gone",
+            "Objects that stored lists name and that are not in the store.",
+            sum(self.gone.values()),
+        )
         return ()
 
 
@@ -120,7 +135,8 @@ class LakeRoom:
             backoff = self._failed.get(log_name, (Backoff(), ""))[0]
             pause_ms = backoff.failed(self._clock.now_ms())
             self._failed[log_name] = (backoff, str(error))
-            _log.warning(
+            _log.log(
+                logging.ERROR if isinstance(error, FilesGoneError) else logging.WARNING,
                 "the table of log %s is not up to date, tried again in %d s: %s",
                 log_name,
                 pause_ms // 1000,
@@ -150,6 +166,7 @@ class LakeRoom:
                 return Synced("none", log_name)
             synced = await self._sync(wanted)
             if synced.outcome != "behind":
+                self._check_gone(log_name, synced)
                 return synced
             again = await self._wanted(log_name)
             if again is not None and again.version == wanted.version:
@@ -163,7 +180,28 @@ class LakeRoom:
         self.figures.count(synced)
         if synced.outcome == "changed":
             _log.info("table %s: %d files more, %d less", synced.table, synced.added, synced.removed)
+        if synced.strangers:
+            _log.warning(
+                "table %s was changed by somebody else: %s; %d files that this took out are in it again",
+                synced.table,
+                ", ".join(synced.strangers),
+                synced.restored,
+            )
         return synced
+
+    def _check_gone(self, log_name: str, synced: Synced) -> None:
+        """Raises FilesGoneError."""
+        if not synced.gone:
+            self.figures.gone.pop(log_name, None)
+            return
+        self.figures.gone[log_name] = len(synced.gone)
+        more = len(synced.gone) - _NAMED_MAX
+        raise FilesGoneError(
+            f"{len(synced.gone)} objects that the stored list of log {log_name} names are gone, and the"
+            f" messages in them cannot be read: {', '.join(synced.gone[:_NAMED_MAX])}"
+            f"{f' and {more} more' if more > 0 else ''}; restore them from a backup or an earlier"
+            " version of the store"
+        )
 
     async def _wanted(self, log_name: str, retiring: frozenset[UUID] = frozenset()) -> LogFiles | None:
         path = log_path(log_name)

@@ -10,15 +10,17 @@ A crash before the commit leaves the table as it was, and manifests that nothing
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
@@ -31,14 +33,16 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from magnetar.base.names import TopicName
-from magnetar.lake.catalog import PROPERTIES, Lake, files_of
+from magnetar.lake.catalog import GUARDS, PROPERTIES, Lake, files_of
 from magnetar.lake.columns import PARTITION, PARTITION_ID, merged
 from magnetar.lake.data_files import OpenedFile
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import TOPIC, Plan, plan, property_of, seen
 from magnetar.lake.replacing import ReplaceFiles
-from magnetar.lake.values import LakeError, LogFiles, Synced
+from magnetar.lake.values import FilesGoneError, LakeError, LakeFile, LogFiles, Synced
 
+LIST_VERSION: Final = "magnetar.list-version"
+"""Property of every snapshot of ours."""
 _TRIES: Final = 20
 """Commits of others that may come between."""
 _PARTITION_FIELD_ID: Final = 1000
@@ -55,6 +59,18 @@ class _Change:
     removed: list[DataFile]
     columns: Schema | None
     """The table's columns; None when they stay."""
+    guarded: bool
+    """Whether the table has the properties that keep others from deleting its files."""
+    strangers: tuple[str, ...] = ()
+    restored: int = 0
+    gone: tuple[str, ...] = ()
+    """See `Synced`."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has to be written."""
+        writes = self.added or self.removed or self.plan.note
+        return not writes and self.guarded
 
 
 def _nothing(step: str) -> None:
@@ -76,15 +92,27 @@ def sync(lake: Lake, wanted: LogFiles, step: Callable[[str], None] = _nothing) -
         step("planned")
         if change.plan.behind:
             return Synced("behind", name)
-        if change.plan.empty:
-            return Synced("unchanged", name)
         step("read")
+        if change.gone and _is_behind(lake, topic, wanted):
+            # Its objects were deleted as they should be, after this list was read.
+            return Synced("behind", name)
+        if change.empty:
+            return Synced("unchanged", name, strangers=change.strangers, gone=change.gone)
         try:
             snapshot_id = _commit(lake, topic, table, change)
         except (CommitFailedException, TableAlreadyExistsError):
             continue
         step("committed")
-        return Synced("changed", name, len(change.added), len(change.removed), snapshot_id)
+        return Synced(
+            "changed",
+            name,
+            len(change.added),
+            len(change.removed),
+            snapshot_id,
+            change.strangers,
+            change.restored,
+            change.gone,
+        )
     raise LakeError(f"table {name} was changed by others {_TRIES} times in a row; it is tried again")
 
 
@@ -100,24 +128,80 @@ def _work_out(table: Table | None, wanted: LogFiles, lake: Lake) -> _Change:
         }
     made = plan(wanted, there, known)
     io = lake.catalog._load_file_io(location=lake.settings.warehouse) if table is None else table.io
-    added = [OpenedFile(io, file) for file in made.add]
+    added, gone = _opened(io, made.add)
+    strangers, restored = _strangers(table, [opened.file.path for opened in added])
     before = None if table is None else table.schema()
     columns = merged(before, [opened.schema for opened in added]) if added else None
     return _Change(
         wanted,
         made,
         added,
-        [there[path] for path in sorted(made.remove)],
+        # What a lost file was to replace has its rows yet.
+        [] if gone and made.replaces else [there[path] for path in sorted(made.remove)],
         None if columns is before else columns,
+        guarded=table is None or GUARDS.items() <= table.properties.items(),
+        strangers=strangers,
+        restored=restored,
+        gone=gone,
     )
+
+
+def _opened(io: FileIO, files: Iterable[LakeFile]) -> tuple[list[OpenedFile], tuple[str, ...]]:
+    """Footers of the files that are there, and the paths of the others: one that is lost keeps no other from
+    its table."""
+    opened, gone = [], []
+    for file in files:
+        try:
+            opened.append(OpenedFile(io, file))
+        except FilesGoneError:
+            gone.append(file.path)
+    return opened, tuple(gone)
+
+
+def _is_behind(lake: Lake, topic: TopicName, wanted: LogFiles) -> bool:
+    table = lake.table(topic)
+    known = None if table is None else seen(table.properties).get(wanted.partition)
+    return known is not None and wanted.version < known
+
+
+def _strangers(table: Table | None, added: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    """Snapshots that others have written since the last one of ours, and how many of `added` they took."""
+    if table is None:
+        return (), 0
+    found: list[str] = []
+    snapshot = table.current_snapshot()
+    while snapshot is not None and not _is_ours(snapshot):
+        found.append(_described(snapshot))
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    if not found or snapshot is None:
+        # Without the last one of ours nobody knows what they took.
+        return tuple(found), 0
+    before = {file.file_path for file in files_of(table, snapshot)}
+    return tuple(found), sum(path in before for path in added)
+
+
+def _is_ours(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.get(LIST_VERSION) is not None
+
+
+def _described(snapshot: Snapshot) -> str:
+    summary = snapshot.summary
+    what = "snapshot" if summary is None else summary.operation.value
+    names = ("engine-name", "engine-version", "app-id")
+    who = "" if summary is None else " ".join(text for name in names if (text := summary.get(name)))
+    return f"{snapshot.snapshot_id} ({what}{f' by {who}' if who else ''})"
 
 
 def _commit(lake: Lake, topic: TopicName, table: Table | None, change: _Change) -> int | None:
     transaction = _new_table(lake, topic) if table is None else table.transaction()
     if change.columns is not None:
         _add_columns(transaction, change.columns)
-    transaction.set_properties({property_of(change.wanted.partition): change.wanted.version.encode()})
-    _write_snapshot(transaction, change)
+    if not change.guarded:
+        transaction.set_properties(GUARDS)
+    if change.added or change.removed or change.plan.note:
+        transaction.set_properties({property_of(change.wanted.partition): change.wanted.version.encode()})
+        _write_snapshot(transaction, change)
     if change.plan.expires:
         _expire_others(transaction)
     done = transaction.commit_transaction()
@@ -165,7 +249,7 @@ def _add_columns(transaction: Transaction, columns: Schema) -> None:
 def _write_snapshot(transaction: Transaction, change: _Change) -> None:
     wanted = change.wanted
     ledgers = ",".join(str(opened.file.ledger_id) for opened in change.added)
-    notes = {"magnetar.list-version": wanted.version.encode(), "magnetar.partition": str(wanted.partition)}
+    notes = {LIST_VERSION: wanted.version.encode(), "magnetar.partition": str(wanted.partition)}
     if ledgers:
         notes["magnetar.ledgers"] = ledgers
     update = transaction.update_snapshot(snapshot_properties=notes)

@@ -21,6 +21,10 @@ class LakeSetupError(LakeError):
     retriable = False
 
 
+class FilesGoneError(LakeError):
+    """Objects that a stored list names are not there: their messages cannot be read."""
+
+
 class LakeConflictError(LakeError):
     """What is there contradicts what is to be written: a table of another topic, a column of another type."""
 
@@ -124,6 +128,12 @@ class Synced:
     added: int = 0
     removed: int = 0
     snapshot_id: int | None = None
+    strangers: tuple[str, ...] = ()
+    """Snapshots that somebody else has written since the last one of ours: what, when, by whom."""
+    restored: int = 0
+    """Files that these took from the table, and that are in it again."""
+    gone: tuple[str, ...] = ()
+    """Paths that the stored list names and whose objects are not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,6 +296,17 @@ SECTIONS: Final = (
             _c("magnetar_lake_files_added_total", "", (), "Files added to them.", _LAKE),
             _c("magnetar_lake_files_removed_total", "", (), "Files taken from them.", _LAKE),
             _c("magnetar_lake_errors_total", "", (), "Tables that could not be brought up to date.", _LAKE),
+            _c(
+                "magnetar_lake_foreign_snapshots_total", "", (), "Snapshots that others wrote to them.", _LAKE
+            ),
+            _c("magnetar_lake_files_restored_total", "", (), "Files that these took out, put back.", _LAKE),
+            _g(
+                "magnetar_lake_files_gone",
+                "",
+                (),
+                "Objects that stored lists name and that are not in the store.",
+                _LAKE,
+            ),
         ),
     ),
     BOOKIES,

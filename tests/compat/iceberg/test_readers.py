@@ -51,13 +51,17 @@ class Second(Record):
 
 
 def read_with(program: str, *arguments: str) -> dict[str, Any]:
+    return run(f"read_with_{program}.py", *arguments)
+
+
+def run(program: str, *arguments: str) -> dict[str, Any]:
     done = subprocess.run(
-        [PYTHON, str(HERE / f"read_with_{program}.py"), *arguments],
+        [PYTHON, str(HERE / program), *arguments],
         # ClickHouse reads nothing outside of the working folder.
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=500,
         check=False,
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
@@ -179,6 +183,48 @@ def test_spark(sensors: Sensors) -> None:
     assert plain(found["rows"]) == plain(sensors.consumed())
     assert (found["pruned"], found["filtered"]) == (10, 8)
     assert (found["snapshots"], found["files"]) == (sensors.status()["snapshots"], 4)
+
+
+def maintained(sensors: Sensors, settings: dict[str, Any]) -> None:
+    """Spark's procedures of maintenance leave every message where it is."""
+    before = sensors.consumed()
+    assert len(before) == 20
+    for partition in sensors.partitions:
+        # From here on the objects are the only copy.
+        partition.delete_local()
+    objects = sorted((sensors.process.data_dir / "offloaded" / "public").rglob("*.parquet"))
+    assert len(objects) == 4
+    found = run("maintain_with_spark.py", spark_jars(), ".".join(TABLE), json.dumps(settings))
+    assert "rewritten_data_files_count" in found["rewrite"], found
+    for what in ("expire", "orphans", "purge"):
+        assert "GC is disabled" in found[what] or "gc.enabled" in found[what], found
+    assert [path for path in objects if not path.exists()] == []
+    # The look at all tables, soon after a start, puts back what the rewrite took out.
+    assert not sensors.complete()
+    sensors.process.stop()
+    sensors.process.start()
+    wait_until(sensors.complete, DEADLINE_S, "the table has the files of the list again")
+    assert "was changed by somebody else" in sensors.process.log_text()
+    assert sensors.consumed() == before
+
+
+def test_maintenance_over_sql(tmp_path: Path) -> None:
+    environment = KEEP_EVERYTHING | {"MAGNETAR_LAKE_CATALOG": ""}
+    with StandaloneProcess(tmp_path / "s", environment=environment) as process:
+        settings = {
+            "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+            "uri": f"jdbc:sqlite:{process.data_dir / 'lake' / 'catalog.db'}",
+            "jdbc.schema-version": "V1",
+            "warehouse": f"file://{process.data_dir}/offloaded/magnetar-lake",
+        }
+        maintained(Sensors(process), settings)
+
+
+def test_maintenance_over_rest(tmp_path: Path) -> None:
+    with rest_catalog(tmp_path) as url:
+        environment = KEEP_EVERYTHING | {"MAGNETAR_LAKE_CATALOG": url}
+        with StandaloneProcess(tmp_path / "s", environment=environment) as process:
+            maintained(Sensors(process), {"type": "rest", "uri": url})
 
 
 def test_clickhouse(sensors: Sensors) -> None:

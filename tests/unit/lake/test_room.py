@@ -31,6 +31,8 @@ class FakeTables:
     def __init__(self) -> None:
         self.tables: dict[str, dict[int, tuple[ListVersion, frozenset[str]]]] = {}
         self.failures = 0
+        self.gone: tuple[str, ...] = ()
+        """Objects that are not there."""
         self.calls: list[str] = []
         self.before: Callable[[str], Coroutine[Any, Any, None]] | None = None
 
@@ -68,7 +70,7 @@ class FakeTables:
         if made.behind:
             return Synced("behind", name)
         if made.empty:
-            return Synced("unchanged", name)
+            return Synced("unchanged", name, gone=self.gone)
         table[wanted.partition] = (wanted.version, frozenset(file.path for file in wanted.files))
         return Synced("changed", name, len(made.add), len(made.remove), 1)
 
@@ -202,6 +204,29 @@ def test_what_fails_is_tried_again() -> None:
         await world.settle()
         assert world.room.errors == {}
         assert world.files() == {1}
+
+    run(story)
+
+
+def test_objects_that_are_gone_are_named() -> None:
+    """In the log, in the table's status and in a metric, until they are back."""
+
+    async def story(world: World) -> None:
+        await world.keep(LOG, 1, 2)
+        await world.room.sync(LOG)
+        world.tables.gone = ("file:///store/a", "file:///store/b")
+        world.room.changed(LOG)
+        await world.settle()
+        assert "2 objects" in world.room.errors[LOG]
+        assert "file:///store/a, file:///store/b" in world.room.errors[LOG]
+        assert world.room.figures.gone == {LOG: 2}
+        # What is to be deleted is deleted all the same.
+        await world.room.retire(LOG, [UUID(int=1)])
+        world.tables.gone = ()
+        world.clock.advance(60_000)
+        await world.room.round()
+        await world.settle()
+        assert (world.room.errors, world.room.figures.gone) == ({}, {})
 
     run(story)
 
