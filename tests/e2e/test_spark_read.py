@@ -160,6 +160,26 @@ def test_stream_with_limits_restarts_and_a_subscription(
     assert stats["subscriptions"]["job"]["msgBacklog"] <= 120
 
 
+def test_a_stream_over_partitions_that_come_and_go(
+    spark: SparkSession, standalone: StandaloneProcess, tmp_path: Path
+) -> None:
+    """One checkpoint over empty partitions that are unloaded, and a topic that is deleted and made again."""
+    topic = new_topic(standalone, partitions=2)
+    options = {**connection(standalone, topic), "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    assert run_stream(spark, options, tmp_path) == []
+    for partition in range(2):
+        standalone.admin("PUT", f"persistent/public/default/{topic}-partition-{partition}/unload")
+    strict = {**options, "failOnDataLoss": "true"}
+    fill(standalone, topic, numbered(10))
+    assert sum(batch["numInputRows"] for batch in run_stream(spark, strict, tmp_path)) == 10
+    standalone.admin("DELETE", f"persistent/public/default/{topic}/partitions?force=true")
+    assert run_stream(spark, options, tmp_path) == []
+    set_partitions(standalone, topic, 1, method="PUT")
+    fill(standalone, topic, numbered(5, 10))
+    assert sum(batch["numInputRows"] for batch in run_stream(spark, options, tmp_path)) == 5
+    assert sorted(values_of(spark.read.parquet(str(tmp_path / "rows")))) == numbered(15)
+
+
 def test_stream_by_bytes(spark: SparkSession, standalone: StandaloneProcess, tmp_path: Path) -> None:
     topic = new_topic(standalone)
     fill(standalone, topic, numbered(400), batching_enabled=False)

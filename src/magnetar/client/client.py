@@ -212,14 +212,17 @@ class Client(Closing):
             except ClientError as error:
                 retry.pause_or_raise(error)
 
-    def acknowledge_up_to(self, topic: TopicName, subscription: str, position: Position | None) -> None:
+    def acknowledge_up_to(
+        self, topic: TopicName, subscription: str, position: Position | None, *, create_topic: bool = True
+    ) -> None:
         """Moves a durable subscription's cursor behind `position`; None only creates the subscription.
 
-        A new subscription starts at the earliest message. Nothing is taken from it.
+        A new subscription starts at the earliest message. Nothing is taken from it. With `create_topic` a
+        topic that is not there is made where the broker does that, else it is refused.
         Raises RefusedError, for example while another consumer has it exclusively.
         """
         with self.connect_to(topic) as connection:
-            _subscribe(connection, topic, subscription)
+            _subscribe(connection, topic, subscription, create_topic=create_topic)
             if position is not None:
                 request_id = connection.session.next_request_id()
                 ack = encode_ack(1, [position], cumulative=True, request_id=request_id)
@@ -245,7 +248,9 @@ class Client(Closing):
             )
 
 
-def _subscribe(connection: Connection, topic: TopicName, subscription: str) -> None:
+def _subscribe(
+    connection: Connection, topic: TopicName, subscription: str, *, create_topic: bool = True
+) -> None:
     request_id = connection.session.next_request_id()
     subscribe = pb.CommandSubscribe(
         topic=str(topic),
@@ -256,6 +261,7 @@ def _subscribe(connection: Connection, topic: TopicName, subscription: str) -> N
         request_id=request_id,
         durable=True,
         initialPosition=pb.CommandSubscribe.Earliest,
+        force_topic_creation=create_topic,
     )
     connection.call(
         pb.BaseCommand(type=_Type.SUBSCRIBE, subscribe=subscribe),

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.errors import OptionError, TopicDataLossError
 from magnetar.spark.ledgers import LogState
+from magnetar.spark.losses import beginning, loss, needs_first_index, remainder
 from magnetar.spark.offsets import (
-    FROM_EARLIEST,
     AtTime,
     Offset,
     Place,
     parse_place,
     parse_places_option,
 )
-from magnetar.spark.planning import lost_range
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.timestamps import parse_time
 
@@ -92,26 +90,28 @@ class Bounds:
         found = self._cluster.client.admin.position_by_index(name, place.number)
         return Offset(state.end, None) if found is None else Offset(found, None)
 
-    def check_loss(self, topic: TopicName, state: LogState, start: Offset) -> None:
-        """Raises TopicDataLossError when entries from `start` on are gone and that is not allowed."""
-        if not self._options.fail_on_data_loss or not state.is_complete:
-            return
-        if start.position <= EARLIEST or start.position >= state.first:
-            return
-        first_index = state.first_index_at(state.first)
-        if first_index is None and state.ledgers and start.message_index is not None:
+    def after_loss(
+        self, topic: TopicName, state: LogState, start: Offset, *, is_named: bool = False
+    ) -> Offset:
+        """`start`, or what follows it when entries from there on are gone and that is allowed.
+
+        `is_named` says that `start` is what the options name, not what a checkpoint has.
+        Raises TopicDataLossError when it is not allowed.
+        """
+        first_index = state.first_index
+        if needs_first_index(state, start):
             found = self._cluster.indexes_at(topic, state.first)
             first_index = None if found is None else found[1]
-        if lost_range(state, start.message_index, first_index):
-            raise TopicDataLossError(
-                str(topic), str(start), str(state.first), rule=self._cluster.client.admin.removal_rule(topic)
-            )
+        gone = loss(state, start, first_index, is_named=is_named)
+        if not gone:
+            return start
+        if not self._options.fail_on_data_loss:
+            return remainder(state, start, first_index)
+        rule = self._cluster.client.admin.removal_rule(topic)
+        raise TopicDataLossError(str(topic), str(start), gone, rule=rule)
 
 
 def _named(place: str, state: LogState) -> Offset:
-    if place == "latest":
+    if place == "latest" and (state.ledgers or not state.is_complete):
         return Offset(state.end, None)
-    if not state.is_complete:
-        return FROM_EARLIEST
-    first = state.first
-    return Offset(Position(*first), state.first_index_at(first))
+    return beginning(state)

@@ -14,6 +14,7 @@ from magnetar.client.reader import last_position, peek
 from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.errors import OptionError
 from magnetar.spark.ledgers import LogState
+from magnetar.spark.losses import beginning
 from magnetar.spark.offsets import Offset
 from magnetar.spark.sink_topics import is_sink_topic
 from magnetar.wire import pulsar_pb2 as pb
@@ -136,8 +137,14 @@ class Cluster:
 
     def with_start_index(self, topic: TopicName, state: LogState, offset: Offset) -> Offset:
         """`offset` with its index, when the broker keeps one and an entry can show it."""
-        if offset.message_index is not None or offset.position >= state.end:
-            return offset if offset.message_index is not None else self.with_end_index(topic, offset)
+        if offset.message_index is not None:
+            return offset
+        if state.is_complete and (not state.ledgers or offset.position < state.first):
+            offset = beginning(state)
+            if offset.message_index is not None or not state.ledgers:
+                return offset
+        if offset.position >= state.end:
+            return self.with_end_index(topic, offset)
         index = state.first_index_at(offset.position)
         if index is None:
             found = self.indexes_at(topic, offset.position)

@@ -16,12 +16,12 @@ class OptionError(SparkSourceError):
 class TopicDataLossError(SparkSourceError):
     """Entries that the query has not read are gone, or cannot be shown to be there."""
 
-    def __init__(self, topic: str, start: str, first: str, *, rule: str = "") -> None:
-        """`rule` says what the namespace removes, in words."""
+    def __init__(self, topic: str, start: str, gone: str, *, rule: str = "") -> None:
+        """`gone` says what is, `rule` what the namespace removes, in words."""
         super().__init__(
-            f"data loss: {topic} should be read from {start} on, but its first entry is {first}: {start} to"
-            f" {first} was removed. {rule or 'The rules of its namespace could not be read.'} Give the query"
-            " a `subscription`, which keeps entries until it has read them, or raise the retention; set"
-            " failOnDataLoss=false to go on without them."
+            f"data loss: {topic} should be read from {start} on, but {gone}."
+            f" {rule or 'The rules of its namespace could not be read.'} Give the query a `subscription`,"
+            " which keeps entries until it has read them, or raise the retention; set failOnDataLoss=false to"
+            " go on without them."
         )
         self.topic = topic

@@ -42,11 +42,18 @@ class LogState:
     """Those with entries, ascending; empty also when only the end is known."""
     is_complete: bool = False
     """Whether `ledgers` is known; else only `end` is."""
+    empty_index: int | None = None
+    """Messages before the end, for a log without entries; None when the broker does not say."""
 
     @property
     def first(self) -> Position:
         """The first entry there is; the end of an empty log."""
         return Position(self.ledgers[0].ledger_id, 0) if self.ledgers else self.end
+
+    @property
+    def first_index(self) -> int | None:
+        """Messages before `first`; None when the broker does not say."""
+        return self.ledgers[0].first_index if self.ledgers else self.empty_index
 
     @classmethod
     def from_internal_stats(cls, stats: dict[str, Any]) -> LogState:
@@ -76,13 +83,16 @@ class LogState:
                         _files(ledger.get("offloadedTo"), entries),
                     )
                 )
+        empty_index = None
         if ledgers:
             end = Position(ledgers[-1].ledger_id, ledgers[-1].entries)
         elif listed:
             end = Position(int(listed[-1]["ledgerId"]), 0)
+            # Not `lastIndex`, which counts what is on its way into the open ledger.
+            empty_index = listed[-1].get("firstIndex")
         else:
             end = Position(last.ledger_id, last.entry_id + 1)
-        return cls(end, tuple(ledgers), is_complete=True)
+        return cls(end, tuple(ledgers), is_complete=True, empty_index=empty_index)
 
     @classmethod
     def from_last(cls, last: Position | None) -> LogState:

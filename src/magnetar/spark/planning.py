@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from magnetar.spark.ledgers import LogState
-
 BYTES_PER_PARTITION: Final = 32 << 20
 """Size of a task's range when the options say nothing: about a second's work for one core."""
 
@@ -76,21 +74,6 @@ def pieces_of(
             wanted = max(wanted, -(-partitions_min * count // total))
         pieces.append(max(wanted, 1))
     return pieces
-
-
-def lost_range(state: LogState, start_index: int | None, first_index: int | None) -> bool:
-    """Whether entries are gone, `start` lying before the first entry of `state`.
-
-    A ledger may also have been removed after all of it was read. Indexes tell: none is missing when the first
-    entry there is has the index that is to be read next. Without them it cannot be excluded.
-    """
-    if start_index is None:
-        return True
-    if first_index is None:
-        # Empty: nothing can follow, so nothing was lost if the log says how far it counted.
-        return bool(state.ledgers)
-    # Fewer messages than were counted: the topic was deleted, and this is another one.
-    return first_index != start_index
 
 
 class TriggerDelay:

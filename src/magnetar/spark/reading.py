@@ -12,16 +12,18 @@ from magnetar.arrow.decode import Decoder
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import DataLossError
+from magnetar.client.errors import AdminError, DataLossError, RefusedError, UnreachableError
 from magnetar.client.reader import peek, read_range
 from magnetar.spark.errors import TopicDataLossError
 from magnetar.spark.history import LastFile, read_stretch
 from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.large_messages import LookBack
+from magnetar.spark.ledgers import LogState
 from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.stretches import Stretch
 from magnetar.spark.table_shape import TableShape
 from magnetar.spark.topic_schemas import definitions_of
+from magnetar.wire import pulsar_pb2 as pb
 
 _BYTES_PER_BATCH = 2 << 20
 """Entries decoded at a time: large enough for array operations, small enough for the processor's cache and
@@ -129,14 +131,22 @@ def _from_broker(
             yield from decoder.decode(entries)
     except DataLossError as error:
         if strict:
-            raise _lost(client, topic, start, end) from error
+            raise _lost(
+                client, topic, start, f"up to {end} nothing is there any more: {error}"
+            ) from error
+        return
+    except RefusedError as error:
+        if error.code != pb.ServerError.TopicNotFound:
+            raise
+        if strict:
+            raise _lost(client, topic, start, "the topic is not there any more") from error
         return
     if expected is not None and checked:
         _check_beginning(client, topic, expected, end)
 
 
-def _lost(client: Client, topic: TopicName, start: Position, first: Position) -> TopicDataLossError:
-    return TopicDataLossError(str(topic), str(start), str(first), rule=client.admin.removal_rule(topic))
+def _lost(client: Client, topic: TopicName, start: Position, gone: str) -> TopicDataLossError:
+    return TopicDataLossError(str(topic), str(start), gone, rule=client.admin.removal_rule(topic))
 
 
 def _check_beginning(client: Client, topic: TopicName, start: Position, delivered: Position) -> None:
@@ -146,6 +156,11 @@ def _check_beginning(client: Client, topic: TopicName, start: Position, delivere
     """
     if delivered <= start:
         return
-    first = peek(client, topic, EARLIEST, _PEEK_TIMEOUT_S)
-    if not len(first) or first.position(0) > start:
-        raise _lost(client, topic, start, delivered)
+    try:
+        is_gone = LogState.from_internal_stats(client.admin.internal_stats(topic)).first > start
+    except (AdminError, UnreachableError):
+        first = peek(client, topic, EARLIEST, _PEEK_TIMEOUT_S)
+        is_gone = not len(first) or first.position(0) > start
+    if is_gone:
+        gone = f"its first entry is {delivered}: {start} to {delivered} was removed"
+        raise _lost(client, topic, start, gone)

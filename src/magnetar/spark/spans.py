@@ -10,6 +10,7 @@ from magnetar.spark.bounds import Bounds
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.filters import Pushed
 from magnetar.spark.ledgers import LogState
+from magnetar.spark.losses import present
 from magnetar.spark.offsets import Offset
 from magnetar.spark.read_options import ReadOptions
 
@@ -56,7 +57,9 @@ def find_spans(cluster: Cluster, options: ReadOptions, pushed: Pushed) -> Found:
         ]
     for number, (topic, start, end) in enumerate(spans):
         name = TopicName.parse(topic)
-        bounds.check_loss(name, states[topic], start)
+        start = bounds.after_loss(name, states[topic], start, is_named=True)
+        start = present(states[topic], start)
+        spans[number] = Span(topic, start, end)
         if options.rows_per_partition_max is not None:
             # To split by rows they have to be counted.
             counted = cluster.with_start_index(name, states[topic], start)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -18,11 +20,13 @@ from pyspark.sql.streaming.datasource import (
 
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
+from magnetar.client.errors import RefusedError
 from magnetar.spark.admission import Admission, Backlog
 from magnetar.spark.bounds import Bounds
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.errors import OptionError, SparkSourceError
 from magnetar.spark.ledgers import LogState
+from magnetar.spark.losses import beginning, present
 from magnetar.spark.offsets import FROM_EARLIEST, Offset, decode_offsets, encode_offsets
 from magnetar.spark.planning import TriggerDelay
 from magnetar.spark.ranges import plan_ranges, tasks_of
@@ -30,6 +34,10 @@ from magnetar.spark.read_options import ReadOptions
 from magnetar.spark.reading import read_partition
 from magnetar.spark.spans import Span
 from magnetar.spark.table_shape import TableShape
+from magnetar.wire import pulsar_pb2 as pb
+
+_LOOKS_MAX: Final = 4
+"""At topics, for one trigger, while they are being deleted."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -58,13 +66,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
         """Where a new query starts. Creates the subscription, if one is asked for."""
-        states = self._refresh()
+        states = self._refresh(missing_ok=self._options.wait_for_topics)
         cluster = self._connected()
         bounds = Bounds(cluster, self._options, int(time.time() * 1000))
         starts = bounds.starts(states, default="latest")
         found = {}
         for topic, start in starts.items():
             name = TopicName.parse(topic)
+            start = bounds.after_loss(name, states[topic], start, is_named=True)
             found[topic] = cluster.with_start_index(name, states[topic], start)
             # What lies before the start is not the query's: it is no backlog, and nobody keeps it for it.
             self._keep(topic, start.position)
@@ -76,13 +85,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not subscription or topic in self._kept:
             return
         read = None if start is None or start.entry_id <= 0 else Position(start.ledger_id, start.entry_id - 1)
-        self._connected().client.acknowledge_up_to(TopicName.parse(topic), subscription, read)
+        client = self._connected().client
+        client.acknowledge_up_to(TopicName.parse(topic), subscription, read, create_topic=False)
         self._kept.add(topic)
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802  # Spark's name
-        """Where the next micro-batch ends. Raises TopicDataLossError."""
+        """Where the next micro-batch ends. Raises SparkSourceError after a loss, unless that is allowed."""
+        for _ in range(_LOOKS_MAX - 1):
+            with _a_topic_may_go():
+                return self._planned(start, limit)
+        return self._planned(start, limit)
+
+    def _planned(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
+        """The same. Raises RefusedError when a topic is deleted meanwhile: the next look finds it gone."""
         starts = decode_offsets(start)
-        states = self._refresh(missing_ok=bool(starts))
+        states = self._refresh()
         self._check_topics(starts, states)
         cluster = self._connected()
         bounds = Bounds(cluster, self._options, int(time.time() * 1000))
@@ -94,7 +111,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             name = TopicName.parse(topic)
             self._keep(topic)
-            bounds.check_loss(name, state, begin)
+            begin = bounds.after_loss(name, state, begin)
             end = state.end if self._target is None else min(self._target[topic], state.end)
             ends[topic] = begin
             if end > begin.position and (state.ledgers or not state.is_complete):
@@ -148,15 +165,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
         """The end of every partition, for the query's progress."""
         cluster = self._connected()
-        return encode_offsets(
-            {
-                topic: cluster.with_end_index(TopicName.parse(topic), Offset(state.end, None))
-                for topic, state in self._refresh().items()
-            }
-        )
+        ends = {}
+        for topic, state in self._refresh().items():
+            with _a_topic_may_go():
+                # Of an empty partition the same as where reading it begins: nothing lies between.
+                empty = state.is_complete and not state.ledgers
+                end = beginning(state) if empty else Offset(state.end, None)
+                ends[topic] = cluster.with_end_index(TopicName.parse(topic), end)
+        return encode_offsets(ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Fixes the end of the query at what is there now."""
+        """Fixes the end of the query at what is there now. Topics that are gone are told of later."""
         self._target = {topic: state.end for topic, state in self._refresh().items()}
 
     def _check_topics(self, starts: dict[str, Offset], states: Mapping[str, LogState]) -> None:
@@ -176,19 +195,28 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Ranges of entries for the tasks of one micro-batch."""
         starts = decode_offsets(start)
-        spans = {
-            topic: (starts.get(topic, FROM_EARLIEST), stop)
-            for topic, stop in decode_offsets(end).items()
-            if stop.position > starts.get(topic, FROM_EARLIEST).position
-        }
+        spans = {}
+        for topic, stop in decode_offsets(end).items():
+            begin = starts.get(topic, FROM_EARLIEST)
+            if begin.position.ledger_id > stop.position.ledger_id:
+                # Another topic of the name, with ledgers of lower numbers: all of it is new.
+                begin = FROM_EARLIEST
+            if stop.position > begin.position:
+                spans[topic] = (begin, stop)
         if not spans:
             return []
         known_ends = {topic: state.end for topic, state in self._states.items()}
         if any(known_ends.get(topic, EARLIEST) < end.position for topic, (_, end) in spans.items()):
             # A batch that was planned before a restart.
-            self._refresh(missing_ok=True)
+            self._refresh()
             self._check_topics(starts, self._states)
-        known = [Span(topic, *span) for topic, span in spans.items() if topic in self._states]
+        bounds = Bounds(self._connected(), self._options, int(time.time() * 1000))
+        known = []
+        for topic, (begin, stop) in spans.items():
+            if (state := self._states.get(topic)) is not None:
+                begin = present(state, bounds.after_loss(TopicName.parse(topic), state, begin))
+                if stop.position > begin.position:
+                    known.append(Span(topic, begin, stop))
         return tasks_of(self._options, plan_ranges(self._options, self._states, known))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -206,9 +234,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic, offset in decode_offsets(end).items():
             ledger_id, entry_id = offset.position
             if entry_id > 0:
-                client.acknowledge_up_to(
-                    TopicName.parse(topic), subscription, Position(ledger_id, entry_id - 1)
-                )
+                name, last = TopicName.parse(topic), Position(ledger_id, entry_id - 1)
+                with _a_topic_may_go():
+                    # A topic that was deleted stays deleted.
+                    client.acknowledge_up_to(name, subscription, last, create_topic=False)
 
     def stop(self) -> None:
         """Closes the connection."""
@@ -221,11 +250,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = Cluster(self._options.connection)
         return self._cluster
 
-    def _refresh(self, *, missing_ok: bool = False) -> dict[str, LogState]:
-        """The partitions there are now and their logs. Topics may be missing where others look for them."""
+    def _refresh(self, *, missing_ok: bool = True) -> dict[str, LogState]:
+        """The partitions there are now and their logs.
+
+        Topics that are missing are left out: `_check_topics` says whether that is allowed. A new query has
+        read none of them, and raises RefusedError.
+        """
         cluster = self._connected()
         options = self._options
         topics = cluster.partitions(options.topics, options.pattern, options.namespace)
-        patient = missing_ok or options.wait_for_topics or bool(self._states)
-        self._states = cluster.log_states(topics, missing_ok=patient)
+        self._states = cluster.log_states(topics, missing_ok=missing_ok)
         return self._states
+
+
+@contextmanager
+def _a_topic_may_go() -> Iterator[None]:
+    """Goes on behind the body when a topic was deleted meanwhile."""
+    try:
+        yield
+    except RefusedError as error:
+        if error.code != pb.ServerError.TopicNotFound:
+            raise

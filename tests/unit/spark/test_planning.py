@@ -11,7 +11,6 @@ from magnetar.spark.planning import (
     BYTES_PER_PARTITION,
     TASKS_MIN,
     groups,
-    lost_range,
     pieces_of,
     share,
 )
@@ -101,14 +100,6 @@ def test_pieces() -> None:
     assert pieces_of(rows, sizes, partitions_min=None, rows_per_partition_max=None) == [4, 1]
     assert pieces_of(rows, sizes, partitions_min=10, rows_per_partition_max=None) == [9, 1]
     assert pieces_of(rows, sizes, partitions_min=None, rows_per_partition_max=50) == [18, 2]
-
-
-def test_losses() -> None:
-    empty = LogState(Position(9, 0), (), is_complete=True)
-    assert lost_range(LOG, 100, 101)
-    assert not lost_range(LOG, 100, 100), "the ledger went after it was read"
-    assert lost_range(LOG, None, 100), "without an index it cannot be excluded"
-    assert not lost_range(empty, 100, None)
 
 
 def test_very_many_small_ranges_share_tasks() -> None:
