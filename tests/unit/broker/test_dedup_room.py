@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from fakes.ledgers import write_error
 from fakes.managed_logs import Process
 from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName
@@ -50,6 +51,69 @@ def test_a_crash_takes_neither_numbers_nor_the_snapshot() -> None:
             log, room = await load(process, set(), snapshot_entries=4)
             assert room.state.snapshot() == known
             assert room.state.admit("p", [2 * round_number + 1], [2 * round_number + 1]) is not None
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_trimming_waits_for_the_snapshot_to_be_durable() -> None:
+    """The snapshot is written, the disk has not synced it yet, the log trims what it stands for, kill -9."""
+
+    async def story() -> None:
+        process = Process(entries_max_per_ledger=2)
+        log, room = await load(process, set(), snapshot_entries=10)
+        for number in range(9):
+            await publish(process, log, room, "p", number)
+        cursor = log.cursors[DEDUP_CURSOR]
+        kept = log.entry_count
+        process.ledgers.auto_sync = False
+        position = log.append([entry(b"x", 9, "p")], None)
+        process.ledgers.writer(position.ledger_id).sync()
+        room.persisted("p", 9, position, 1)
+        assert cursor.properties == {"p": 9}
+        await process.settle()
+        await log.trim()
+        assert log.entry_count == kept + 1
+        process = await process.crash()
+        process.ledgers.auto_sync = True
+        log, room = await load(process, set(), snapshot_entries=10)
+        assert room.state.last_sequence("p") == 9
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_trimming_goes_on_once_the_snapshot_is_durable() -> None:
+    async def story() -> None:
+        process = Process(entries_max_per_ledger=2)
+        log, room = await load(process, set(), snapshot_entries=10)
+        for number in range(10):
+            await publish(process, log, room, "p", number)
+        await process.settle()
+        assert log.entry_count <= 2
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_snapshot_that_could_not_be_stored_keeps_the_log_and_is_taken_again() -> None:
+    async def story() -> None:
+        process = Process(entries_max_per_ledger=2)
+        log, room = await load(process, set(), snapshot_entries=9, snapshot_ms=1000)
+        for number in range(8):
+            await publish(process, log, room, "p", number)
+        kept = log.entry_count
+        # The cursor has no ledger yet: its first change makes one; the log begins none now.
+        process.ledgers.create_errors.append(write_error())
+        await publish(process, log, room, "p", 8)
+        await process.settle()
+        await log.trim()
+        assert log.entry_count == kept + 1
+        process.clock.advance(1000)
+        await room.maintain()
+        await process.settle()
+        assert log.entry_count <= 2
+        assert log.cursors[DEDUP_CURSOR].properties == {"p": 8}
         await process.logs.close()
 
     asyncio.run(story())

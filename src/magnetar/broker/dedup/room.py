@@ -108,10 +108,30 @@ class DedupRoom:
         return gone
 
     def _store(self) -> None:
+        """Begins to store the state; `_snapshot_durable` follows.
+
+        The mark-delete lets the log be trimmed, so it must not move with the numbers: the log trims, the
+        process dies before the numbers are synced, and neither the snapshot nor the log knows them.
+        """
+        complete = self._complete
         self._cursor.set_properties(self.state.snapshot())
-        self._cursor.ack_cumulative(self._complete)
         self._unstored = 0
         self._stored_ms = self._clock.now_ms()
+        self._cursor.when_durable(lambda error: self._snapshot_durable(complete, error))
+
+    def _snapshot_durable(self, complete: Position, error: BaseException | None) -> None:
+        """What was stored stands for everything up to `complete`, or could not be stored."""
+        if error is None:
+            self._cursor.ack_cumulative(complete)
+        else:
+            # The next snapshot that is due takes its place; the log is kept as long.
+            self._unstored = max(self._unstored, 1)
+
+    async def _store_now(self) -> None:
+        self._store()
+        await self._cursor.flush()
+        # The numbers are durable; now so is the position that followed them.
+        await self._cursor.flush()
 
     async def maintain(self) -> None:
         """Called now and then: forgets who is away for long, stores what is due.
@@ -120,8 +140,7 @@ class DedupRoom:
         """
         due = self._clock.now_ms() - self._stored_ms >= self.limits.snapshot_ms
         if self._retire() or (self._unstored and due):
-            self._store()
-            await self._cursor.flush()
+            await self._store_now()
 
     async def snapshot(self) -> None:
         """Stores the state, so that loading need not replay what came before.
@@ -129,5 +148,4 @@ class DedupRoom:
         Raises LedgerError, MetadataError, LogError.
         """
         if self._unstored:
-            self._store()
-            await self._cursor.flush()
+            await self._store_now()
