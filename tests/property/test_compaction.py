@@ -61,7 +61,7 @@ def messages_of(entry: bytes) -> list[tuple[str | None, bytes]]:
     if not is_batch(metadata):
         key = metadata.partition_key if metadata.HasField("partition_key") else None
         return [(key, bytes(parts.payload))]
-    singles = open_batch(metadata, parts.payload, TOPIC)
+    singles = open_batch(metadata, parts.payload)
     assert singles is not None
     return [
         (single.partition_key if single.HasField("partition_key") else None, body)
@@ -180,7 +180,7 @@ def test_pieces_of_a_chunked_message_share_its_fate() -> None:
         piece("new", 1, 2),
         piece("open", 0, 2),
     ]
-    survivors = Survivors(TOPIC)
+    survivors = Survivors()
     for i, entry in enumerate(entries):
         survivors.see(Position(1, i), entry)
     kept = [survivors.keep(Position(1, i), entry) is not None for i, entry in enumerate(entries)]
@@ -191,7 +191,7 @@ def test_an_encrypted_batch_is_kept_whole() -> None:
     metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=2)
     metadata.encryption_keys.add(key="k", value=b"v")
     entry = build_entry(metadata, b"secret")
-    survivors = Survivors(TOPIC)
+    survivors = Survivors()
     survivors.see(Position(1, 0), entry)
     assert survivors.keep(Position(1, 0), entry) == entry
 
@@ -201,7 +201,7 @@ def test_what_takes_a_key_away_stays_behind_a_batch_that_is_kept_whole() -> None
     metadata.encryption_keys.add(key="k", value=b"v")
     gone, _ = entry_of("single", [("a", True)], [b""])
     entries = [gone, build_entry(metadata, b"perhaps a message of a"), gone]
-    survivors = Survivors(TOPIC)
+    survivors = Survivors()
     for i, entry in enumerate(entries):
         survivors.see(Position(1, i), entry)
     kept = [survivors.keep(Position(1, i), entry) is not None for i, entry in enumerate(entries)]
@@ -211,6 +211,6 @@ def test_what_takes_a_key_away_stays_behind_a_batch_that_is_kept_whole() -> None
 def test_messages_without_a_key_are_kept_when_told() -> None:
     entry, _ = entry_of("single", [(None, False)], [b"x"])
     for retain in (False, True):
-        survivors = Survivors(TOPIC, retain_null_key=retain)
+        survivors = Survivors(retain_null_key=retain)
         survivors.see(Position(1, 0), entry)
         assert (survivors.keep(Position(1, 0), entry) is not None) is retain

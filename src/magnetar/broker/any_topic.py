@@ -15,6 +15,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.broker import claims
 from magnetar.broker.access.room import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.any_subscription import AnySubscription
@@ -97,17 +98,17 @@ class AnyTopic(ABC):
             producer.connection.published(run.size_bytes)
         elif not producer.ready:
             self._refuse_waiting(producer, run)
-        elif run.bad is None and self.limits.gate is None:
+        elif run.bad is None and self.limits.gate is None and (run.plain or not claims.doubtful(run)):
             self._take(producer, run)
         else:
             self._take_checked(producer, run)
 
     def _take_checked(self, producer: Producer, run: SendRun) -> None:
-        """Publishes the rows that arrived whole and keep the topic's limits."""
+        """Publishes the rows that arrived whole, are what they say and keep the topic's limits."""
         gate = self.limits.gate
-        refused: dict[int, RefusedError] = {}
+        refused = {} if run.plain else claims.refusals(run)
         if gate is not None:
-            refused = gate.refusals(run)
+            refused.update(gate.refusals(run))
             gate.passed(producer.connection, run)
         if run.bad is not None:
             refused.update(dict.fromkeys(run.bad, ChecksumMismatchError(_CHECKSUM_MISMATCH)))

@@ -6,12 +6,9 @@ operator who lowers a TTL sees it at once, and not at the next round.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.dedup.room import DedupRoom
@@ -22,6 +19,7 @@ from magnetar.broker.limits.groups import GROUP_POLICY, ResourceGroups
 from magnetar.broker.limits.limits import Limits, LimitsInForce
 from magnetar.broker.policies import Policies
 from magnetar.broker.policy_changes import scope_of
+from magnetar.broker.rounds import guarded
 from magnetar.broker.topic import DEDUP_CURSOR, Topic
 from magnetar.ledger.api import Copies
 from magnetar.managedlog.config import UNLIMITED, Retention
@@ -30,8 +28,6 @@ from magnetar.runtime.tasks import Rounds, yield_loop
 if TYPE_CHECKING:
     from magnetar.broker.service import Broker
 
-_logger = logging.getLogger("magnetar.broker")
-
 COPIES: Final = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
 """Of the `persistence` policy, in the order of `Copies`."""
 
@@ -39,14 +35,6 @@ _TOPICS_PER_TURN: Final = 50
 """Topics that are given their policies before the event loop serves others: about a millisecond."""
 _NAMES_PER_TURN: Final = 10_000
 """Topics whose names are compared before the event loop serves others: about two milliseconds."""
-
-
-async def guarded(work: Awaitable[object], what: str) -> None:
-    """Awaits background work on one topic; what fails is logged and left to the next round."""
-    try:
-        await work
-    except MagnetarError as error:
-        _logger.warning("%s failed, tried again later: %s", what, error)
 
 
 def copies_in_force(told: Copies, own: Policies, namespace: Policies) -> Copies | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.entry import metadata_of
 from magnetar.managedlog.log import ManagedLog
+from magnetar.wire.payload import EntryError
+
+_log = logging.getLogger("magnetar.broker.topic")
 
 
 async def last_message(log: ManagedLog) -> tuple[Position, int]:
@@ -21,8 +26,14 @@ async def last_message(log: ManagedLog) -> tuple[Position, int]:
     runs = await log.read(last, 1 << 20, 1)
     if not runs:
         return EARLIEST, -1
-    metadata = metadata_of(runs[0].entries[0])
-    batch_index = metadata.num_messages_in_batch - 1 if metadata.HasField("num_messages_in_batch") else -1
+    batch_index = -1
+    try:
+        metadata = metadata_of(runs[0].entries[0])
+        if metadata.HasField("num_messages_in_batch"):
+            batch_index = max(metadata.num_messages_in_batch, 1) - 1
+    except EntryError as error:
+        # One damaged message must not keep readers from the others.
+        _log.warning("the last message of log %s is damaged: %s", log.name, error)
     return Position(runs[0].ledger_id, runs[0].first_entry), batch_index
 
 

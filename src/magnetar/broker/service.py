@@ -24,7 +24,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
-from magnetar.broker.in_force import PoliciesInForce, guarded
+from magnetar.broker.in_force import PoliciesInForce
 from magnetar.broker.inactive.room import TOPICS_PER_TURN, InactiveTopics
 from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
@@ -34,6 +34,7 @@ from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
+from magnetar.broker.rounds import guarded
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
 from magnetar.managedlog.errors import LogExistsError

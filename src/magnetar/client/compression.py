@@ -52,56 +52,62 @@ def _cramjam() -> Any:
 
 def decompress(kind: int, payload: bytes | memoryview, size: int, topic: TopicName) -> bytes:
     """The plain payload of `size` bytes, `kind` being a CompressionType. Raises PayloadError."""
-    if kind == pb.CompressionType.NONE:
-        return bytes(payload)
     try:
-        if kind == pb.CompressionType.ZLIB:
-            plain = zlib.decompress(payload, bufsize=max(size, 1))
-        else:
-            plain = _decompress_by_cramjam(kind, bytes(payload), size)
-    except (zlib.error, ValueError) as error:
-        raise PayloadError(f"a message of {topic} cannot be decompressed: {error}") from error
-    if len(plain) != size:
-        raise PayloadError(f"a message of {topic} has {len(plain)} bytes, its metadata says {size}")
+        return decompress_within(kind, bytes(payload), size)
+    except UnknownCompressionError:
+        raise
+    except PayloadError as error:
+        raise PayloadError(f"a message of {topic}: {error}") from error
+
+
+def decompress_within(kind: int, payload: bytes, size: int, bytes_max: int | None = None) -> bytes:
+    """The plain payload of exactly `size` bytes, the producer's word: it never takes more memory than that.
+
+    Processes that others share name what they can spare, `bytes_max`; whatever claims more is not looked at.
+    Raises PayloadError.
+    """
+    if kind == pb.CompressionType.NONE:
+        return payload
+    if bytes_max is not None and size > bytes_max:
+        raise PayloadError(f"the payload claims to have {size} bytes, {bytes_max} are opened here")
+    if kind == pb.CompressionType.ZLIB:
+        plain, whole = _inflated(payload, size)
+    else:
+        plain, whole = _decompressed_by_cramjam(kind, payload, size)
+    if not whole or len(plain) != size:
+        raise PayloadError(f"the payload does not have the {size} bytes that its metadata says")
     return plain
 
 
-def decompress_within(kind: int, payload: bytes, size: int) -> bytes:
-    """The plain payload, for processes that others share: it never takes more than `size` bytes, which the
-    caller has compared with what it can spare. Raises PayloadError."""
-    if kind == pb.CompressionType.NONE:
-        return payload
-    if kind == pb.CompressionType.ZLIB:
-        try:
-            return zlib.decompressobj().decompress(payload, max(size, 1))
-        except zlib.error as error:
-            raise PayloadError(f"the payload cannot be decompressed: {error}") from error
-    cramjam = _cramjam()
-    plain = bytearray(size)
+def _inflated(payload: bytes, size: int) -> tuple[bytes, bool]:
+    """At most one byte more than `size`, and whether the stream ended with the payload."""
+    stream = zlib.decompressobj()
     try:
-        if kind == pb.CompressionType.LZ4:
-            cramjam.lz4.decompress_block_into(payload, plain)
-        elif kind == pb.CompressionType.ZSTD:
-            cramjam.zstd.decompress_into(payload, plain)
-        else:
-            cramjam.snappy.decompress_raw_into(payload, plain)
-    except cramjam.DecompressionError as error:
+        plain = stream.decompress(payload, size + 1)
+    except zlib.error as error:
         raise PayloadError(f"the payload cannot be decompressed: {error}") from error
-    return bytes(plain)
+    return plain, stream.eof and not stream.unused_data
 
 
-def _decompress_by_cramjam(kind: int, payload: bytes, size: int) -> bytes:
+def _decompressed_by_cramjam(kind: int, payload: bytes, size: int) -> tuple[bytes, bool]:
+    """`size` bytes, and whether that is all of it."""
     cramjam = _cramjam()
     try:
+        plain = bytearray(size)
         if kind == pb.CompressionType.LZ4:
-            return bytes(cramjam.lz4.decompress_block(payload, output_len=size))
-        if kind == pb.CompressionType.ZSTD:
-            return bytes(cramjam.zstd.decompress(payload, output_len=size))
-        if kind == pb.CompressionType.SNAPPY:
-            return bytes(cramjam.snappy.decompress_raw(payload))
-    except cramjam.DecompressionError as error:
-        raise ValueError(str(error)) from error
-    raise UnknownCompressionError(f"a message has the unknown compression {kind}")
+            done = cramjam.lz4.decompress_block_into(payload, plain, output_len=size)
+        elif kind == pb.CompressionType.ZSTD:
+            done = cramjam.zstd.decompress_into(payload, plain)
+        elif kind == pb.CompressionType.SNAPPY:
+            # It says itself how much it is, and would be given as much.
+            if cramjam.snappy.decompress_raw_len(payload) != size:
+                return b"", False
+            done = cramjam.snappy.decompress_raw_into(payload, plain)
+        else:
+            raise UnknownCompressionError(f"a message has the unknown compression {kind}")
+    except (cramjam.DecompressionError, ValueError, OSError, MemoryError) as error:
+        raise PayloadError(f"the payload cannot be decompressed: {error}") from error
+    return bytes(plain), done == size
 
 
 def compress(kind: int, payload: bytes) -> bytes:

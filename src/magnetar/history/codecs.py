@@ -10,6 +10,8 @@ from typing import Final
 
 import cramjam
 
+from magnetar.client.compression import decompress_within
+from magnetar.client.errors import PayloadError
 from magnetar.wire import pulsar_pb2 as pb
 
 PLAIN_BYTES_MAX: Final = 64 << 20
@@ -19,6 +21,7 @@ _ZSTD_LEVEL: Final = 1
 _ZLIB_LEVEL: Final = 1
 """Consumers cannot tell the level, and entries are compressed again each time they are read."""
 
+_NONE: Final = int(pb.CompressionType.NONE)
 _LZ4: Final = int(pb.CompressionType.LZ4)
 _ZLIB: Final = int(pb.CompressionType.ZLIB)
 _ZSTD: Final = int(pb.CompressionType.ZSTD)
@@ -27,28 +30,12 @@ _SNAPPY: Final = int(pb.CompressionType.SNAPPY)
 
 def decompress(kind: int, payload: bytes, size: int) -> bytes | None:
     """The plain payload of exactly `size` bytes; None when `payload` is anything else, or `kind` unknown."""
-    if not 0 <= size <= PLAIN_BYTES_MAX:
+    if kind == _NONE or size > PLAIN_BYTES_MAX:
         return None
-    room = bytearray(size)
     try:
-        if kind == _LZ4:
-            done = cramjam.lz4.decompress_block_into(payload, room, output_len=size)
-        elif kind == _ZSTD:
-            done = cramjam.zstd.decompress_into(payload, room)
-        elif kind == _SNAPPY:
-            if cramjam.snappy.decompress_raw_len(payload) != size:
-                return None
-            done = cramjam.snappy.decompress_raw_into(payload, room)
-        elif kind == _ZLIB:
-            stream = zlib.decompressobj()
-            # One byte more than allowed, to see whether there is more.
-            plain = stream.decompress(payload, size + 1)
-            return plain if stream.eof and not stream.unused_data and len(plain) == size else None
-        else:
-            return None
-    except (cramjam.DecompressionError, zlib.error, ValueError, OSError):
+        return decompress_within(kind, payload, size)
+    except PayloadError:
         return None
-    return bytes(room) if done == size else None
 
 
 def compress(kind: int, payload: bytes) -> bytes:

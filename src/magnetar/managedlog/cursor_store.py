@@ -145,10 +145,11 @@ class CursorStore:
             self._spawn(self._switch())
             return
         version = self.state.version
-        entry = encode_entry(self.state.take_delta())
         try:
+            entry = encode_entry(self.state.take_delta())
             self._writing_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
-        except LedgerError as error:
+        except (LedgerError, ValueError) as error:
+            # Also what cannot be written down: other cursors are flushed in the same turn.
             self.ledger_lost(ledger, error)
             return
         self._busy = True
@@ -182,7 +183,7 @@ class CursorStore:
         if self.dirty:
             self.changed()
 
-    def ledger_lost(self, ledger: DeltaLedger, error: LedgerError) -> None:
+    def ledger_lost(self, ledger: DeltaLedger, error: LedgerError | ValueError) -> None:
         """No delta can be added any more; the next flush begins a new ledger with a snapshot."""
         if ledger is self._ledger:
             self._ledger = None

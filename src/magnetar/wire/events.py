@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from magnetar.base.ids import Position
 from magnetar.wire import pulsar_pb2 as pb
+
+SEQUENCE_IDS_END: Final = 1 << 63
+"""All sequence ids lie below it."""
 
 
 class SendRun:
@@ -17,6 +21,7 @@ class SendRun:
         "counts",
         "entries",
         "highest_sequence_ids",
+        "out_of_range",
         "producer_id",
         "sequence_ids",
         "size_bytes",
@@ -34,6 +39,9 @@ class SendRun:
     """Bytes of all entries."""
     bad: list[int] | None
     """Rows whose checksum does not match, ascending; None when there are none."""
+    out_of_range: list[int] | None
+    """Rows whose sequence ids, up to that of the last message, are not all below 2^63, ascending; None when
+    there are none. The protocol's unsigned number is signed wherever it is stored, here as in Pulsar."""
     chunked: bool
     """Whether any frame is a piece of a larger message."""
 
@@ -45,6 +53,7 @@ class SendRun:
         self.entries = []
         self.size_bytes = 0
         self.bad = None
+        self.out_of_range = None
         self.chunked = False
 
     def __repr__(self) -> str:
@@ -74,6 +83,20 @@ class SendRun:
         self.entries.append(entry)
         if not good:
             self.note_bad(row)
+        if sequence_id + count > SEQUENCE_IDS_END or self.highest_id(row) >= SEQUENCE_IDS_END:
+            if self.out_of_range is None:
+                self.out_of_range = []
+            self.out_of_range.append(row)
+
+    @property
+    def plain(self) -> bool:
+        """Whether each frame is one whole message and every number is in range."""
+        return self.counts is None and not self.chunked and self.out_of_range is None
+
+    def highest_id(self, row: int) -> int:
+        """The last sequence id that this frame names."""
+        highest = self.highest_sequence_ids
+        return self.sequence_ids[row] if highest is None else highest[row]
 
     def select(self, rows: Iterable[int]) -> SendRun:
         """These rows as a run of their own, with their bytes shared; none of them counts as damaged."""

@@ -121,7 +121,10 @@ def is_batch(metadata: pb.MessageMetadata) -> bool:
 def split_batch(
     payload: bytes | memoryview, count: int
 ) -> Iterator[tuple[pb.SingleMessageMetadata, memoryview]]:
-    """The first `count` messages of a batch's plain payload; payloads are views. Raises EntryError."""
+    """The first `count` messages of a batch's plain payload; payloads are views. Raises EntryError, also when
+    `count`, the producer's word, is below 1: nobody may take a batch for an empty one and pass over it."""
+    if count < 1:
+        raise EntryError(f"a batch of {count} messages")
     view = memoryview(payload)
     size = len(view)
     at = 0

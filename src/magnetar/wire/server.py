@@ -23,7 +23,14 @@ from typing import Final
 from magnetar.base.ids import positions_of
 from magnetar.wire.acks import ack_of_command, alike_entry_ids, decode_ack, encode_ack
 from magnetar.wire.checksum import crc32c
-from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun, ServerEvent
+from magnetar.wire.events import (
+    SEQUENCE_IDS_END,
+    AckEvent,
+    CommandEvent,
+    FlowEvent,
+    SendRun,
+    ServerEvent,
+)
 from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint, varint
 from magnetar.wire.sends import check_entry, decode_send
 from magnetar.wire.shapes import KEY_BYTES, SHAPES_MAX, FrameShape
@@ -44,6 +51,8 @@ _WINDOW_BYTES: Final = 64 * 1024
 """How much is copied at a time for the small frames; what lies behind a large one was copied in vain."""
 
 _U32: Final = struct.Struct(">I")
+
+_SHAPED_IDS_END: Final = 1 << 62
 
 _POSITIONS_PER_ACK_MAX: Final = 4096
 """Acks are gathered up to this many positions, so that one event stays a bounded piece of work."""
@@ -265,8 +274,9 @@ class ServerParser:
             return
         producer_id, sequence_id, count, highest, chunked, low_at = fields
         has_checksum = self._add_send(producer_id, sequence_id, count, highest, chunked, entry)
-        # A large frame is cut alone: `data` ends with its command, and a shape needs what follows.
-        if low_at and has_checksum and stop + 2 <= len(data):
+        # A large frame is cut alone: `data` ends with its command, and a shape needs what follows. Ids near
+        # their end are looked at one by one: the next of a shape may be out of range with its batch.
+        if low_at and has_checksum and stop + 2 <= len(data) and sequence_id < _SHAPED_IDS_END:
             shapes = self._shapes
             key = data[at + 4 : at + 4 + KEY_BYTES]
             if len(shapes) >= SHAPES_MAX and key not in shapes:
@@ -297,6 +307,7 @@ class ServerParser:
             and good
             and run.counts is None
             and run.highest_sequence_ids is None
+            and sequence_id < SEQUENCE_IDS_END
         ):
             run.sequence_ids.append(sequence_id)
             run.entries.append(entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,12 @@ from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.compaction.room import COMPACTION_CURSOR, Status, TopicCompaction
+from magnetar.broker.compaction.survivors import HEAVY_BYTES, is_heavy, left_in_batch
 from magnetar.broker.errors import ConflictError
+from magnetar.client.compression import compress
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.payload import build_entry, split_entry
+from magnetar.wire.payload import build_batch, build_entry, split_entry
 
 TOPIC = TopicName.parse("persistent://public/default/t")
 
@@ -155,6 +158,69 @@ def test_a_reader_of_the_view_begins_at_a_time() -> None:
         assert bytes(split_entry(runs[0].entries[0]).payload) == b"3"
         assert await room.begin_of(ReaderStart(LATEST, None)) == LATEST
         assert await room.begin_of(ReaderStart(EARLIEST, now_ms + 1)) == log.next_position(log.last_position)
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def batch(count: int, **more: Any) -> bytes:
+    plain = build_batch((pb.SingleMessageMetadata(partition_key="k"), b"x") for _ in range(count))
+    fields = {"num_messages_in_batch": count, "uncompressed_size": len(plain), **more}
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, **fields)
+    return build_entry(metadata, compress(fields.get("compression", pb.NONE), plain))
+
+
+def test_entries_that_lie_or_are_damaged_stay_and_compaction_goes_on() -> None:
+    """Written before such things were refused: none of them is dropped, none stops the others' compaction."""
+
+    async def story() -> None:
+        process, log, room = await world()
+        odd = [
+            batch(3, num_messages_in_batch=-1),
+            batch(3, num_messages_in_batch=1 << 30),
+            batch(3, compression=pb.ZLIB, uncompressed_size=1),
+            batch(3, compression=pb.ZSTD, uncompressed_size=(1 << 32) - 1),
+            b"\x00\x00\x00\x02\xff\xff no metadata",
+        ]
+        log.append([keyed("a", b"old"), *odd, keyed("a", b"new")])
+        await process.settle()
+        room.start()
+        await ended(process, room)
+        assert room.status is Status.SUCCESS, room.error
+        runs = await room.view().read(EARLIEST, 1 << 20, 100)
+        left = [entry for run in runs for entry in run.entries]
+        assert left == [*odd, keyed("a", b"new")]
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("indexes", [[-1], [1 << 30], [0, 2, 3]])
+def test_indexes_that_a_producer_made_up_take_no_memory(indexes: list[int]) -> None:
+    entry = batch(3, compacted_batch_indexes=indexes)
+    assert left_in_batch(entry, 3) == (0b101 if 0 in indexes else 0)
+    assert left_in_batch(b"\x00\x00\x00\x02\xff\xff", 1) == 0
+
+
+def test_a_large_batch_is_opened_beside_the_loop() -> None:
+    async def story() -> None:
+        process, log, room = await world()
+        plain = build_batch([(pb.SingleMessageMetadata(partition_key="k"), bytes(HEAVY_BYTES))])
+        metadata = pb.MessageMetadata(
+            producer_name="p",
+            sequence_id=1,
+            publish_time=1,
+            num_messages_in_batch=1,
+            uncompressed_size=len(plain),
+            compression=pb.ZLIB,
+        )
+        large = build_entry(metadata, compress(pb.ZLIB, plain))
+        assert is_heavy(large)
+        log.append([keyed("k", b"old"), large])
+        await process.settle()
+        await room._compact()
+        runs = await room.view().read(EARLIEST, 1 << 20, 100)
+        assert [entry for run in runs for entry in run.entries] == [large]
         await process.logs.close()
 
     asyncio.run(story())

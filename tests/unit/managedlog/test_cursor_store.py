@@ -291,3 +291,31 @@ def test_reader_cursors_are_in_memory_only() -> None:
         await process.logs.close()
 
     asyncio.run(story())
+
+
+def test_what_cannot_be_written_down_keeps_no_other_cursor_from_its_turn() -> None:
+    async def story() -> None:
+        process = Process()
+        log, odd, ledger = await begin(process)
+        other = await log.open_cursor("other", initial="earliest")
+        for cursor in (odd, other):
+            cursor.ack([Position(ledger, 1)])
+            await cursor.flush()
+        odd.set_properties({"number": 1 << 63})
+        other.ack([Position(ledger, 3)])
+        outcomes: list[BaseException | None] = []
+        odd.when_durable(outcomes.append)
+        other.when_durable(outcomes.append)
+        await process.settle()
+        assert sorted(map(repr, outcomes))[0] == "None"
+        assert isinstance(next(filter(None, outcomes)), ValueError)
+        odd.set_properties({"number": 7})
+        odd.ack([Position(ledger, 5)])
+        await odd.flush()
+        process = await process.crash()
+        log, _ = await process.open()
+        assert log.cursors["s"].properties == {"number": 7}
+        assert log.cursors["s"].is_acked(Position(ledger, 5))
+        await process.logs.close()
+
+    asyncio.run(story())

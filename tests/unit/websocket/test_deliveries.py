@@ -47,9 +47,7 @@ def test_compressed_messages_take_what_they_say_at_most() -> None:
     (message,) = opener().open(event(packed, compression=pb.ZLIB, uncompressed_size=1000)).messages
     assert message.payload == bytes(1000)
     bomb = zlib.compress(bytes(10_000_000))
-    (message,) = opener().open(event(bomb, compression=pb.ZLIB, uncompressed_size=10)).messages
-    assert len(message.payload) == 10
-    for claim, body in ((LARGE_BYTES_MAX + 1, packed), (10, b"nonsense")):
+    for claim, body in ((10, bomb), (LARGE_BYTES_MAX + 1, packed), (10, b"nonsense")):
         with pytest.raises(UndeliverableError):
             opener().open(event(body, compression=pb.ZLIB, uncompressed_size=claim))
 

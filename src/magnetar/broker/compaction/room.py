@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
@@ -16,7 +17,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.compaction.codec import encode
 from magnetar.broker.compaction.stored import CompactedLedger
-from magnetar.broker.compaction.survivors import Survivors, last_index
+from magnetar.broker.compaction.survivors import Survivors, is_heavy, last_index
 from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import ConflictError, ServiceNotReadyError
@@ -25,6 +26,7 @@ from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.tasks import yield_loop
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.broker.compaction")
 
@@ -230,7 +232,7 @@ class TopicCompaction:
         run = await self._stored.last()
         if run is None:
             return EARLIEST, -1
-        return Position(run.ledger_id, run.first_entry), last_index(run.entries[0], self._topic)
+        return Position(run.ledger_id, run.first_entry), last_index(run.entries[0])
 
     def apply(
         self, config: BrokerConfig, topic_policies: Mapping[str, Any], namespace_policies: Mapping[str, Any]
@@ -270,8 +272,8 @@ class TopicCompaction:
         except MagnetarError as error:
             self.status, self.error, self.failed_ms = Status.ERROR, str(error), self._clock.now_ms()
             _log.warning("%s: compaction failed, what was compacted before holds: %s", self._topic, error)
-        except BaseException:
-            self.status = Status.ERROR
+        except BaseException as error:
+            self.status, self.error, self.failed_ms = Status.ERROR, repr(error), self._clock.now_ms()
             raise
         else:
             self.status, self.error, self.succeeded_ms = Status.SUCCESS, "", self._clock.now_ms()
@@ -282,9 +284,13 @@ class TopicCompaction:
         horizon = self._topic_log.last_entry_position
         if horizon is None or (self._stored is not None and horizon <= self._horizon):
             return
-        survivors = Survivors(self._topic, retain_null_key=self.retain_null_key)
+        survivors = Survivors(retain_null_key=self.retain_null_key)
         async for position, run, offset in self._entries(horizon):
-            survivors.see(position, run.entries[offset])
+            entry = run.entries[offset]
+            if is_heavy(entry):
+                await in_thread(partial(survivors.see, position, entry))
+            else:
+                survivors.see(position, entry)
         side = self._side(cursor)
         pace = _Pace()
         writer = await side.begin(pace)
@@ -317,7 +323,11 @@ class TopicCompaction:
         removed = 0
         group = _Group(writer)
         async for position, run, offset in self._entries(horizon):
-            entry = survivors.keep(position, run.entries[offset])
+            stored = run.entries[offset]
+            if is_heavy(stored):
+                entry = await in_thread(partial(survivors.keep, position, stored))
+            else:
+                entry = survivors.keep(position, stored)
             if entry is None:
                 removed += 1
             else:

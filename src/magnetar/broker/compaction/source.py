@@ -77,10 +77,10 @@ class CompactedSource:
 
     def _note(self, start: Position, runs: list[EntryRun], upto: Position) -> None:
         survivors = [
-            (place, left_in_batch(entry))
+            (place, left_in_batch(entry, run.count_of(offset)))
             for run in runs
-            for number, entry in enumerate(run.entries, run.first_entry)
-            if (place := Position(run.ledger_id, number)) <= upto
+            for offset, entry in enumerate(run.entries)
+            if (place := Position(run.ledger_id, run.first_entry + offset)) <= upto
         ]
         progress = self._open()
         if progress is not None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.base.ids import Position
-from magnetar.base.names import TopicName
-from magnetar.client.compression import compress, decompress
+from magnetar.client.compression import compress, decompress_within
 from magnetar.client.errors import PayloadError
+from magnetar.managedlog.ack_words import ACK_SET_WORDS_MAX
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import (
     EntryError,
@@ -30,35 +30,64 @@ Singles = list[tuple[pb.SingleMessageMetadata, bytes | memoryview]]
 Place = tuple[Position, int]
 
 
-def open_batch(metadata: pb.MessageMetadata, payload: memoryview, topic: TopicName) -> Singles | None:
-    """The messages of a batch; None when it is encrypted or cannot be decompressed."""
+PLAIN_BYTES_MAX: Final = 64 << 20
+"""A batch that claims to be larger stays as it is: memory is for all. Far above what clients pack."""
+HEAVY_BYTES: Final = 256 << 10
+"""A compressed batch from this size on is decompressed beside the event loop: about a millisecond of work."""
+
+
+def open_batch(metadata: pb.MessageMetadata, payload: memoryview) -> Singles | None:
+    """The messages of a batch; None when it is encrypted or cannot be opened."""
     if metadata.encryption_keys:
         return None
     try:
-        plain = decompress(metadata.compression, payload, metadata.uncompressed_size, topic)
+        plain = decompress_within(
+            metadata.compression, bytes(payload), metadata.uncompressed_size, PLAIN_BYTES_MAX
+        )
         return list(split_batch(plain, metadata.num_messages_in_batch))
     except (EntryError, PayloadError):
         return None
 
 
-def last_index(entry: bytes, topic: TopicName) -> int:
-    """Index in its batch of the last message that is left; -1 for an entry that is no batch.
+def is_heavy(entry: bytes) -> bool:
+    """Whether opening the entry takes long enough that others should be served meanwhile."""
+    try:
+        metadata = parse_metadata(split_entry(entry).metadata)
+    except EntryError:
+        return False
+    size = metadata.uncompressed_size
+    return metadata.compression != pb.NONE and is_batch(metadata) and size >= HEAVY_BYTES
 
-    Raises EntryError.
-    """
-    parts = split_entry(entry)
-    metadata = parse_metadata(parts.metadata)
+
+def last_index(entry: bytes) -> int:
+    """Index in its batch of the last message that is left; -1 for an entry that is no batch, or damaged."""
+    try:
+        parts = split_entry(entry)
+        metadata = parse_metadata(parts.metadata)
+    except EntryError:
+        return -1
     if not is_batch(metadata):
         return -1
-    singles = open_batch(metadata, parts.payload, topic)
+    singles = open_batch(metadata, parts.payload)
     left = [index for index, (single, _) in enumerate(singles or ()) if not single.compacted_out]
     return left[-1] if left else metadata.num_messages_in_batch - 1
 
 
-def left_in_batch(entry: bytes) -> int:
-    """Which messages are left of a batch, as bits; 0 when none was taken from it. Raises EntryError."""
-    metadata = parse_metadata(split_entry(entry).metadata)
-    return sum(1 << index for index in metadata.compacted_batch_indexes)
+def left_in_batch(entry: bytes, count: int) -> int:
+    """Which messages are left of a batch of `count`, as bits; 0 when none was taken from it.
+
+    An entry that compaction left as it was says what its producer wrote there: any numbers.
+    """
+    try:
+        metadata = parse_metadata(split_entry(entry).metadata)
+    except EntryError:
+        return 0
+    end = min(count, 64 * ACK_SET_WORDS_MAX)
+    bits = 0
+    for index in metadata.compacted_batch_indexes:
+        if 0 <= index < end:
+            bits |= 1 << index
+    return bits
 
 
 def _key_of(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
@@ -68,15 +97,14 @@ def _key_of(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | No
 class Survivors:
     """The last message of each key."""
 
-    def __init__(self, topic: TopicName, *, retain_null_key: bool = False) -> None:
-        self.topic = topic
+    def __init__(self, *, retain_null_key: bool = False) -> None:
         self.retain_null_key = retain_null_key
         self._last: dict[str, Place | str] = {}
         """Where a key's last message lies; of a chunked message its uuid."""
         self._open: dict[str, None] = {}
         """Chunked messages whose last piece was not seen: it may come after the horizon."""
         self._whole: set[Position] = set()
-        """Batches that cannot be opened."""
+        """Batches that cannot be opened, and damaged entries."""
         self._chunked = False
         self._places: frozenset[Position] | None = None
         """After the first pass: entries that hold the last message of a key."""
@@ -85,13 +113,17 @@ class Survivors:
         return len(self._last)
 
     def see(self, position: Position, entry: bytes) -> None:
-        """Takes note of the next entry. Raises EntryError."""
-        parts = split_entry(entry)
-        metadata = parse_metadata(parts.metadata)
+        """Takes note of the next entry. One that is damaged stays, as does a batch that cannot be opened."""
+        try:
+            parts = split_entry(entry)
+            metadata = parse_metadata(parts.metadata)
+        except EntryError:
+            self._whole.add(position)
+            return
         if metadata.HasField("marker_type"):
             return
         if is_batch(metadata):
-            singles = open_batch(metadata, parts.payload, self.topic)
+            singles = open_batch(metadata, parts.payload)
             if singles is None:
                 self._whole.add(position)
                 return
@@ -121,15 +153,17 @@ class Survivors:
             self._last[key] = place
 
     def keep(self, position: Position, entry: bytes) -> bytes | None:
-        """What is left of an entry that was seen; None: nothing. Raises EntryError."""
+        """What is left of an entry that was seen; None: nothing."""
         if self._is_gone(position):
             return None
+        if position in self._whole:
+            return entry
         parts = split_entry(entry)
         metadata = parse_metadata(parts.metadata)
         if metadata.HasField("marker_type"):
             return None
         if is_batch(metadata):
-            singles = open_batch(metadata, parts.payload, self.topic)
+            singles = open_batch(metadata, parts.payload)
             return entry if singles is None else self._keep_batch(position, entry, metadata, singles)
         if metadata.num_chunks_from_msg > 1:
             place: Place | str = metadata.uuid

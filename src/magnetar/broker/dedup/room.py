@@ -12,6 +12,7 @@ from magnetar.broker.dedup.state import DedupLimits, DedupState
 from magnetar.broker.entry import metadata_of
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
+from magnetar.wire.payload import EntryError
 
 _log = logging.getLogger("magnetar.broker.dedup")
 
@@ -74,17 +75,28 @@ class DedupRoom:
         position = self._log.next_position(self._complete)
         while runs := await self._log.read(position, _REPLAY_BYTES, _REPLAY_ENTRIES):
             for run in runs:
-                for entry in run.entries:
-                    metadata = metadata_of(entry)
-                    if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
-                        continue
-                    last = metadata.sequence_id + metadata.num_messages_in_batch - 1
-                    highest = max(last, metadata.highest_sequence_id)
-                    self.state.persisted(metadata.producer_name, highest)
-                    self._bound()
+                for offset, entry in enumerate(run.entries):
+                    self._replay_entry(entry, run.count_of(offset))
                 self._complete = Position(run.ledger_id, run.last_entry)
                 self._unstored += len(run.entries)
             position = self._log.next_position(self._complete)
+
+    def _replay_entry(self, entry: bytes, count: int) -> None:
+        """Notes what an entry of `count` messages proves to have been sent."""
+        try:
+            metadata = metadata_of(entry)
+        except EntryError as error:
+            # Its consumers will tell that it is damaged; the topic and its other producers go on.
+            _log.warning(
+                "%s: an entry without a readable sequence id is passed over: %s", self._log.name, error
+            )
+            return
+        if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
+            return
+        # How many messages there are is known: metadata of older versions was never held against it.
+        highest = max(metadata.sequence_id + count - 1, metadata.highest_sequence_id)
+        self.state.persisted(metadata.producer_name, highest)
+        self._bound()
 
     def persisted(self, producer: str, highest: int, first: Position, count: int) -> None:
         """Entries of a producer became durable, in the order of the log."""

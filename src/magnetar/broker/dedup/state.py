@@ -6,6 +6,8 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from magnetar.wire.events import SEQUENCE_IDS_END
+
 SNAPSHOT_INTERVAL_POLICY: Final = "deduplicationSnapshotIntervalSeconds"
 """Key of the policy of a namespace or topic (Pulsar's name)."""
 
@@ -115,8 +117,12 @@ class DedupState:
         return spans if duplicates else None
 
     def persisted(self, producer: str, highest: int) -> None:
-        """Everything of the producer up to `highest` is durable."""
-        if highest > self._persisted.get(producer, -1):
+        """Everything of the producer up to `highest` is durable.
+
+        A number that is out of range proves nothing: older versions let it into the log, no snapshot can
+        hold it, and the producer's next numbers would all be taken for duplicates.
+        """
+        if SEQUENCE_IDS_END > highest > self._persisted.get(producer, -1):
             self._persisted[producer] = highest
             if highest > self._pushed.get(producer, -1):
                 self._pushed[producer] = highest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.errors import MagnetarError
+from magnetar.broker.rounds import guarded
 from magnetar.broker.watchers.selection import is_system
 from magnetar.runtime.tasks import in_slices
 
@@ -45,10 +45,7 @@ class InactiveSubscriptions:
         async for topic in in_slices(list(self._broker.topics.values()), _TOPICS_PER_TURN):
             if topic.closed or not topic.subscriptions or is_system(topic.name):
                 continue
-            try:
-                await self._look(topic)
-            except MagnetarError as error:
-                _log.warning("%s: unused subscriptions stay, tried again later: %s", topic.name, error)
+            await guarded(self._look(topic), f"{topic.name}: deleting unused subscriptions")
 
     async def expire(self, name: TopicName) -> bool:
         """Whether unused subscriptions of the topic are deleted. Raises NamespaceNotFoundError."""

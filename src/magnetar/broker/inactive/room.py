@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.inactive.expiry import InactiveSubscriptions
 from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.inactive.unloading import may_go
+from magnetar.broker.rounds import guarded
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.selection import is_system
 from magnetar.runtime.tasks import in_slices
@@ -47,12 +47,12 @@ class InactiveTopics:
                 self._idle.used(topic)
                 self._unloadable.used(topic)
                 continue
-            try:
-                await self._look(topic)
-                if isinstance(topic, Topic):
-                    await self._unload(topic)
-            except MagnetarError as error:
-                _log.warning("%s is inactive and could not be deleted: %s", topic.name, error)
+            await guarded(self._one(topic), f"{topic.name}: deleting or unloading an unused topic")
+
+    async def _one(self, topic: AnyTopic) -> None:
+        await self._look(topic)
+        if isinstance(topic, Topic):
+            await self._unload(topic)
 
     async def deletes_unused(self, name: TopicName) -> bool:
         """Whether a topic that nobody ever uses is deleted. Raises NamespaceNotFoundError."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import BacklogQuotaHoldsError, BacklogQuotaRefusesError, RefusedError
@@ -18,6 +17,7 @@ from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy,
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.room import TopicLimits
 from magnetar.broker.producer import Producer
+from magnetar.broker.rounds import guarded
 from magnetar.managedlog.info import LedgerInfo
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.tasks import in_slices
@@ -141,10 +141,9 @@ async def enforce_all(topics: Iterable[LimitedTopic], clock: Clock) -> None:
     """One round on each of these topics; what fails is tried again in the next one."""
     async for topic in in_slices(topics, _TOPICS_PER_TURN):
         if topic.limits.works_alone:
-            try:
-                await enforce(topic, topic.limits.limits, clock.now_ms())
-            except MagnetarError as error:
-                _log.warning("%s: its limits are not kept, tried again later: %s", topic.name, error)
+            await guarded(
+                enforce(topic, topic.limits.limits, clock.now_ms()), f"{topic.name}: keeping its limits"
+            )
 
 
 async def _expire(topic: BoundedTopic, kept_from_ms: int) -> None:
