@@ -121,6 +121,7 @@ class _Resource:
             call = Call(
                 broker=self._broker,
                 service=self._service,
+                path=self._path,
                 params=params,
                 query=request.query_params,
                 headers=request.headers,
@@ -135,7 +136,8 @@ class _Resource:
             status = status_of(error)
             if status >= 500 and status != 501:
                 _log.warning("%s %s: %s", request.method, request.url.path, error)
-            return _refusal(status, str(error), _CHALLENGE if status == 401 else None)
+            remedy = getattr(error, "remedy", "")
+            return _refusal(status, str(error), _CHALLENGE if status == 401 else None, remedy=remedy)
         except ClientDisconnect:
             raise
         except Exception:  # noqa: BLE001  # a bug met by one call is answered and must not stop others
@@ -168,9 +170,10 @@ async def _compress(response: Response, request: Request) -> None:
     response.headers["vary"] = "Accept-Encoding"
 
 
-def _refusal(status: int, reason: str, headers: object = None) -> Response:
+def _refusal(status: int, reason: str, headers: object = None, *, remedy: str = "") -> Response:
     extra = headers if isinstance(headers, dict) else None
-    return Response(_encoded({"reason": reason}), status, headers=extra, media_type="application/json")
+    document = {"reason": reason, "remedy": remedy} if remedy else {"reason": reason}
+    return Response(_encoded(document), status, headers=extra, media_type="application/json")
 
 
 def _encoded(document: object) -> bytes:

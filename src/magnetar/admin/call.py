@@ -13,11 +13,11 @@ Errors are raised; `errors.py` says which status they get.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from magnetar.admin.coercion import LONG_BITS, as_boolean, as_whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.admin.rates import Rates
 from magnetar.auth.identity import Identity
@@ -76,6 +76,8 @@ class Call:
 
     broker: Broker
     service: Service
+    path: str
+    """As it is routed, with names of variables."""
     params: Mapping[str, str]
     """Variables of the path, decoded."""
     query: Mapping[str, str]
@@ -104,6 +106,11 @@ class Call:
         """The topic of the path. Raises InvalidTopicNameError."""
         params = self.params
         return TopicName.of(self.domain, params["tenant"], params["namespace"], params["topic"])
+
+    @property
+    def policy(self) -> str:
+        """The policy that the path ends with."""
+        return self.path.rpartition("/")[2]
 
     @property
     def domain(self) -> str:
@@ -147,12 +154,15 @@ class Call:
             raise BadRequestError("the body must be a JSON object")
         return document
 
+    def json_given(self) -> Any:
+        """The body, which must not be empty. Raises BadRequestError."""
+        if not self.body.strip():
+            raise BadRequestError("The request entity cannot be empty.")
+        return self.json()
+
     def json_bool(self) -> bool:
-        """The body, true or false. Raises BadRequestError."""
-        document = self.json()
-        if not isinstance(document, bool):
-            raise BadRequestError("the body must be true or false")
-        return document
+        """The body, true or false; null is false. Raises BadRequestError."""
+        return as_boolean(self.json_given()) or False
 
     def json_strings(self) -> dict[str, str]:
         """The body, an object of strings. Raises BadRequestError."""
@@ -193,9 +203,10 @@ def natural(text: str, what: str) -> int:
 
 def whole(value: object) -> int | None:
     """A whole number of a body, which some clients write as a JSON text; None when it is something else."""
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    try:
+        return as_whole(value, bits=LONG_BITS)
+    except BadRequestError:
+        return None
 
 
 def decoded(params: Mapping[str, str]) -> dict[str, str]:

@@ -29,6 +29,11 @@ class RequestError(MagnetarError):
 
     http_status: ClassVar[int] = 400
 
+    def __init__(self, reason: str, *, remedy: str = "") -> None:
+        """`reason`: in Pulsar's words where clients compare them; `remedy`: what to do, beside it."""
+        super().__init__(reason)
+        self.remedy = remedy
+
 
 class BadRequestError(RequestError):
     """A body, number or parameter that cannot be read."""

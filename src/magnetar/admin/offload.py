@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from magnetar.admin.call import Call, Route, message_position, position_document, whole
-from magnetar.admin.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.call import Call, Route, message_position, position_document
+from magnetar.admin.coercion import LONG_BITS, as_whole
+from magnetar.admin.errors import NotImplementedHereError
 from magnetar.admin.topics import loaded, refuse_partitioned
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
 from magnetar.broker.policies import Policies
@@ -65,10 +66,8 @@ def _offloading(call: Call) -> Offloading:
 
 
 def _number(value: object, what: str) -> int:
-    number = whole(value)
-    if number is None or not NEVER <= number < 1 << 63:
-        raise BadRequestError(f"{what} must be a number from -1 (never) up")
-    return number
+    # Any number below 0 is never.
+    return max(NEVER, as_whole(value, bits=LONG_BITS, what=what) or 0)
 
 
 def _policies(call: Call) -> dict[str, Any]:
@@ -120,7 +119,7 @@ def _single(name: str) -> tuple[Route, ...]:
 
     async def put(call: Call) -> None:
         _offloading(call)
-        value = _number(call.json(), "the body")
+        value = _number(call.json_given(), "the body")
         await call.broker.policies.update_namespace(call.namespace(), lambda found: store(found, value))
         await call.broker.apply_policies()
 

@@ -143,5 +143,6 @@ class AdminHttp(Closing):
 def _reason(answer: Answer) -> str:
     document = answer.document()
     if isinstance(document, dict):
-        return str(document.get("reason", document))
+        reason, remedy = str(document.get("reason", document)), document.get("remedy")
+        return f"{reason.rstrip('.')}; {remedy}" if remedy else reason
     return "" if document is None else str(document)[:_TEXT_MAX]

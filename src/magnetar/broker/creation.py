@@ -36,7 +36,7 @@ class CreationRules:
         rules = self
         topics: Any = namespace.get(TOPICS_POLICY)
         if isinstance(topics, dict):
-            partitioned = topics.get("topicType") == PARTITIONED
+            partitioned = str(topics.get("topicType")).lower() == PARTITIONED
             rules = replace(
                 rules,
                 topics=topics.get("allowAutoTopicCreation") is not False,

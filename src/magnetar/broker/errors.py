@@ -32,6 +32,12 @@ class RefusedError(BrokerError):
     http_status: ClassVar[int] = 500
     """Status of the admin API."""
 
+    def __init__(self, reason: str = "", *, remedy: str = "") -> None:
+        """`reason`: in Pulsar's words where clients compare them; `remedy`: what to do, which the admin API
+        tells in a field beside it."""
+        super().__init__(reason)
+        self.remedy = remedy
+
 
 class TopicNotFoundError(RefusedError):
     code = pb.TopicNotFound

@@ -104,7 +104,7 @@ def test_the_older_names_of_schema_strategies_have_their_effect() -> None:
         assert (await api.refused("POST", f"{path}/schema", more))[0] == 409
         await api.done("PUT", f"{N}/schemaAutoUpdateCompatibilityStrategy", "Forward")
         assert (await api.call("POST", f"{path}/schema", more)).status == 200
-        assert (await api.refused("PUT", f"{N}/schemaAutoUpdateCompatibilityStrategy", "FORWARD"))[0] == 400
+        assert (await api.refused("PUT", f"{N}/schemaAutoUpdateCompatibilityStrategy", "ONWARD"))[0] == 400
 
     with_api(story)
 

@@ -97,8 +97,7 @@ def test_persistence_promises_one_copy() -> None:
         found = await api.get(f"{N}/persistence")
         assert found == {**one, "managedLedgerMaxMarkDeleteRate": 1.0}
         assert (await api.refused("POST", f"{N}/persistence", {**one, "bookkeeperEnsemble": 2}))[0] == 412
-        wrong = {"managedLedgerMaxMarkDeleteRate": -1}
-        assert (await api.refused("POST", f"{N}/persistence", wrong))[0] == 412
+        assert (await api.refused("POST", f"{N}/persistence", None))[0] == 400
         assert (await api.refused("POST", f"{N}/persistence", {"bookkeeperEnsemble": "x"}))[0] == 400
         await api.done("DELETE", f"{N}/persistence")
         assert (await api.call("GET", f"{N}/persistence")).status == 204
@@ -111,15 +110,19 @@ def test_persistence_promises_what_bookies_can_keep() -> None:
         api.broker.config = replace(api.broker.config, copies=Copies(2, 2, 2))
         said = dict(zip(COPIES, (3, 3, 2), strict=True))
         await api.done("POST", f"{N}/persistence", said)
-        assert await api.get(f"{N}/persistence") == {**said, "managedLedgerMaxMarkDeleteRate": 0.0}
+        assert await api.get(f"{N}/persistence") == {**said, "managedLedgerMaxMarkDeleteRate": -1.0}
         await api.done("POST", f"{N}/persistence", {COPIES[2]: 1})
         found = await api.get(f"{N}/persistence")
         assert [found[name] for name in COPIES] == [2, 2, 1]
         for copies in ((2, 3, 2), (3, 2, 3), (1, 2, 2)):
             wrong = dict(zip(COPIES, copies, strict=True))
             status, reason = await api.refused("POST", f"{N}/persistence", wrong)
-            assert status == 412
-            assert "at most the one before" in reason
+            assert status == 400
+            ensemble, written, acknowledged = copies
+            expected = (
+                f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({written}) >= AckQuorum ({acknowledged})"
+            )
+            assert reason == expected
 
     with_api(story)
 
@@ -157,10 +160,14 @@ def test_entry_filters_are_chosen_among_those_that_there_are() -> None:
         for path in (f"{N}/entryFilters", f"{T}/t/entryFilters"):
             assert (await api.call("GET", path)).status == 204
             assert (await api.refused("POST", path, 1))[0] == 400
-            for names in ("", "com.company.JavaFilter", "expression,even"):
-                status, reason = await api.refused("POST", path, {"entryFilterNames": names})
-                assert status == 412
-                assert "there are expression" in reason
+            for names, why in (
+                ("", "entryFilterNames can't be empty. To remove entry filters use the remove method."),
+                ("com.company.JavaFilter", "Entry filter 'com.company.JavaFilter' not found"),
+                ("expression,even", "Entry filter 'even' not found"),
+            ):
+                answer = await api.call("POST", path, {"entryFilterNames": names})
+                assert (answer.status, answer.reason) == (400, why)
+                assert "there are expression" in answer.json["remedy"]
             await api.done("POST", path, {"entryFilterNames": " expression"})
             assert await api.get(path) == {"entryFilterNames": "expression"}
         await api.done("DELETE", f"{T}/t/entryFilters")

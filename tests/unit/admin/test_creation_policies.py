@@ -41,13 +41,13 @@ def test_they_are_set_read_and_removed(path: str, value: dict[str, object]) -> N
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (f"{N}/autoTopicCreation", {}),
+        (f"{N}/autoTopicCreation", {"allowAutoTopicCreation": True}),
         (f"{N}/autoTopicCreation", {**PARTITIONED, "topicType": "odd"}),
         (f"{N}/autoTopicCreation", {**PARTITIONED, "defaultNumPartitions": 0}),
         (f"{N}/autoTopicCreation", {"allowAutoTopicCreation": True, "defaultNumPartitions": 2}),
-        (f"{N}/autoSubscriptionCreation", {"allowAutoSubscriptionCreation": 1}),
+        (f"{N}/autoSubscriptionCreation", {"allowAutoSubscriptionCreation": "yes"}),
         (f"{N}/inactiveTopicPolicies", {**INACTIVE, "inactiveTopicDeleteMode": "odd"}),
-        (f"{N}/inactiveTopicPolicies", {**INACTIVE, "maxInactiveDurationSeconds": 0}),
+        (f"{N}/inactiveTopicPolicies", {**INACTIVE, "maxInactiveDurationSeconds": "soon"}),
         (f"{N}/inactiveTopicPolicies", {**INACTIVE, "deleteWhileInactive": "yes"}),
     ],
 )

@@ -92,7 +92,7 @@ def test_rates_of_namespaces_and_topics(name: str, field: str, document: dict[st
         topic = await api.topic("t")
         for path in (f"{N}/{name}", f"{T}/t/{name}"):
             await api.done("POST", path, document)
-            assert await api.get(path) == document
+            assert (await api.get(path)).items() >= document.items()
             assert getattr(topic.limits.limits, field) == rate
             await api.done("DELETE", path)
             assert getattr(topic.limits.limits, field) == Rate()
@@ -151,10 +151,11 @@ def test_numbers_may_be_texts() -> None:
         assert topic.limits.limits.ttl_s == 7
         await api.done("POST", f"{N}/publishRate", {"publishThrottlingRateInMsg": "5"})
         assert topic.limits.limits.publish_rate == Rate(5, 0, 1000)
-        assert await api.get(f"{N}/publishRate") == {"publishThrottlingRateInMsg": 5}
+        found = await api.get(f"{N}/publishRate")
+        assert found == {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}
         await api.done("POST", f"{N}/retention", {"retentionTimeInMinutes": "10", "retentionSizeInMB": "-1"})
         assert await api.get(f"{N}/retention") == {"retentionTimeInMinutes": 10, "retentionSizeInMB": -1}
-        for wrong in ("", "1.5", "0x1", "9" * 20, " 1", True):
+        for wrong in ("1.5", "0x1", "9" * 20, 1 << 31, "1 1", True):
             assert (await api.refused("POST", f"{N}/messageTTL", wrong))[0] == 400
 
     with_api(story)

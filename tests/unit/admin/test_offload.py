@@ -94,7 +94,7 @@ def test_thresholds_of_a_namespace(tmp_path: Path) -> None:
         assert await policy(api) == OffloadPolicy(8, 3600, 0)
         await api.done("DELETE", f"{N}/removeOffloadPolicies")
         assert await policy(api) == OffloadPolicy(deletion_lag_ms=0)
-        for body in (-2, "x", None, 1.5, True):
+        for body in ("x", True, [], 1 << 63):
             assert (await api.refused("PUT", f"{N}/offloadThreshold", body))[0] == 400
 
     with_api(story, work_dir=tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin.policies import kinds
+from magnetar.admin.policies import documents, kinds
 from magnetar.admin.policies.declared import Kind, Policy
 from magnetar.admin.policies.table import POLICIES
 from support.admin_api import AdminApi, T, with_api
@@ -21,24 +21,24 @@ VALUES: dict[int, tuple[Any, Any]] = {
         (kinds.SWITCH, (True, True)),
         (kinds.TYPES, (["Shared"], ["Exclusive"])),
         (kinds.NUMBER, (7, 3)),
-        (kinds.SECONDS, (70, 30)),
+        (kinds.INTERVAL, (70, 30)),
         (kinds.TTL, (70, 30)),
         (kinds.BYTES, (7_000, 3_000)),
-        (kinds.PUBLISH, ({"publishThrottlingRateInMsg": 7}, {"publishThrottlingRateInMsg": 3})),
-        (kinds.DISPATCH, ({"dispatchThrottlingRateInMsg": 7}, {"dispatchThrottlingRateInMsg": 3})),
+        (documents.PUBLISH, ({"publishThrottlingRateInMsg": 7}, {"publishThrottlingRateInMsg": 3})),
+        (documents.DISPATCH, ({"dispatchThrottlingRateInMsg": 7}, {"dispatchThrottlingRateInMsg": 3})),
         (
-            kinds.SUBSCRIBE,
+            documents.SUBSCRIBE,
             ({"subscribeThrottlingRatePerConsumer": 7}, {"subscribeThrottlingRatePerConsumer": 3}),
         ),
         (
-            kinds.RETENTION,
+            documents.RETENTION,
             (
                 {"retentionTimeInMinutes": 7, "retentionSizeInMB": 7},
                 {"retentionTimeInMinutes": 3, "retentionSizeInMB": 3},
             ),
         ),
         (
-            kinds.INACTIVE_TOPICS,
+            documents.INACTIVE_TOPICS,
             (
                 {
                     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -53,14 +53,14 @@ VALUES: dict[int, tuple[Any, Any]] = {
             ),
         ),
         (
-            kinds.SUBSCRIPTION_CREATION,
+            documents.SUBSCRIPTION_CREATION,
             ({"allowAutoSubscriptionCreation": False}, {"allowAutoSubscriptionCreation": True}),
         ),
         # Without installed ones there is one filter to choose.
-        (kinds.ENTRY_FILTERS, ({"entryFilterNames": "expression"}, {"entryFilterNames": "expression"})),
-        (kinds.DELAYED_DELIVERY, ({"active": True, "tickTime": 7}, {"active": False, "tickTime": 3})),
+        (documents.ENTRY_FILTERS, ({"entryFilterNames": "expression"}, {"entryFilterNames": "expression"})),
+        (documents.DELAYED_DELIVERY, ({"active": True, "tickTime": 7}, {"active": False, "tickTime": 3})),
         (
-            kinds.PERSISTENCE,
+            documents.PERSISTENCE,
             tuple(
                 {
                     "bookkeeperEnsemble": 1,

@@ -20,8 +20,8 @@ class Kind:
     """A type of values."""
 
     read: Callable[[Call], Any]
-    """The value of a request. Raises BadRequestError (no value of this type), PreconditionFailedError (one
-    that makes no sense)."""
+    """The value of a request; None takes the policy away. Raises BadRequestError (no value of this type),
+    PreconditionFailedError (one that makes no sense)."""
     schema: Schema
 
 
@@ -45,8 +45,8 @@ class Policy:
     """What GET answers when it is not set; None: 204."""
     default: Callable[[BrokerConfig], Any] | None = None
     """What applies where neither the topic nor its namespace says anything."""
-    null_removes: bool = False
-    """Whether setting it to nothing removes it, as some of Pulsar's clients do."""
+    kind_of_topic: Kind | None = None
+    """Where a topic's is read otherwise than the namespace's: Pulsar says or takes something else there."""
     check: Callable[[Any, Policies, Policies], None] | None = None
     """Whether a value suits what is set beside it, in the topic's document and the namespace's. Raises
     PreconditionFailedError."""

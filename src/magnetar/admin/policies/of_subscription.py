@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.admin.call import Call, Operation, Route
 from magnetar.admin.errors import BadRequestError
-from magnetar.admin.policies import kinds
+from magnetar.admin.policies import documents
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
 from magnetar.broker.errors import PreconditionFailedError, UnsupportedError
 from magnetar.broker.limits.limits import SUBSCRIPTION_POLICIES, SUBSCRIPTION_RATE
@@ -29,7 +29,7 @@ async def get_rate(call: Call) -> object:
 
 async def set_rate(call: Call) -> None:
     """Says how fast a subscription may be served; in force on return."""
-    value, name = kinds.DISPATCH.read(call), call.params["subscription"]
+    value, name = documents.DISPATCH.read(call), call.params["subscription"]
 
     def change(document: Policies) -> None:
         of_all = dict(document.get(SUBSCRIPTION_POLICIES) or {})
@@ -124,8 +124,8 @@ async def set_allowed(call: Call) -> None:
 
 
 ROUTES: list[Route] = [
-    ("GET", _RATE, Operation(get_rate, answer=kinds.DISPATCH.schema, query=TOPIC_QUERY)),
-    ("POST", _RATE, Operation(set_rate, body=kinds.DISPATCH.schema)),
+    ("GET", _RATE, Operation(get_rate, answer=documents.DISPATCH.schema, query=TOPIC_QUERY)),
+    ("POST", _RATE, Operation(set_rate, body=documents.DISPATCH.schema)),
     ("DELETE", _RATE, remove_rate),
     ("GET", f"{N}/replication", Operation(get_namespace_clusters, answer=_CLUSTERS)),
     ("POST", f"{N}/replication", Operation(set_namespace_clusters, body=_CLUSTERS)),

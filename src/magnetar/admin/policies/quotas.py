@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.call import Call, Operation, Route, whole
+from magnetar.admin.call import Call, Operation, Route
+from magnetar.admin.coercion import INT_BITS, LONG_BITS, as_choice, as_object, as_whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
 from magnetar.broker.errors import PreconditionFailedError
@@ -12,7 +13,6 @@ from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy, fits_retentio
 from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
 from magnetar.broker.policies import Policies
 
-_NUMBER_MAX: Final = 1 << 63
 _NUMBER: Final = {"type": "integer", "minimum": -1}
 _SCHEMA: Final = {
     "type": "object",
@@ -35,21 +35,32 @@ def _kind(call: Call) -> QuotaKind:
         raise BadRequestError(f"backlogQuotaType must be one of {', '.join(QuotaKind)}") from None
 
 
-def _quota(call: Call, retention: Any) -> dict[str, Any]:
-    document = call.json_object()
-    given = {"limitSize": document.get("limitSize", document.get("limit", -1))}
-    given["limitTime"] = document.get("limitTime", -1)
-    numbers = {}
+def _quota(call: Call, retention: Any) -> dict[str, Any] | None:
+    document = as_object(call.json())
+    if document is None:
+        return None
+    given = {"limitSize": document.get("limitSize", document.get("limit"))}
+    given["limitTime"] = document.get("limitTime")
+    numbers: dict[str, int] = {}
     for name, value in given.items():
-        number = whole(value)
-        if number is None or not -1 <= number < _NUMBER_MAX:
-            raise BadRequestError(f"{name} must be a number, -1 is without limit")
-        numbers[name] = number
-    if document.get("policy") not in list(QuotaPolicy):
-        raise BadRequestError(f"policy must be one of {', '.join(QuotaPolicy)}")
+        bits = LONG_BITS if name == "limitSize" else INT_BITS
+        number = as_whole(value, bits=bits, what=name)
+        # Pulsar's 0, for what is not said, would let nothing in.
+        numbers[name] = -1 if number is None else max(-1, number)
+    policy = as_choice(document.get("policy"), list(QuotaPolicy), what="policy")
+    level = f"topic[{call.params['topic']}]" if "topic" in call.params else f"namespace[{call.namespace()}]"
+    if policy is None:
+        raise BadRequestError(
+            f"Set {level} backlog quota failed because the data validation failed."
+            " the attribute policy cannot be null",
+            remedy=f"it is one of {', '.join(QuotaPolicy)}",
+        )
     if not fits_retention(numbers, retention):
-        raise PreconditionFailedError("the backlog quota exceeds the retention; raise the retention first")
-    return {**numbers, "policy": document["policy"]}
+        raise PreconditionFailedError(
+            f"Backlog Quota exceeds configured retention quota for {level.partition('[')[0]}."
+            " Please increase retention quota and retry"
+        )
+    return {**numbers, "policy": policy}
 
 
 async def _namespace_quotas(call: Call) -> object:

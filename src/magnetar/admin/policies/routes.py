@@ -15,19 +15,17 @@ from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, 
 from magnetar.admin.policies.table import ALL
 
 
-def _removes(policy: Policy, call: Call) -> bool:
-    return policy.null_removes and call.json() is None
-
-
 def _of_namespace(policy: Policy) -> Iterator[Route]:
+    kind = policy.kind
+
     async def get(call: Call) -> object:
         document = await call.broker.policies.namespace(call.namespace())
         found = policy.in_namespace(document, call.broker.config.cluster)
         return policy.unset if found is None else found
 
     async def put(call: Call) -> None:
-        value = None if _removes(policy, call) else policy.kind.read(call)
-        if policy.check is not None:
+        value = kind.read(call)
+        if policy.check is not None and value is not None:
             policy.check(value, {}, await call.broker.policies.namespace(call.namespace()))
         cluster = call.broker.config.cluster
         await change_namespace(call, lambda document: policy.store_in_namespace(document, cluster, value))
@@ -37,12 +35,14 @@ def _of_namespace(policy: Policy) -> Iterator[Route]:
         await change_namespace(call, lambda document: policy.store_in_namespace(document, cluster, None))
 
     path = f"{N}/{policy.of_namespace}"
-    yield "GET", path, Operation(get, answer=policy.kind.schema)
-    yield "PUT" if policy.put else "POST", path, Operation(put, body=policy.kind.schema)
+    yield "GET", path, Operation(get, answer=kind.schema)
+    yield "PUT" if policy.put else "POST", path, Operation(put, body=kind.schema)
     yield "DELETE", path, Operation(delete)
 
 
 def _of_topic(policy: Policy) -> Iterator[Route]:
+    kind = policy.kind_of_topic or policy.kind
+
     async def get(call: Call) -> object:
         if call.flag("applied"):
             topic = call.topic()
@@ -54,10 +54,10 @@ def _of_topic(policy: Policy) -> Iterator[Route]:
         return policy.unset if found is None else found
 
     async def put(call: Call) -> None:
-        value = None if _removes(policy, call) else policy.kind.read(call)
+        value = kind.read(call)
         topic = call.topic()
         namespace = await call.broker.policies.namespace(topic.namespace_name)
-        if policy.check is not None:
+        if policy.check is not None and value is not None:
             policy.check(value, await call.broker.policies.topic_policies(topic), namespace)
         await change_topic(call, lambda document: policy.store_in_topic(document, value))
 
@@ -66,8 +66,8 @@ def _of_topic(policy: Policy) -> Iterator[Route]:
 
     path = f"{T}/{policy.of_topic}"
     both = policy.of_namespace is not None
-    yield "GET", path, Operation(get, answer=policy.kind.schema, query=TOPIC_QUERY)
-    yield "POST" if both or not policy.put else "PUT", path, Operation(put, body=policy.kind.schema)
+    yield "GET", path, Operation(get, answer=kind.schema, query=TOPIC_QUERY)
+    yield "POST" if both or not policy.put else "PUT", path, Operation(put, body=kind.schema)
     yield "DELETE", path, Operation(delete)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.policies import kinds
+from magnetar.admin.policies import documents, kinds
 from magnetar.admin.policies.declared import Policy
 from magnetar.broker.compaction.room import THRESHOLD_POLICY
 from magnetar.broker.config import BrokerConfig
@@ -26,7 +26,10 @@ from magnetar.broker.schema_rules import AUTO_UPDATE_POLICY
 def _retention_above_quotas(value: Any, own: Policies, namespace: Policies) -> None:
     quotas = {**(namespace.get(QUOTAS_OF_NAMESPACE) or {}), **(own.get(QUOTAS_OF_TOPIC) or {})}
     if not all(fits_retention(quota, value) for quota in quotas.values()):
-        raise PreconditionFailedError("the retention must exceed the backlog quota; lower the quota first")
+        raise PreconditionFailedError(
+            f"Retention Quota must exceed configured backlog quota for {'topic' if own else 'namespace'}.",
+            remedy="raise the retention, or lower the quota first",
+        )
 
 
 def _retention(config: BrokerConfig) -> dict[str, int]:
@@ -56,6 +59,7 @@ def _same(key: str, path: str | None = None, **options: Any) -> Policy:
 
 DEDUPLICATION: Final = Policy(
     kind=kinds.BOOLEAN,
+    kind_of_topic=kinds.OPTIONAL_BOOLEAN,
     of_namespace="deduplication",
     of_topic="deduplicationEnabled",
     namespace_key="deduplicationEnabled",
@@ -96,6 +100,7 @@ POLICIES: Final = (
     ),
     Policy(
         kind=kinds.NUMBER,
+        kind_of_topic=kinds.CONSUMERS_OF_TOPIC,
         of_namespace="maxConsumersPerSubscription",
         of_topic="maxConsumersPerSubscription",
         namespace_key="max_consumers_per_subscription",
@@ -117,6 +122,7 @@ POLICIES: Final = (
     ),
     Policy(
         kind=kinds.NUMBER,
+        kind_of_topic=kinds.OPTIONAL_UNACKED,
         of_namespace="maxUnackedMessagesPerConsumer",
         of_topic="maxUnackedMessagesOnConsumer",
         namespace_key="max_unacked_messages_per_consumer",
@@ -125,6 +131,7 @@ POLICIES: Final = (
     ),
     Policy(
         kind=kinds.NUMBER,
+        kind_of_topic=kinds.OPTIONAL_UNACKED,
         of_namespace="maxUnackedMessagesPerSubscription",
         of_topic="maxUnackedMessagesOnSubscription",
         namespace_key="max_unacked_messages_per_subscription",
@@ -139,7 +146,7 @@ POLICIES: Final = (
     ),
     # -- how fast --
     Policy(
-        kind=kinds.PUBLISH,
+        kind=documents.PUBLISH,
         of_namespace="publishRate",
         of_topic="publishRate",
         namespace_key="publishMaxMessageRate",
@@ -147,17 +154,17 @@ POLICIES: Final = (
         by_cluster=True,
     ),
     Policy(
-        kind=kinds.DISPATCH,
+        kind=documents.DISPATCH,
         of_namespace="dispatchRate",
         of_topic="dispatchRate",
         namespace_key="topicDispatchRate",
         topic_key="dispatchRate",
         by_cluster=True,
     ),
-    _same("subscriptionDispatchRate", kind=kinds.DISPATCH, by_cluster=True),
-    _same("replicatorDispatchRate", kind=kinds.DISPATCH, by_cluster=True),
+    _same("subscriptionDispatchRate", kind=documents.DISPATCH, by_cluster=True),
+    _same("replicatorDispatchRate", kind=documents.DISPATCH, by_cluster=True),
     Policy(
-        kind=kinds.SUBSCRIBE,
+        kind=documents.SUBSCRIBE,
         of_namespace="subscribeRate",
         of_topic="subscribeRate",
         namespace_key="clusterSubscribeRate",
@@ -167,6 +174,7 @@ POLICIES: Final = (
     # -- what stays --
     Policy(
         kind=kinds.TTL,
+        kind_of_topic=kinds.TTL_OF_TOPIC,
         of_namespace="messageTTL",
         of_topic="messageTTL",
         namespace_key="message_ttl_in_seconds",
@@ -174,20 +182,21 @@ POLICIES: Final = (
         default=lambda config: config.limits.ttl_s,
     ),
     Policy(
-        kind=kinds.NUMBER,
+        kind=kinds.EXPIRATION,
         of_namespace="subscriptionExpirationTime",
         namespace_key=EXPIRATION_POLICY,
     ),
     _same(
         "retention_policies",
         "retention",
-        kind=kinds.RETENTION,
+        kind=documents.RETENTION,
         check=_retention_above_quotas,
         default=_retention,
     ),
-    _same("persistence", kind=kinds.PERSISTENCE),
+    _same("persistence", kind=documents.PERSISTENCE),
     Policy(
         kind=kinds.BYTES,
+        kind_of_topic=kinds.BYTES_OF_TOPIC,
         of_namespace="compactionThreshold",
         of_topic="compactionThreshold",
         namespace_key=THRESHOLD_POLICY,
@@ -198,15 +207,15 @@ POLICIES: Final = (
     _same(
         INACTIVE_POLICY,
         "inactiveTopicPolicies",
-        kind=kinds.INACTIVE_TOPICS,
+        kind=documents.INACTIVE_TOPICS,
         default=_inactive,
     ),
     # -- what comes into being --
-    Policy(kind=kinds.TOPIC_CREATION, of_namespace="autoTopicCreation", namespace_key=TOPICS_POLICY),
+    Policy(kind=documents.TOPIC_CREATION, of_namespace="autoTopicCreation", namespace_key=TOPICS_POLICY),
     _same(
         SUBSCRIPTIONS_POLICY,
         "autoSubscriptionCreation",
-        kind=kinds.SUBSCRIPTION_CREATION,
+        kind=documents.SUBSCRIPTION_CREATION,
         default=lambda config: {"allowAutoSubscriptionCreation": config.creation.subscriptions},
     ),
     # -- how messages are taken and given --
@@ -214,11 +223,11 @@ POLICIES: Final = (
     _same(
         SNAPSHOT_INTERVAL_POLICY,
         "deduplicationSnapshotInterval",
-        kind=kinds.SECONDS,
-        null_removes=True,
+        kind=kinds.INTERVAL,
+        kind_of_topic=kinds.INTERVAL_OF_TOPIC,
     ),
-    _same(DELAYED_DELIVERY_POLICY, "delayedDelivery", kind=kinds.DELAYED_DELIVERY),
-    _same(FILTERS_POLICY, kind=kinds.ENTRY_FILTERS, default=_filters),
+    _same(DELAYED_DELIVERY_POLICY, "delayedDelivery", kind=documents.DELAYED_DELIVERY),
+    _same(FILTERS_POLICY, kind=documents.ENTRY_FILTERS, default=_filters),
     _same(
         "dispatcherPauseOnAckStatePersistentEnabled",
         "dispatcherPauseOnAckStatePersistent",
@@ -261,7 +270,8 @@ TOPIC_STRATEGY: Final = Policy(
 
 # The older name of `deduplicationEnabled`.
 TOPIC_DEDUPLICATION: Final = Policy(
-    kind=kinds.BOOLEAN,
+    kind=kinds.OPTIONAL_BOOLEAN,
+    kind_of_topic=kinds.OPTIONAL_BOOLEAN,
     of_topic="deduplication",
     namespace_key="deduplicationEnabled",
     topic_key="deduplicationEnabled",

@@ -37,6 +37,6 @@ class InactivePolicy:
                 return InactivePolicy(
                     delete=document.get("deleteWhileInactive") is True,
                     mode=DeleteMode(document.get("inactiveTopicDeleteMode", self.mode.value)),
-                    idle_s=int(document.get("maxInactiveDurationSeconds", self.idle_s)),
+                    idle_s=max(1, int(document.get("maxInactiveDurationSeconds", self.idle_s))),
                 )
         return self
