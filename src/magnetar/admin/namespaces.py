@@ -10,7 +10,7 @@ from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.admin.topic_lists import QUERY, chosen
 from magnetar.admin.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
-from magnetar.broker.errors import ConflictError, NamespaceNotFoundError
+from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.broker.service import Broker
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.selection import is_system
@@ -32,7 +32,8 @@ async def get_namespace(call: Call) -> object:
 async def create_namespace(call: Call) -> object:
     body = call.json_object()
     body["bundles"] = bundle_ranges.wanted(body.get("bundles"))
-    await call.broker.policies.create_namespace(call.namespace(), body)
+    async with call.broker.names.making(str(call.namespace())):
+        await call.broker.policies.create_namespace(call.namespace(), body)
     return None
 
 
@@ -45,20 +46,23 @@ async def delete_namespace(call: Call) -> object:
 async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> None:
     """Deletes a namespace; its topics too with `force`, else raises ConflictError while there are any."""
     await broker.policies.namespace(name)
-    topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
-    if not force and not all(is_system(topic) for topic in topics):
-        raise ConflictError(f"namespace {name} still has topics; delete them or add ?force=true")
-    for topic in topics:
-        if await broker.exists(topic):
-            await broker.delete_topic(topic, force=True)
-        if topic.partition < 0:
-            await forget_policies(broker, topic)
-    for domain in _DOMAINS["ALL"]:
-        for topic in await broker.policies.partitioned_topics(name, domain):
-            await broker.policies.delete_partitioned(topic)
-            await broker.schemas.delete(topic)
-            await forget_policies(broker, topic)
-    await broker.policies.delete_namespace(name)
+    async with broker.names.ending(str(name)):
+        topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
+        if not force and not all(is_system(topic) for topic in topics):
+            raise ConflictError(f"namespace {name} still has topics; delete them or add ?force=true")
+        for topic in topics:
+            try:
+                await broker.delete_topic(topic, force=True)
+            except TopicNotFoundError:
+                # Deleted meanwhile, or a partition of another domain that was never used.
+                if topic.partition < 0:
+                    await forget_policies(broker, topic)
+        for domain in _DOMAINS["ALL"]:
+            for topic in await broker.policies.partitioned_topics(name, domain):
+                await broker.policies.delete_partitioned(topic)
+                await broker.schemas.delete(topic)
+                await forget_policies(broker, topic)
+        await broker.policies.delete_namespace(name)
 
 
 _DOMAINS: Final = {

@@ -58,10 +58,12 @@ async def update_tenant(call: Call) -> object:
 
 async def delete_tenant(call: Call) -> object:
     """Deletes a tenant; with `force` its namespaces and their topics too."""
-    if call.flag("force"):
-        for namespace in await call.broker.policies.namespaces(call.name("tenant")):
-            await delete_whole(call.broker, NamespaceName.parse(namespace), force=True)
-    await call.broker.policies.delete_tenant(call.name("tenant"))
+    tenant = call.name("tenant")
+    async with call.broker.names.ending(tenant):
+        if call.flag("force"):
+            for namespace in await call.broker.policies.namespaces(tenant):
+                await delete_whole(call.broker, NamespaceName.parse(namespace), force=True)
+        await call.broker.policies.delete_tenant(tenant)
     return None
 
 

@@ -103,8 +103,6 @@ async def delete_topic(call: Call) -> None:
     if name.partition < 0 and await call.broker.policies.partitions(name):
         raise ConflictError(f"{name} is a partitioned topic: delete {name.local}/partitions")
     await call.broker.delete_topic(name, force=call.flag("force"))
-    if name.partition < 0:
-        await forget_policies(call.broker, name)
 
 
 async def forget_policies(broker: Broker, name: TopicName) -> None:
@@ -209,9 +207,7 @@ async def create_partitioned(call: Call) -> None:
         raise InvalidTopicError(f"{name} ends like a partition; a partitioned topic may not")
     if await call.broker.exists(name):
         raise ConflictError(f"topic {name} already exists")
-    await call.broker.check_topics_max(name.namespace_name, count)
-    await call.broker.topic_turn(name.tenant)
-    await call.broker.policies.create_partitioned(name, count, properties)
+    await call.broker.partitioned.create(name, count, properties)
 
 
 async def grow_partitioned(call: Call) -> None:
@@ -224,7 +220,7 @@ async def grow_partitioned(call: Call) -> None:
     if count < current:
         raise FewerPartitionsError(f"{name} has {current} partitions; partitions cannot be taken away")
     await call.broker.check_topics_max(name.namespace_name, count - current)
-    await call.broker.policies.grow_partitioned(name, count)
+    await call.broker.partitioned.grow(name, count)
 
 
 async def get_partitions(call: Call) -> object:
@@ -238,19 +234,8 @@ async def get_partitions(call: Call) -> object:
 
 async def delete_partitioned(call: Call) -> None:
     name = call.topic()
-    force = call.flag("force")
     await call.broker.check_name(name)
-    if not await call.broker.policies.partitions(name):
-        raise TopicNotFoundError(f"{name} is not a partitioned topic")
-    topics = await any_parts(call.broker, name)
-    if not force:
-        for topic in topics:
-            topic.check_deletable()
-    for topic in topics:
-        await call.broker.delete_topic(topic.name, force=force)
-    await call.broker.policies.delete_partitioned(name)
-    await call.broker.schemas.delete(name)
-    await forget_policies(call.broker, name)
+    await call.broker.partitioned.delete(name, force=call.flag("force"))
 
 
 async def create_missed_partitions(call: Call) -> None:

@@ -187,6 +187,18 @@ class AnyTopic(ABC):
         if self.closed:
             raise ServiceNotReadyError(f"{self.name} is being unloaded; look it up again")
 
+    def check_there(self, subscription: AnySubscription) -> None:
+        """Raises ServiceNotReadyError when the subscription is not the topic's any more.
+
+        To be called in the turn in which a consumer is attached: while something was awaited since it was
+        found, it may have been deleted, or the topic unloaded. A consumer of it would get nothing for ever.
+        """
+        self._check_open()
+        if self.subscriptions.get(subscription.name) is not subscription:
+            raise ServiceNotReadyError(
+                f"subscription {subscription.name} of {self.name} was deleted meanwhile; subscribe again"
+            )
+
     @property
     def retention_ms(self) -> int | None:
         """For how long its messages stay after they were acknowledged; None: for ever."""

@@ -43,11 +43,9 @@ async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int
         raise TopicNotFoundError(f"topic {topic} does not exist")
     if not rules.partitions or topic.partition >= 0:
         return 0
-    await broker.check_topics_max(topic.namespace_name, rules.partitions)
-    await broker.topic_turn(topic.tenant)
     # Another client may have been faster.
     with contextlib.suppress(ConflictError):
-        await broker.policies.create_partitioned(topic, rules.partitions)
+        await broker.partitioned.create(topic, rules.partitions)
     return await broker.policies.partitions(topic)
 
 

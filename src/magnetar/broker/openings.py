@@ -7,7 +7,11 @@ holding messages or the topic, with nobody who closes it.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.runtime.turns import Turns
 
 
 class Openings:
@@ -16,6 +20,8 @@ class Openings:
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._attempts: dict[int, int] = {}
+        self._leaving: dict[int, int] = {}
+        self._turns = Turns()
 
     def begin(self, id_: int, request_id: int) -> bool:
         """Notes an attempt; False while another one is under way."""
@@ -25,6 +31,30 @@ class Openings:
         """Raises ServiceNotReadyError when the client has closed the id since this attempt began."""
         if self._attempts.get(id_) != request_id:
             raise ServiceNotReadyError(f"{self._kind} {id_} was closed before it was opened")
+
+    def leaves(self, id_: int) -> None:
+        """An UNSUBSCRIBE of the id was read; `left` must follow."""
+        self._leaving[id_] = self._leaving.get(id_, 0) + 1
+
+    def is_leaving(self, id_: int) -> bool:
+        """Whether an UNSUBSCRIBE of the id is in line or in work: what opens the id anew comes after it."""
+        return id_ in self._leaving
+
+    @asynccontextmanager
+    async def left(self, id_: int) -> AsyncIterator[None]:
+        """The work of an UNSUBSCRIBE."""
+        try:
+            async with self._turns.hold((id_,)):
+                yield
+        finally:
+            self._leaving[id_] -= 1
+            if not self._leaving[id_]:
+                del self._leaving[id_]
+
+    async def free(self, id_: int) -> None:
+        """Returns when what was read before, and takes the id off, is done."""
+        async with self._turns.hold((id_,)):
+            return
 
     def closed(self, id_: int) -> None:
         """The client closes the id: an attempt under way will fail."""

@@ -19,7 +19,6 @@ from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
     PreconditionFailedError,
-    ServiceNotReadyError,
     TopicNotFoundError,
 )
 from magnetar.broker.guard import Guard
@@ -31,9 +30,12 @@ from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.tenants import Connections, TopicsMade
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
-from magnetar.broker.nonpersistent.topic import NonPersistentTopic
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
+from magnetar.broker.registry.names import Names, topic_path
+from magnetar.broker.registry.partitioned import PartitionedTopics
+from magnetar.broker.registry.registry import TopicRegistry
+from magnetar.broker.registry.storage import StoredTopics
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
@@ -44,7 +46,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import SingleFlight, TaskGroup, gathered, in_slices, pause, yield_loop
+from magnetar.runtime.tasks import TaskGroup, in_slices, pause, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.room import Offloading
 
@@ -59,8 +61,6 @@ _KEEP_ALIVE_S: Final = 30.0
 """A peer that was silent so long is pinged; after as long again it is dropped (Pulsar's interval)."""
 _MAINTENANCE_S: Final = 60.0
 """Between two rounds of retention and deduplication snapshots."""
-_CLOSED_TOGETHER: Final = 100
-"""Topics that are closed at the same time when the broker stops."""
 _NAMES_PER_TURN: Final = 500
 """Names of a list that are read before the event loop serves others: about a millisecond."""
 
@@ -95,9 +95,12 @@ class Broker:
         self.tasks = TaskGroup("broker")
         self.alarms = Alarms(clock)
         """For whatever must happen at a time; one timer for all topics."""
-        self.topics: dict[str, Topic] = {}
-        """Loaded persistent topics by full name."""
         self._in_force = PoliciesInForce(self)
+        self.registry = TopicRegistry(StoredTopics(self, self._in_force), clock)
+        self.topics = self.registry.topics
+        """Persistent topics that are there, by full name."""
+        self.names = Names()
+        self.partitioned = PartitionedTopics(self)
         self.nonpersistent = NonPersistentTopics(
             clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
         )
@@ -109,11 +112,8 @@ class Broker:
         """What below the broker has something to say in `/metrics`."""
         self.sessions: set[Session] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
-        self.ended = 0
-        """Connections and topics that were here and are gone, since the start."""
-        self.draining = False
+        self._left = 0
         self.started_ms = clock.now_ms()
-        self._loading: SingleFlight[Topic] = SingleFlight()
         self.intake = Intake(config.in_flight_bytes_max)
         self.outputs = OutputBudget(
             config.output_bytes_max,
@@ -144,7 +144,7 @@ class Broker:
         await self._in_force.configure()
         self.tasks.every(TICK_S, self._tick)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
-        self.tasks.every(_MAINTENANCE_S, self._maintain)
+        self.tasks.every(_MAINTENANCE_S, self.maintain)
         self.tasks.every(self.config.compaction_interval_s, self._compact_due)
         self.tasks.every(self.config.inactive_interval_s, self.inactive.round)
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
@@ -152,19 +152,27 @@ class Broker:
             interval_s = self.guard.authentication.renewal_check_s
             self.tasks.every(interval_s, lambda: renewals.check_all(self))
 
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no more work."""
+        return self.registry.draining
+
+    @property
+    def ended(self) -> int:
+        """Connections and topics that were here and are gone, since the start."""
+        return self._left + self.registry.ended
+
     async def drain(self) -> None:
         """Takes no more work, sends clients away, makes everything durable that was taken."""
-        self.draining = True
+        self.registry.draining = True
         self.nonpersistent.close()
-        topics = list(self.topics.values())
-        for start in range(0, len(topics), _CLOSED_TOGETHER):
-            # Together, so that they share the commits.
-            await gathered(self._close_topic(topic) for topic in topics[start : start + _CLOSED_TOGETHER])
+        await self.registry.unload_all()
 
     async def close(self) -> None:
         """Ends background work and drops every connection."""
         self.policies.close()
         self.alarms.close()
+        await self.registry.close()
         await self.tasks.close()
         for session in list(self.sessions):
             session.close("the broker stops")
@@ -173,7 +181,7 @@ class Broker:
         """A connection is gone."""
         self.sessions.discard(session)
         self.connections.leave(session)
-        self.ended += 1
+        self._left += 1
 
     def new_producer_name(self) -> str:
         """A name that no producer of this cluster ever had."""
@@ -188,8 +196,13 @@ class Broker:
         for session in list(self.sessions):
             session.keep_alive()
 
-    async def _maintain(self) -> None:
+    async def maintain(self) -> None:
+        """One round of retention and deduplication snapshots."""
         async for topic in in_slices(list(self.topics.values()), TOPICS_PER_TURN):
+            if topic.closed:
+                # It failed, and nobody came back: what consumers acknowledged becomes durable here.
+                await guarded(self.unload(topic.name), f"{topic.name}: closing after a failure")
+                continue
             await guarded(topic.log.trim(), f"{topic.name}: trimming")
             if topic.dedup is not None:
                 await guarded(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
@@ -211,12 +224,13 @@ class Broker:
         topic = self.nonpersistent.find(name)
         if topic is not None:
             return topic
-        if self.draining:
-            raise ServiceNotReadyError("the broker is shutting down; look the topic up again")
-        await self.check_name(name)
-        if not await self.exists(name) and not (create and await self._may_create(name)):
-            raise TopicNotFoundError(f"topic {name} does not exist")
-        return await self.nonpersistent.open(name)
+        self.registry.check_serving()
+        # Held: its namespace, or a partitioned topic that it is part of, may be going.
+        async with self.names.making(topic_path(name)):
+            await self.check_name(name)
+            if not await self.exists(name) and not (create and await self.may_create(name)):
+                raise TopicNotFoundError(f"topic {name} does not exist")
+            return await self.nonpersistent.open(name)
 
     def loaded(self, name: TopicName) -> AnyTopic | None:
         """The topic of either domain if it is loaded."""
@@ -229,39 +243,14 @@ class Broker:
         """
         if not name.persistent:
             raise NotAllowedError(f"{name} is not persistent: this is possible on persistent topics only")
-        key = str(name)
-        topic = self.topics.get(key)
-        if topic is not None and not topic.closed:
-            return topic
-        if self.draining:
-            raise ServiceNotReadyError("the broker is shutting down; look the topic up again")
-        return await self._loading.run((key, create), lambda: self._load(name, create=create))
-
-    async def _load(self, name: TopicName, *, create: bool) -> Topic:
-        await self.check_name(name)
-        old = self.topics.pop(str(name), None)
-        if old is not None:
-            await guarded(old.close(), f"{name}: closing after a failure")
-        if not await self.exists(name):
-            if not (create and await self._may_create(name)):
-                raise TopicNotFoundError(f"topic {name} does not exist")
-            await self.check_topics_max(name.namespace_name)
-            await self.topic_turn(name.tenant)
-            _log.info("topic created by its first use: %s", name)
-        log = await self.logs.open(name.log_name, await self._in_force.copies(name))
-        topic = Topic(
-            name, log, clock=self.clock, alarms=self.alarms, spawn=self.tasks.spawn, outputs=self.outputs
-        )
-        await topic.load()
-        await self._in_force.give(topic)
-        self.topics[str(name)] = topic
-        return topic
+        return await self.registry.get(name, create=create)
 
     async def check_name(self, name: TopicName) -> None:
         """Raises NamespaceNotFoundError when the topic's namespace is missing."""
         await self.policies.namespace(name.namespace_name)
 
-    async def _may_create(self, name: TopicName) -> bool:
+    async def may_create(self, name: TopicName) -> bool:
+        """Whether a client may make the topic by using it. Raises NotAllowedError, NamespaceNotFoundError."""
         if levels_of(name) is not None:
             raise NotAllowedError(f"{name} is a wildcard: one can subscribe to it, and do nothing else")
         partitions = await self.policies.partitions(name)
@@ -312,36 +301,40 @@ class Broker:
 
     async def delete_topic(self, name: TopicName, *, force: bool = False) -> None:
         """Deletes a topic or partition with its data. Raises TopicNotFoundError, ConflictError."""
-        topic = await self.any_topic(name, create=False)
+        if name.persistent:
+            await self.registry.delete(name, admit=None if force else Topic.check_deletable)
+            return
+        topic = self.nonpersistent.find(name)
+        if topic is None:
+            await self.check_name(name)
+            # A partition that nobody uses is there, and there is nothing of it.
+            if not await self.exists(name):
+                raise TopicNotFoundError(f"topic {name} does not exist")
+            return
         if not force:
             topic.check_deletable()
         _log.info("topic deleted: %s", name)
-        if isinstance(topic, NonPersistentTopic):
-            self.nonpersistent.remove(topic)
-            return
-        assert isinstance(topic, Topic)
-        self.topics.pop(str(name), None)
-        self.ended += 1
-        topic.disconnect_clients()
-        await topic.log.close()
-        await self.logs.delete(name.log_name)
-        if name.partition < 0:
-            await self.schemas.delete(name)
+        self.nonpersistent.remove(topic)
 
     async def create_topic(self, name: TopicName, properties: Mapping[str, str] | None = None) -> None:
         """Creates a topic; a persistent one is loaded when it is first used. Raises ConflictError."""
         await self.check_name(name)
-        if await self.exists(name) or await self.policies.partitions(name):
-            raise ConflictError(f"topic {name} already exists")
+        await self.registry.settled(name)
         if not name.persistent:
+            if await self.exists(name) or await self.policies.partitions(name):
+                raise ConflictError(f"topic {name} already exists")
             await self.any_topic(name)
             return
         await self.check_topics_max(name.namespace_name)
         await self.topic_turn(name.tenant)
-        try:
-            await self.logs.create(name.log_name, properties or {})
-        except LogExistsError as error:
-            raise ConflictError(f"topic {name} already exists") from error
+        async with self.names.making(topic_path(name)):
+            await self.check_name(name)
+            if await self.exists(name) or await self.policies.partitions(name):
+                raise ConflictError(f"topic {name} already exists")
+            try:
+                await self.logs.create(name.log_name, properties or {})
+            except LogExistsError as error:
+                raise ConflictError(f"topic {name} already exists") from error
         _log.info("topic created: %s", name)
         if await self.inactive.deletes_unused(name):
             # Its time runs while it is loaded.
@@ -352,15 +345,7 @@ class Broker:
         passing = self.nonpersistent.find(name)
         if passing is not None:
             self.nonpersistent.remove(passing)
-        topic = self.topics.get(str(name))
-        if topic is not None:
-            await self._close_topic(topic)
-
-    async def _close_topic(self, topic: Topic) -> None:
-        await guarded(topic.close(), f"{topic.name}: closing")
-        if self.topics.get(str(topic.name)) is topic:
-            del self.topics[str(topic.name)]
-        self.ended += 1
+        await self.registry.unload(name)
 
     # -- policies ----------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
     RefusedError,
     ServiceNotReadyError,
+    SubscriptionNotFoundError,
     TopicTerminatedError,
     wire_code,
 )
@@ -37,56 +38,19 @@ from magnetar.broker.full_disk import RoomWait, disk_full
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
+from magnetar.broker.unanswered import Unanswered
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.errors import LogTerminatedError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
+from magnetar.runtime.tasks import SingleFlight
 from magnetar.wire.events import SendRun
 
 _log = logging.getLogger("magnetar.broker.topic")
 
 DEDUP_CURSOR: Final = "pulsar.dedup"
 """Cursor that holds the deduplication snapshot (Pulsar's name)."""
-
-
-class _Waiting:
-    """Rows of one producer that wait for the log, or duplicates that wait for their turn."""
-
-    __slots__ = (
-        "count",
-        "highest_ids",
-        "mark",
-        "position",
-        "producer",
-        "refusal",
-        "sequence_ids",
-        "size_bytes",
-    )
-
-    def __init__(
-        self,
-        producer: Producer,
-        sequence_ids: list[int],
-        highest_ids: list[int] | None,
-        position: Position | None,
-        count: int,
-        size_bytes: int,
-        mark: int,
-        *,
-        refusal: RefusedError | None = None,
-    ) -> None:
-        self.producer = producer
-        self.sequence_ids = sequence_ids
-        self.highest_ids = highest_ids
-        self.position = position
-        """Of the first entry; None for duplicates."""
-        self.count = count
-        self.size_bytes = size_bytes
-        self.refusal = refusal
-        """Why the rows were refused, which they are told in their turn; None: they were not."""
-        self.mark = mark
-        """Highest sequence number that is known for good once this is durable; -1: none."""
 
 
 class Topic(AnyTopic):
@@ -111,9 +75,12 @@ class Topic(AnyTopic):
         self._alarms = alarms
         self._spawn = spawn
         self._outputs = outputs
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Unanswered] = deque()
+        self._drops: SingleFlight[None] = SingleFlight()
+        """Subscriptions that are being deleted."""
         self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=lambda: self.closed)
         self._room = RoomWait(alarms, clock, log.has_room, self._room_again)
+        assert log.listener is None, f"{name} has an object already, which hears of its log"
         log.listener = self
 
     # -- producers ---------------------------------------------------------------------------------
@@ -166,7 +133,7 @@ class Topic(AnyTopic):
 
     def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         self._waiting.append(
-            _Waiting(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
+            Unanswered(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
         )
         self._release(EARLIEST)
 
@@ -186,7 +153,7 @@ class Topic(AnyTopic):
                 continue
             assert self.dedup is not None
             self.dedup.duplicates += stop - start
-            self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, None, 0, size, -1))
+            self._waiting.append(Unanswered(producer, sequence_ids, highest_ids, None, 0, size, -1))
         self._release(EARLIEST)
 
     def _new_part(
@@ -224,7 +191,9 @@ class Topic(AnyTopic):
             return
         count = len(entries)
         self._counted(producer, count if counts is None else sum(counts), size_bytes)
-        self._waiting.append(_Waiting(producer, sequence_ids, highest_ids, position, count, size_bytes, mark))
+        self._waiting.append(
+            Unanswered(producer, sequence_ids, highest_ids, position, count, size_bytes, mark)
+        )
 
     def appended(self, run: EntryRun) -> None:
         """Entries became durable (LogListener): receipts and deliveries leave in this tick."""
@@ -319,20 +288,26 @@ class Topic(AnyTopic):
     async def subscription(
         self, name: str, *, initial_earliest: bool, start: Position | None, properties: dict[str, str] | None
     ) -> Subscription:
-        self._check_open()
-        existing = self.subscriptions.get(name)
-        if existing is not None:
-            await existing.seeks.passed()
-            self._check_open()
-            if self.subscriptions.get(name) is existing:
-                return existing
-        if name not in self.log.cursors:
-            _log.info("%s: subscription created: %s", self.name, name)
         initial: Any = start if start is not None else ("earliest" if initial_earliest else "latest")
-        cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
-        # Unloaded meanwhile: a consumer of this object would be forgotten.
-        self._check_open()
-        return self.subscriptions.get(name) or self._add_subscription(name, cursor)
+        while True:
+            # One that is being deleted still has its cursor: who got that would wait for ever.
+            await self._drops.settled(name)
+            self._check_open()
+            existing = self.subscriptions.get(name)
+            if existing is not None:
+                await existing.seeks.passed()
+                self._check_open()
+                if self.subscriptions.get(name) is existing:
+                    return existing
+                continue
+            if name not in self.log.cursors:
+                _log.info("%s: subscription created: %s", self.name, name)
+            cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+            # Unloaded meanwhile: a consumer of this object would be forgotten.
+            self._check_open()
+            # Made and deleted by others meanwhile: then this cursor is a dead one.
+            if self.log.cursors.get(name) is cursor and not self._drops.running(name):
+                return self.subscriptions.get(name) or self._add_subscription(name, cursor)
 
     async def reader(self, name: str, start: ReaderStart) -> Subscription:
         start_after = await places.reader_start(self.log, start)
@@ -346,11 +321,31 @@ class Topic(AnyTopic):
         return await places.last_message(self.log)
 
     async def drop_subscription(self, subscription: AnySubscription) -> None:
-        self.subscriptions.pop(subscription.name, None)
+        name = subscription.name
+        if not subscription.durable:
+            self._take_off(subscription)
+            return
+        await self._drops.run(name, lambda: self._drop(subscription))
+
+    def _take_off(self, subscription: AnySubscription) -> None:
+        if self.subscriptions.get(subscription.name) is subscription:
+            del self.subscriptions[subscription.name]
         subscription.detach_all()
-        if subscription.durable:
-            _log.info("%s: subscription deleted: %s", self.name, subscription.name)
-            await self.log.delete_cursor(subscription.name)
+
+    async def _drop(self, subscription: AnySubscription) -> None:
+        name = subscription.name
+        if self.subscriptions.get(name) is not subscription:
+            raise SubscriptionNotFoundError(f"{self.name} has no subscription {name}")
+        self._take_off(subscription)
+        try:
+            await self.log.delete_cursor(name)
+        except MagnetarError:
+            # It is still there, holds its backlog, and can be deleted again.
+            assert isinstance(subscription, Subscription)
+            if not self.closed:
+                self.subscriptions.setdefault(name, subscription)
+            raise
+        _log.info("%s: subscription deleted: %s", self.name, name)
 
     def leave_reader(self, subscription: AnySubscription) -> None:
         current = self.subscriptions.get(subscription.name) is subscription

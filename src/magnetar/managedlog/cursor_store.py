@@ -72,8 +72,7 @@ class CursorStore:
         self._version = version
         self._ledger_id = info.ledger_id
         self._bound = info.state
-        self._deleted = list(info.deleted_ledgers)
-        self.side_ledgers = info.side_ledgers
+        self._deleted, self.side_ledgers = list(info.deleted_ledgers), info.side_ledgers
         self.cursor_properties = dict(info.cursor_properties)
         self.last_active_ms = self.stored_active_ms = info.last_active_ms
         self.tags = {
@@ -92,12 +91,10 @@ class CursorStore:
         self._fenced = fenced
         self._ledger: DeltaLedger | None = None
         self._failure: BaseException | None = None
-        self._busy = False
-        self._closed = False
+        self._busy = self._switching = self._closed = False
         self._durable_version = state.version
         self._writing_version = state.version
         self._writing_entry = -1
-        self._switching = False
         self._waiters: deque[tuple[int, Durable]] = deque()
         self._put_lock = asyncio.Lock()
 
@@ -392,6 +389,10 @@ class CursorStore:
                 await self._store.delete(self._path)
             except NotFoundError:
                 _log.warning("%s had been deleted before", self._where)
+            except BaseException:
+                # Perhaps it is still there: it goes on, and its next value tells by the version.
+                self._closed = False
+                raise
         if self._ledger is not None:
             await seal(self._ledger.writer)
         own = [self._ledger_id] if self._ledger_id != IN_STORE else []

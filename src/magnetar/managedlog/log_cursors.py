@@ -54,6 +54,7 @@ class LogCursors:
         self._spawn = spawn
         self._cursors: dict[str, Cursor] = {}
         self._stores: dict[str, CursorStore] = {}
+        self._deleting: set[str] = set()
         self._advanced: Callable[[Position], None] = lambda position: None
         self._fence: Callable[[LogFencedError], None] = lambda error: None
         self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
@@ -75,7 +76,8 @@ class LogCursors:
 
         Raises LogFencedError, MetadataError.
         """
-        if (cursor := self._cursors.get(name)) is not None:
+        # One that is being deleted is nobody's any more: who got it would acknowledge into nothing.
+        if name not in self._deleting and (cursor := self._cursors.get(name)) is not None:
             return cursor
         async with self._changing:
             if (cursor := self._cursors.get(name)) is not None:
@@ -190,7 +192,11 @@ class LogCursors:
             store = self._stores.get(name)
             if store is None:
                 raise CursorNotFoundError(self._log_name, name)
-            await store.delete()
+            self._deleting.add(name)
+            try:
+                await store.delete()
+            finally:
+                self._deleting.discard(name)
             del self._stores[name], self._cursors[name]
             self.damaged.pop(name, None)
 

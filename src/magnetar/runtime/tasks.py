@@ -86,8 +86,26 @@ class SingleFlight(Generic[_T]):
         if task is None:
             task = asyncio.get_running_loop().create_task(attempt())
             self._attempts[key] = task
-            task.add_done_callback(lambda _: self._attempts.pop(key, None))
+            task.add_done_callback(lambda ended: self._ended(key, ended))
         return await asyncio.shield(task)
+
+    def running(self, key: Hashable) -> bool:
+        """Whether an attempt for `key` runs."""
+        task = self._attempts.get(key)
+        return task is not None and not task.done()
+
+    def _ended(self, key: Hashable, task: asyncio.Task[_T]) -> None:
+        if self._attempts.get(key) is task:
+            del self._attempts[key]
+        if not task.cancelled():
+            # Everybody who waited may be gone: then nobody else looks at the error.
+            task.exception()
+
+    async def settled(self, key: Hashable) -> None:
+        """Returns when no attempt for `key` runs, however it ended."""
+        while (task := self._attempts.get(key)) is not None:
+            await asyncio.wait((task,))
+            self._ended(key, task)
 
 
 class Rounds:

@@ -131,9 +131,7 @@ def _from_broker(
             yield from decoder.decode(entries)
     except DataLossError as error:
         if strict:
-            raise _lost(
-                client, topic, start, f"up to {end} nothing is there any more: {error}"
-            ) from error
+            raise _lost(client, topic, start, f"up to {end} nothing is there any more: {error}") from error
         return
     except RefusedError as error:
         if error.code != pb.ServerError.TopicNotFound:

@@ -63,7 +63,7 @@ def test_health_tells_when_the_broker_does_not_work() -> None:
         topic = await api.topic("persistent://pulsar/system/healthcheck")
         await topic.log.terminate()
         assert (await api.refused("GET", "/admin/v2/brokers/health"))[0] == 409
-        api.broker.draining = True
+        api.broker.registry.draining = True
         assert (await api.refused("GET", "/admin/v2/brokers/ready"))[0] == 503
         assert (await api.refused("GET", "/status.html"))[0] == 503
 

@@ -185,11 +185,11 @@ def test_others_on_its_topic_do_not_matter() -> None:
 
 def test_what_is_refused_is_said() -> None:
     async def tell(api: AdminApi, canaries: Canaries) -> None:
-        api.broker.draining = True
+        api.broker.registry.draining = True
         await canaries.round()
         found = figures(canaries)
         assert (found["magnetar_canary_refused_total"], found["magnetar_canary_up"]) == (1, 0)
-        api.broker.draining = False
+        api.broker.registry.draining = False
         await sing(canaries, 1)
         assert figures(canaries)["magnetar_canary_up"] == 1
 

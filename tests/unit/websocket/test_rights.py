@@ -109,10 +109,10 @@ def test_a_credential_that_ends_closes_its_socket() -> None:
 def test_a_broker_that_stops_says_so() -> None:
     async def story(clients: Clients) -> None:
         producer = await clients.producer()
-        clients.world.broker.draining = True
+        clients.world.broker.registry.draining = True
         for session in list(clients.world.broker.sessions):
             session.close("the broker stops")
         assert await producer.end() == (1001, "the broker stops")
-        clients.world.broker.draining = False
+        clients.world.broker.registry.draining = False
 
     with_clients(story)

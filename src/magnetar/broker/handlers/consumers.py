@@ -35,7 +35,8 @@ Command = pb.BaseCommand
 
 def subscribe(session: Session, command: Command) -> None:
     request = command.subscribe
-    if request.consumer_id in session.consumers:
+    leaving = session.opening_consumers.is_leaving(request.consumer_id)
+    if request.consumer_id in session.consumers and not leaving:
         session.reply(commands.success(request.request_id))
         return
     if not session.opening_consumers.begin(request.consumer_id, request.request_id):
@@ -47,6 +48,11 @@ def subscribe(session: Session, command: Command) -> None:
 
 async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
     try:
+        # An UNSUBSCRIBE of the same id that came before it. Requests begin in the order in which they came.
+        await session.opening_consumers.free(request.consumer_id)
+        if request.consumer_id in session.consumers:
+            session.reply(commands.success(request.request_id))
+            return
         await permission.opening(session, _open(session, request))
     finally:
         session.opening_consumers.ended(request.consumer_id, request.request_id)
@@ -99,24 +105,10 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
         topic.leave_reader(subscription)
         return
     meta = request.keySharedMeta
-    consumer = AttachedConsumer(
-        consumer_id=request.consumer_id,
-        name=request.consumer_name or f"{session.peer}-{request.consumer_id}",
-        outlet=session,
-        priority=request.priority_level,
-        epoch=request.consumer_epoch if request.HasField("consumer_epoch") else None,
-        hash_ranges=tuple((each.start, each.end) for each in meta.hashRanges),
-        connection=session,
-        encoder=MessageEncoder(request.consumer_id, topic.name.partition),
-        subscription=subscription,
-        broker_metadata=session.broker_metadata,
-        client_address=session.peer,
-        client_version=session.client_version,
-        connected_ms=session.broker.clock.now_ms(),
-        properties={pair.key: pair.value for pair in request.metadata},
-    )
+    consumer = _consumer(session, request, subscription)
     policy = KeySharedPolicy(meta.keySharedMode == pb.KeySharedMode.STICKY, meta.allowOutOfOrderDelivery)
     try:
+        topic.check_there(subscription)
         session.opening_consumers.check(request.consumer_id, request.request_id)
         topic.limits.admit_consumer(topic.subscriptions, request.subscription)
         subscription.attach(consumer, type_, policy)
@@ -126,6 +118,27 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
     session.consumers[request.consumer_id] = consumer
     session.settle_reader(request.consumer_id)
     session.reply(commands.success(request.request_id))
+
+
+def _consumer(
+    session: Session, request: pb.CommandSubscribe, subscription: AnySubscription
+) -> AttachedConsumer:
+    return AttachedConsumer(
+        consumer_id=request.consumer_id,
+        name=request.consumer_name or f"{session.peer}-{request.consumer_id}",
+        outlet=session,
+        priority=request.priority_level,
+        epoch=request.consumer_epoch if request.HasField("consumer_epoch") else None,
+        hash_ranges=tuple((each.start, each.end) for each in request.keySharedMeta.hashRanges),
+        connection=session,
+        encoder=MessageEncoder(request.consumer_id, subscription.topic.partition),
+        subscription=subscription,
+        broker_metadata=session.broker_metadata,
+        client_address=session.peer,
+        client_version=session.client_version,
+        connected_ms=session.broker.clock.now_ms(),
+        properties={pair.key: pair.value for pair in request.metadata},
+    )
 
 
 def _reader_start(request: pb.CommandSubscribe, now_ms: int) -> ReaderStart:
@@ -157,23 +170,30 @@ def _consumer_of(session: Session, consumer_id: int) -> AttachedConsumer:
 
 def unsubscribe(session: Session, command: Command) -> None:
     request = command.unsubscribe
+    session.opening_consumers.leaves(request.consumer_id)
+    session.requests.run_simple(request, _leaving(session, request))
 
-    async def work() -> None:
-        consumer = _consumer_of(session, request.consumer_id)
-        subscription = consumer.subscription
-        if await wildcards.unsubscribed(session, consumer):
-            session.reply(commands.success(request.request_id))
-            return
-        subscription.check_deletable(consumer, force=request.force)
-        topic = await session.broker.any_topic(subscription.topic, create=False)
-        if topic.subscriptions.get(subscription.name) is not subscription:
-            raise SubscriptionNotFoundError(f"{topic.name} has no subscription {subscription.name}")
-        session.consumers.pop(request.consumer_id, None)
-        subscription.detach(consumer)
-        await topic.drop_subscription(subscription)
+
+async def _leaving(session: Session, request: pb.CommandUnsubscribe) -> None:
+    async with session.opening_consumers.left(request.consumer_id):
+        await _unsubscribe(session, request)
+
+
+async def _unsubscribe(session: Session, request: pb.CommandUnsubscribe) -> None:
+    consumer = _consumer_of(session, request.consumer_id)
+    subscription = consumer.subscription
+    if await wildcards.unsubscribed(session, consumer):
         session.reply(commands.success(request.request_id))
-
-    session.requests.run_simple(request, work())
+        return
+    topic = await session.broker.any_topic(subscription.topic, create=False)
+    if topic.subscriptions.get(subscription.name) is not subscription:
+        raise SubscriptionNotFoundError(f"{topic.name} has no subscription {subscription.name}")
+    # In the turn in which it goes: others may have come while the topic was looked up.
+    subscription.check_deletable(consumer, force=request.force)
+    session.consumers.pop(request.consumer_id, None)
+    subscription.detach(consumer)
+    await topic.drop_subscription(subscription)
+    session.reply(commands.success(request.request_id))
 
 
 def redeliver(session: Session, command: Command) -> None:

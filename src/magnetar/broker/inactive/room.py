@@ -76,10 +76,8 @@ class InactiveTopics:
         _log.info("%s was not used for %d s: it is deleted", name, idle_ms // 1000)
         # Loaded, so the deletion sends its clients away before it waits for anything.
         await broker.delete_topic(name, force=True)
-        if name.partition < 0:
-            await broker.policies.forget_topic(name)
-        elif self._partitioned:
-            await self._end_partitioned(name)
+        if name.partition >= 0 and self._partitioned:
+            await broker.partitioned.end_unused(name.base)
 
     async def _unload(self, topic: Topic) -> None:
         """Unloads a topic that has needed no memory for a while."""
@@ -95,17 +93,5 @@ class InactiveTopics:
         goes = not topic.subscriptions and (await self._policy(name)).delete
         if not goes and not (topic.subscriptions and await self._subscriptions.expire(name)):
             _log.debug("%s was not used for %d s: it is unloaded", name, idle_ms // 1000)
-            await broker.unload(name)
-
-    async def _end_partitioned(self, partition: TopicName) -> None:
-        """Deletes the partitioned topic of a partition if no other partition is there."""
-        broker, base = self._broker, partition.base
-        for i in range(await broker.policies.partitions(base)):
-            name = base.with_partition(i)
-            if broker.loaded(name) is not None or (
-                name.persistent and await broker.logs.exists(name.log_name)
-            ):
-                return
-        await broker.policies.delete_partitioned(base)
-        await broker.schemas.delete(base)
-        await broker.policies.forget_topic(base)
+            # Somebody may have come while the policies were read.
+            await broker.registry.unload(name, only_if=lambda current: current is topic and may_go(current))

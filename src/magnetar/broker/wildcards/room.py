@@ -120,6 +120,7 @@ class Wildcard:
             )
             meta = request.keySharedMeta
             sticky = meta.keySharedMode == pb.KeySharedMode.STICKY
+            topic.check_there(subscription)
             subscription.attach(part, type_, KeySharedPolicy(sticky, meta.allowOutOfOrderDelivery))
             self.subscription.add(name, part)
         finally:

@@ -1,0 +1,90 @@
+"""Partitioned topics: how many partitions, from creation to deletion.
+
+A partition has a log from its first use on. What a deletion must not meet is a client that uses a partition
+in between: so while the topic goes, none of its partitions is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import ConflictError, TopicNotFoundError
+from magnetar.broker.registry.names import topic_path
+from magnetar.runtime.tasks import SingleFlight
+
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
+
+
+class PartitionedTopics:
+    """The partitioned topics of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._deletions: SingleFlight[None] = SingleFlight()
+
+    async def create(
+        self, name: TopicName, partitions: int, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Raises ConflictError when there is a topic of that name, PreconditionFailedError beyond limits."""
+        broker = self._broker
+        await broker.check_topics_max(name.namespace_name, partitions)
+        await broker.topic_turn(name.tenant)
+        async with broker.names.making(topic_path(name)):
+            await broker.check_name(name)
+            if await broker.exists(name):
+                raise ConflictError(f"topic {name} already exists")
+            await broker.policies.create_partitioned(name, partitions, properties)
+
+    async def grow(self, name: TopicName, partitions: int) -> None:
+        """Raises TopicNotFoundError, ConflictError when it would shrink."""
+        async with self._broker.names.making(topic_path(name)):
+            await self._broker.policies.grow_partitioned(name, partitions)
+
+    async def delete(self, name: TopicName, *, force: bool) -> None:
+        """Deletes all partitions with their data, then the topic.
+
+        Raises TopicNotFoundError, and PreconditionFailedError while it is in use, unless `force`. Who deletes
+        it at the same time gets the same answer.
+        """
+        # Whoever gives up leaves the deletion going on.
+        await self._deletions.run((str(name), force), lambda: self._delete(name, force=force))
+
+    async def _delete(self, name: TopicName, *, force: bool) -> None:
+        broker = self._broker
+        async with broker.names.ending(topic_path(name)):
+            count = await broker.policies.partitions(name)
+            if not count:
+                raise TopicNotFoundError(f"{name} is not a partitioned topic")
+            parts = [part for part in map(name.with_partition, range(count)) if await self._is_there(part)]
+            if not force:
+                for part in parts:
+                    (await broker.any_topic(part, create=False)).check_deletable()
+            for part in parts:
+                await broker.delete_topic(part, force=force)
+            await self._forget(name)
+
+    async def end_unused(self, name: TopicName) -> None:
+        """Deletes a partitioned topic of which no partition is there any more."""
+        broker = self._broker
+        async with broker.names.ending(topic_path(name)):
+            count = await broker.policies.partitions(name)
+            for part in map(name.with_partition, range(count)):
+                if await self._is_there(part):
+                    return
+            if count:
+                await self._forget(name)
+
+    async def _forget(self, name: TopicName) -> None:
+        broker = self._broker
+        await broker.policies.delete_partitioned(name)
+        await broker.schemas.delete(name)
+        await broker.policies.forget_topic(name)
+
+    async def _is_there(self, part: TopicName) -> bool:
+        """Whether the partition was ever used."""
+        if self._broker.loaded(part) is not None:
+            return True
+        return part.persistent and await self._broker.logs.exists(part.log_name)

@@ -1,0 +1,93 @@
+"""What flights of the registry do: they open the logs of topics and delete them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.registry.names import topic_path
+from magnetar.broker.rounds import guarded
+from magnetar.broker.topic import Topic
+from magnetar.managedlog.errors import LogNotFoundError
+from magnetar.managedlog.log import ManagedLog
+
+if TYPE_CHECKING:
+    from magnetar.broker.in_force import PoliciesInForce
+    from magnetar.broker.service import Broker
+
+_log = logging.getLogger("magnetar.broker")
+
+
+class StoredTopics:
+    """The topics of a broker, as storage has them. Called by flights, so once at a time for each name."""
+
+    def __init__(self, broker: Broker, in_force: PoliciesInForce) -> None:
+        self._broker = broker
+        self._in_force = in_force
+
+    async def load(self, name: TopicName, *, create: bool) -> Topic:
+        """The topic's object; see `TopicRegistry.get`."""
+        broker = self._broker
+        await broker.check_name(name)
+        log = await self._open(name) if await broker.logs.exists(name.log_name) else None
+        if log is None:
+            log = await self._make(name, create=create)
+        topic = Topic(
+            name,
+            log,
+            clock=broker.clock,
+            alarms=broker.alarms,
+            spawn=broker.tasks.spawn,
+            outputs=broker.outputs,
+        )
+        try:
+            await topic.load()
+            await self._in_force.give(topic)
+        except BaseException:
+            # Else the log stays open, and tells an object that nobody has.
+            await guarded(topic.close(), f"{name}: closing what could not be loaded")
+            raise
+        return topic
+
+    async def _open(self, name: TopicName) -> ManagedLog:
+        return await self._broker.logs.open(name.log_name, await self._in_force.copies(name))
+
+    async def _make(self, name: TopicName, *, create: bool) -> ManagedLog:
+        """Opens the log of a topic that has none yet, if it may have one."""
+        broker = self._broker
+        if not await self._is_partition(name):
+            if not (create and await broker.may_create(name)):
+                raise TopicNotFoundError(f"topic {name} does not exist")
+            await broker.check_topics_max(name.namespace_name)
+            await broker.topic_turn(name.tenant)
+        async with broker.names.making(topic_path(name)):
+            # Asked again: its namespace may be gone, and a partitioned topic of that name may have come.
+            await broker.check_name(name)
+            if not await self._is_partition(name):
+                if not (create and await broker.may_create(name)):
+                    raise TopicNotFoundError(f"topic {name} does not exist")
+                _log.info("topic created by its first use: %s", name)
+            return await self._open(name)
+
+    async def _is_partition(self, name: TopicName) -> bool:
+        """Whether it exists by being one: a partition is there from the day its topic has so many."""
+        return 0 <= name.partition < await self._broker.policies.partitions(name)
+
+    async def delete(self, name: TopicName, topic: Topic | None) -> None:
+        """Deletes the topic's log, with what else is kept of it; see `TopicRegistry.delete`."""
+        broker = self._broker
+        await broker.check_name(name)
+        if topic is not None:
+            # An error does not keep the data: the log is closed all the same.
+            await guarded(topic.log.close(), f"{name}: closing before its deletion")
+        try:
+            await broker.logs.delete(name.log_name)
+        except LogNotFoundError as error:
+            if not await self._is_partition(name):
+                raise TopicNotFoundError(f"topic {name} does not exist") from error
+        if name.partition < 0:
+            # With the data and before the name is free: a later topic of that name keeps its own.
+            await broker.schemas.delete(name)
+            await broker.policies.forget_topic(name)
