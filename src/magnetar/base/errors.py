@@ -4,6 +4,7 @@
     ├── ProtocolError            the peer sent bytes that are not legal (wire)
     ├── StorageError             bytes could not be kept or given back (bookie, ledger)
     │   ├── CorruptDataError     stored bytes fail their checksum: never served
+    │   │   └── LostEntriesError which entries of a ledger those were
     │   ├── DiskFullError
     │   └── StorageFailedError   an fsync or write failed; the device is not trusted any more
     ├── LedgerError              BookKeeper's error semantics (ledger)
@@ -43,6 +44,20 @@ class CorruptDataError(StorageError):
         self.path = path
         self.offset = offset
         self.ledger_id = ledger_id
+
+
+class LostEntriesError(CorruptDataError):
+    """Entries of a ledger that were written and cannot be read: `first_entry` to `last_entry`, inclusive.
+
+    What is before and behind them is whole. `last_entry` is None when they reach to the ledger's end.
+    """
+
+    def __init__(
+        self, path: str, offset: int, detail: str, ledger_id: int, first_entry: int, last_entry: int | None
+    ) -> None:
+        super().__init__(path, offset, detail, ledger_id)
+        self.first_entry = first_entry
+        self.last_entry = last_entry
 
 
 class DiskFullError(StorageError):

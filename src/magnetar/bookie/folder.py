@@ -6,6 +6,8 @@ LOCK                       held by the process that uses the folder (runtime/fil
 segments/<16 hex>.seg      segments, ascending ids
 segments/<16 hex>.new      a segment in preparation: holds nothing yet
 segments/<16 hex>.spare    a file for a segment to come: what it holds has no meaning (spares.py)
+segments/<16 hex>.stray    a segment that had another's name, on its way to its own (opening.py)
+quarantine/                files that were set aside: nothing of them is used, nothing is deleted
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ _SEGMENTS: Final = "segments"
 _SEALED_SUFFIX: Final = ".seg"
 _NEW_SUFFIX: Final = ".new"
 _SPARE_SUFFIX: Final = ".spare"
+_STRAY_SUFFIX: Final = ".stray"
+_QUARANTINE: Final = "quarantine"
 
 
 class StoreFolder:
@@ -77,6 +81,24 @@ class StoreFolder:
     def spare_paths(self) -> list[Path]:
         """The files that wait for that."""
         return list(self.segments.glob(f"*{_SPARE_SUFFIX}"))
+
+    def stray_path(self, segment_id: int) -> Path:
+        """Where a segment lies that had the name of `segment_id` and is another one."""
+        return self.segments / f"{segment_id:016x}{_STRAY_SUFFIX}"
+
+    def stray_paths(self) -> list[Path]:
+        """The files that lie there."""
+        return sorted(self.segments.glob(f"*{_STRAY_SUFFIX}"))
+
+    def set_aside(self, path: Path) -> Path:
+        """Moves a file to the quarantine, under a name that is free; returns it. Raises OSError."""
+        quarantine = self.root / _QUARANTINE
+        quarantine.mkdir(exist_ok=True)
+        number, target = 1, quarantine / path.name
+        while target.exists():
+            number, target = number + 1, quarantine / f"{path.name}.{number + 1}"
+        path.rename(target)
+        return target
 
     def segment_ids(self) -> list[int]:
         """Ids of the segments that are there, ascending. Raises OSError."""

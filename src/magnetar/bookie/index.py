@@ -26,6 +26,15 @@ UNKNOWN_OWNER: Final = -2
 """Ledger of a Damage whose owner was lost with the bytes."""
 
 
+def may_be_row(buffer: bytes, blocks_from: int, blocks_to: int) -> bool:
+    """Whether a row may stand in these bytes: of a block that lies between these two offsets."""
+    if len(buffer) != ROW_BYTES:
+        return False
+    first, offset, size, count, data_bytes = _ROW.unpack(buffer)
+    inside: bool = blocks_from <= offset < offset + size <= blocks_to
+    return inside and first >= 0 and count > 0 and 4 * count + data_bytes < size
+
+
 class BlockPlace(NamedTuple):
     """One block of a ledger and where it lies."""
 
@@ -192,6 +201,27 @@ class LedgerIndex:
             if entry <= part.last_entry and (place := part.holder(entry)) is not None:
                 return place
         return None
+
+    def following(self, entry: int) -> int | None:
+        """The first entry behind `entry` that lies somewhere; None when none does."""
+        starts = [
+            max(entries.start, entry + 1)
+            for part in self.parts
+            if part.last_entry > entry
+            for entries in part.ranges()
+            if entries.stop - 1 > entry
+        ]
+        return min(starts, default=None)
+
+    def preceding(self, entry: int) -> int | None:
+        """The last entry before `entry` that lies somewhere; None when none does."""
+        ends = [
+            min(entries.stop, entry) - 1
+            for part in self.parts
+            for entries in part.ranges()
+            if entries.start < entry
+        ]
+        return max(ends, default=None)
 
     def select(self, first: int, last: int, bytes_max: int) -> list[BlockPlace]:
         """Blocks that hold the entries from `first` on, without a gap.

@@ -16,6 +16,11 @@ def collect(stores: Sequence[SegmentStore], out: Exposition) -> Iterable[None]:
     out.gauge("magnetar_segments", "Segments of the message store.", len(segments))
     damages = sum(len(segment.damages) for segment in segments)
     out.gauge("magnetar_segment_damages", "Places in segments whose bytes were found damaged.", damages)
+    out.counter(
+        "magnetar_segment_indexes_rebuilt_total",
+        "Indexes of segments that were damaged and were made anew from the blocks.",
+        sum(store.reader.indexes_rebuilt for store in stores),
+    )
     rewritten = [store.rewriter.reclaimed for store in stores]
     out.counter(
         "magnetar_segments_rewritten_total",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import StorageError
+from magnetar.base.errors import CorruptDataError, StorageError
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.index import BlockPlace, BlockRows, LedgerIndex, SegmentIndex
+from magnetar.bookie.opening import rebuild_index
 from magnetar.bookie.reading import Extent, decode, plan, trim
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet, corrupt
+
+_log = logging.getLogger("magnetar.bookie")
 
 _REST_BYTES_MAX: Final = 8 << 20
 """Bytes of blocks that are kept decoded because their reader took only the first part."""
@@ -39,6 +43,9 @@ class BlockReader:
         self._indexes: WeakValueDictionary[int, LedgerIndex] = WeakValueDictionary()
         self._rests: OrderedDict[tuple[int, int], tuple[EntryRun, int]] = OrderedDict()
         self._rests_bytes = 0
+        self._rebuilding = asyncio.Lock()
+        self.indexes_rebuilt = 0
+        """Indexes of segments that were damaged and were made anew from the blocks."""
 
     # -- where blocks lie ---------------------------------------------------------------------
 
@@ -71,11 +78,10 @@ class BlockReader:
             parts: list[BlockRows] = []
             try:
                 for segment in segments:
-                    if self._segments.get(segment.segment_id) is segment:
-                        with self._segments.pinned(segment):
-                            rows = await asyncio.to_thread(segment.load_rows, ledger_id)
-                        if rows is not None:
-                            parts.append(rows)
+                    if self._segments.get(segment.segment_id) is not segment:
+                        continue
+                    if (rows := await self.rows_of(segment, ledger_id)) is not None:
+                        parts.append(rows)
             except OSError as error:
                 raise storage_error(error, self._directory, "read an index") from error
             # While one segment was read the ledger may have been deleted, or another was rewritten, so
@@ -83,6 +89,24 @@ class BlockReader:
             if all(self._segments.get(segment.segment_id) in (segment, None) for segment in segments):
                 break
         return self._indexes.setdefault(ledger_id, LedgerIndex(ledger_id, parts))
+
+    async def rows_of(self, segment: SegmentFile, ledger_id: int) -> BlockRows | None:
+        """The ledger's blocks in one segment, whose index is made anew when it is damaged. Raises OSError."""
+        with self._segments.pinned(segment):
+            try:
+                return await asyncio.to_thread(segment.load_rows, ledger_id)
+            except CorruptDataError as error:
+                damage = error
+            async with self._rebuilding:
+                try:
+                    # Somebody else may have been first.
+                    return await asyncio.to_thread(segment.load_rows, ledger_id)
+                except CorruptDataError:
+                    _log.error("%s", damage)
+                await asyncio.to_thread(rebuild_index, segment, self._disk)
+                segment.count_live(self._segments.deleted)
+                self.indexes_rebuilt += 1
+                return await asyncio.to_thread(segment.load_rows, ledger_id)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -107,7 +131,7 @@ class BlockReader:
     async def read(self, index: LedgerIndex, first: int, last: int, bytes_max: int) -> list[EntryRun]:
         """Entries `first..last` of a ledger, as many as fit `bytes_max`, at least one.
 
-        `first` must be an entry that was written. Raises CorruptDataError when it is damaged,
+        `first` must be an entry that was written. Raises LostEntriesError when it is damaged,
         DeletedLedgerError, StorageError when the device does not give it.
         """
         found = self.read_now(index, first, last, bytes_max)
@@ -155,7 +179,7 @@ class BlockReader:
             raise DeletedLedgerError(index.ledger_id)
         places = index.select(first, last, bytes_max)
         if not places:
-            raise self._segments.missing(index.ledger_id, first)
+            raise self._segments.missing(index, first)
         rest = self._take_rest(places[0])
         if rest is not None:
             return [rest], plan(places[1:])
@@ -176,7 +200,7 @@ class BlockReader:
         runs += more
         if bad is None:
             return True
-        error = corrupt(segment, bad.place.offset, bad.detail, index.ledger_id)
+        error = corrupt(segment, bad.place, bad.detail, index.ledger_id)
         if not runs:
             raise error
         return False

@@ -11,6 +11,9 @@ what it should:
 
 A mark is written when the log goes idle, so that the last group is covered soon as well, and the
 first block of the next segment says where this one ended.
+
+Of a segment that is known to have ended nothing is torn: whatever does not hold is damage. Nor is a block
+that reaches beyond the file: a file is as long from the start as it may become.
 """
 
 from __future__ import annotations
@@ -85,11 +88,21 @@ class _Window:
 
 
 def scan_segment(
-    segment_id: int, salt: int, file_bytes: int, read: Read, next_data: NextData, synced_end: int = 0
+    segment_id: int,
+    salt: int,
+    file_bytes: int,
+    read: Read,
+    next_data: NextData,
+    synced_end: int = 0,
+    *,
+    synced_to: int = 0,
+    ended: bool = False,
 ) -> Scan:
     """Reads a segment block by block.
 
-    `synced_end` is where the next segment says that this one ended; 0 when nothing says so.
+    `synced_end` is where the next segment or the trailer says that its log ends; 0 when nothing says so.
+    `synced_to`: the log was synced up to there at least. `ended`: nothing in it was being written, so that
+    nothing of it is torn.
     """
     window = _Window(read)
     index = SegmentIndex(segment_id)
@@ -97,8 +110,9 @@ def scan_segment(
     end, previous = _admit_good(window, index, salt, min(synced_end or file_bytes, file_bytes))
     walk = _Walk(window, salt, file_bytes, next_data, end)
     items = list(walk)
+    checkpoint = max(synced_to, synced_end)
     synced_to = max((item.header.synced_to for item in items if item.header is not None), default=0)
-    synced_to = max(synced_to, synced_end)
+    synced_to = file_bytes if ended else max(synced_to, checkpoint)
     torn_bytes = 0
     for item in items:
         if synced_end and item.offset >= synced_end:
@@ -108,20 +122,20 @@ def scan_segment(
         if item.good:
             assert item.header is not None
             _admit(index, item.header)
-        elif item.offset < synced_to:
+        elif item.offset < synced_to or item.offset + item.size > file_bytes:
             index.damages += _damages(item, items)
         else:
             torn_bytes = items[-1].offset + items[-1].size - item.offset
             break
-        end = item.offset + item.size
-    if not torn_bytes:
+        end = min(item.offset + item.size, file_bytes)
+    if end < checkpoint:
+        index.damages.append(Damage(end, checkpoint - end, UNKNOWN_OWNER, -1, -1))
+        end = checkpoint
+    if not torn_bytes and not ended and end < file_bytes:
         # A header that was torn itself is no item; how far its bytes reach does not matter.
         left = window.get(end, min(HEADER_BYTES, file_bytes - end)).rstrip(b"\0")
         if _begins_header(left, salt):
             torn_bytes = len(left)
-    if end < synced_end:
-        index.damages.append(Damage(end, synced_end - end, UNKNOWN_OWNER, -1, -1))
-        end = synced_end
     return Scan(index, end, torn_bytes, previous or walk.previous)
 
 

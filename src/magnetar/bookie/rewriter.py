@@ -166,7 +166,13 @@ class Rewriter:
     # -- copying ------------------------------------------------------------------------------
 
     async def _rewrite(self, segment: SegmentFile, *, by_ledger: bool) -> bool:
-        places = await asyncio.to_thread(self._living, segment, set(self._segments.deleted))
+        places: list[BlockPlace] = []
+        for ledger_id in segment.ledger_ids():
+            if ledger_id not in self._segments.deleted:
+                places += await self._places(segment, ledger_id)
+        if segment.damages:
+            # Found only now, when the index was made anew: it stays as it is.
+            return False
         if not by_ledger:
             places.sort(key=lambda place: place.offset)
         size = sum(place.size for place in places)
@@ -197,14 +203,10 @@ class Rewriter:
         _log.info("%s: rewritten from %d to %d bytes", segment.path, before, after)
         return True
 
-    @staticmethod
-    def _living(segment: SegmentFile, deleted: set[int]) -> list[BlockPlace]:
-        """Blocks of ledgers that are not deleted, ledger by ledger. Raises CorruptDataError, OSError."""
-        places: list[BlockPlace] = []
-        for ledger_id in segment.ledger_ids():
-            if ledger_id not in deleted and (rows := segment.load_rows(ledger_id)) is not None:
-                places += [rows.place(row) for row in range(len(rows))]
-        return places
+    async def _places(self, segment: SegmentFile, ledger_id: int) -> list[BlockPlace]:
+        """The ledger's blocks there. Raises OSError."""
+        rows = await self._reader.rows_of(segment, ledger_id)
+        return [] if rows is None else [rows.place(row) for row in range(len(rows))]
 
     async def _give_way(self) -> bool:
         """Waits as the rate wants, and longer while live traffic waits; whether to stop."""

@@ -7,7 +7,16 @@
     20      16    instance     the store's instance id: a segment of another store is refused
     36      8     salt         random; every block of this life of the file carries it
     44      4     crc          CRC32C of bytes 0..44
-    48      4048  zero         blocks begin at 4096
+    48      2000  zero
+    2048    16    checkpoint   of an active segment, see below; zero at first
+    2064    2032  zero         blocks begin at 4096
+
+The checkpoint says up to where the log was synced when it was idle last, far from the log's end: damage there
+that takes the last blocks and the mark behind them would look as if nothing had ever been written.
+
+    0       8     salt         that of the header
+    8       4     synced_to    the log was synced up to here
+    12      4     crc          CRC32C of bytes 0..12
 
 A sealed segment ends with a footer, right behind the last block:
 
@@ -31,8 +40,8 @@ A sealed segment ends with a footer, right behind the last block:
     48      12    zero
     60      4     crc               CRC32C of bytes 0..60
 
-A segment whose trailer does not hold is scanned like the active one: an index that cannot be trusted
-never means "empty".
+An index that cannot be trusted never means "empty": the blocks are scanned. Where the trailer holds it
+says where they end; where the header is lost, trailer or blocks have the salt (opening.py).
 """
 
 from __future__ import annotations
@@ -66,6 +75,27 @@ assert TRAILER_BYTES == 64
 _DAMAGE: Final = struct.Struct("<IIqqq")
 
 _crc = google_crc32c.value
+
+
+CHECKPOINT_AT: Final = 2048
+_CHECKPOINT: Final = struct.Struct("<QI")
+CHECKPOINT_BYTES: Final = _CHECKPOINT.size + _CRC.size
+
+
+def encode_checkpoint(salt: int, synced_to: int) -> bytes:
+    """The checkpoint of a segment whose log is synced up to `synced_to`."""
+    said = _CHECKPOINT.pack(salt, synced_to)
+    return said + _CRC.pack(_crc(said))
+
+
+def decode_checkpoint(buffer: bytes, salt: int) -> int:
+    """Up to where the log was synced at least; 0 when nothing says so."""
+    if len(buffer) != CHECKPOINT_BYTES or buffer[_CHECKPOINT.size :] != _CRC.pack(
+        _crc(buffer[: _CHECKPOINT.size])
+    ):
+        return 0
+    its_salt, synced_to = _CHECKPOINT.unpack_from(buffer)
+    return synced_to if its_salt == salt else 0
 
 
 class SegmentHeader(NamedTuple):
@@ -120,8 +150,11 @@ class Trailer(NamedTuple):
         return self.ledger_count * 20 + self.tombstone_count * 8 + self.damage_count * _DAMAGE.size
 
 
-def decode_trailer(buffer: bytes, salt: int, file_bytes: int) -> Trailer | None:
-    """The trailer of a segment of `file_bytes` bytes from its last 64, or None when it is not sealed."""
+def decode_trailer(buffer: bytes, salt: int | None, file_bytes: int) -> Trailer | None:
+    """The trailer of a segment of `file_bytes` bytes from its last 64, or None when it is not sealed.
+
+    `salt` None: that of the header is lost, any will do.
+    """
     if len(buffer) != TRAILER_BYTES:
         return None
     (crc,) = _CRC.unpack_from(buffer, _TRAILER.size)
@@ -129,11 +162,19 @@ def decode_trailer(buffer: bytes, salt: int, file_bytes: int) -> Trailer | None:
         return None
     magic, *fields = _TRAILER.unpack_from(buffer)
     trailer = Trailer._make(fields)
-    if magic != _TRAILER_MAGIC or trailer.salt != salt or trailer.version != SEGMENT_VERSION:
+    if magic != _TRAILER_MAGIC or trailer.version != SEGMENT_VERSION:
+        return None
+    if salt is not None and trailer.salt != salt:
         return None
     if trailer.directory_offset + trailer.directory_bytes + TRAILER_BYTES != file_bytes:
         return None
     return trailer
+
+
+def resembles_trailer(buffer: bytes, salt: int) -> bool:
+    """Whether a damaged trailer may stand in the last 64 bytes of a file: its magic or its salt is there."""
+    theirs = salt.to_bytes(8, "little")
+    return buffer[:8] == _TRAILER_MAGIC or buffer[8:16] == theirs
 
 
 def _column(kind: str, values: bytes | list[int]) -> array[int]:

@@ -1,32 +1,24 @@
-"""Segment files on disk: creating, opening, scanning, sealing. Blocking; no event loop here."""
+"""Segment files on disk: creating, sealing, reading indexes. Blocking; no event loop here."""
 
 from __future__ import annotations
 
-import logging
 import os
-from itertools import pairwise
 from pathlib import Path
 
-from magnetar.base.errors import CorruptDataError, StartupError
-from magnetar.bookie.blocks import HEADER_BYTES, Kind, decode_header, decode_start, first_salt
+from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import UNKNOWN_OWNER, BlockRows, Damage, SegmentIndex
-from magnetar.bookie.recovery import scan_segment
 from magnetar.bookie.segment import (
+    CHECKPOINT_AT,
     DATA_OFFSET,
-    HEADER_READ_BYTES,
-    SEGMENT_VERSION,
     TRAILER_BYTES,
     SealedIndex,
-    decode_segment_header,
     decode_trailer,
-    encode_footer,
+    encode_checkpoint,
     encode_segment_header,
 )
 from magnetar.bookie.spares import resize
-
-_log = logging.getLogger("magnetar.bookie")
 
 
 class SegmentFile:
@@ -62,7 +54,7 @@ class SegmentFile:
         self.rewriting = False
         """Whether a new file is being made of it: it must not be deleted meanwhile."""
         self.live_count = 0
-        """Ledgers with blocks here that are not deleted; kept for sealed segments only."""
+        """Ledgers with blocks here that are not deleted; kept for sealed segments only. See `count_live`."""
         self.scattered_reads = 0
         """Reads that waited for the device and after which their ledger goes on elsewhere in this file."""
 
@@ -81,8 +73,13 @@ class SegmentFile:
         return [] if self.index is None else self.index.tombstones
 
     def count_live(self, deleted: set[int]) -> None:
-        """Counts the ledgers that live, when the segment is sealed."""
-        self.live_count = sum(1 for ledger_id in self.ledger_ids() if ledger_id not in deleted)
+        """Counts the ledgers that live, when the segment is sealed.
+
+        Nobody knows whether the owner of lost blocks lives: it counts as one that does. If the file went, so
+        would all knowledge of the loss, and the owner would seem to have ended where it did not.
+        """
+        lost = any(damage.ledger_id == UNKNOWN_OWNER for damage in self.damages)
+        self.live_count = lost + sum(1 for ledger_id in self.ledger_ids() if ledger_id not in deleted)
 
     def holds(self, ledger_id: int) -> bool:
         """Whether blocks of the ledger lie here."""
@@ -124,6 +121,13 @@ class SegmentFile:
     def is_read(self) -> bool:
         """Whether somebody has the file pinned."""
         return self._readers > 0
+
+    def note_synced(self, end: int) -> None:
+        """Notes in the header's page that the log is synced up to `end`; durable with the next sync.
+
+        Raises OSError.
+        """
+        self._disk.write(self.fd, [encode_checkpoint(self.salt, end)], CHECKPOINT_AT)
 
     def rest(self) -> bool:
         """Closes a sealed segment's file until the next `pin`; False while somebody reads."""
@@ -196,6 +200,9 @@ def seal_segment(segment: SegmentFile, disk: Disk, footer: bytes, end: int) -> N
     """Cuts the file at `end` and writes the footer there. Raises OSError; may be repeated after a crash."""
     # What lies behind the end goes first: blocks of a torn group must not be found behind a torn footer.
     os.ftruncate(segment.fd, end)
+    # At once as long as it will be: a file that ends exactly behind a block, with nothing there, was cut by
+    # somebody else (opening.py). A crash between the two would have to fall between two calls.
+    os.ftruncate(segment.fd, end + len(footer))
     disk.write(segment.fd, [footer], end)
     disk.sync(segment.fd)
 
@@ -214,109 +221,3 @@ def sealed_index(segment: SegmentFile, footer: bytes, end: int) -> SealedIndex:
     sealed = SealedIndex.decode(segment.segment_id, trailer, footer[start:-TRAILER_BYTES])
     assert sealed is not None
     return sealed
-
-
-def load_segments(folder: StoreFolder, disk: Disk) -> list[SegmentFile]:
-    """Opens every segment, ascending; those without a valid footer are scanned and sealed.
-
-    A segment that holds nothing is deleted. Raises StartupError, OSError.
-    """
-    folder.remove_unfinished()
-    segments = [segment for i in folder.segment_ids() if (segment := _open(folder, disk, i)) is not None]
-    ends: dict[int, int] = {}
-    for segment, follower in pairwise(segments):
-        if segment.sealed is None and (start := _read_start(follower, disk)) is not None:
-            ends[start[0]] = start[1]
-    kept = []
-    for segment in segments:
-        # Damage known before the scan: nothing of the file can be told apart, so nothing is cut off either.
-        unreadable = bool(segment.damages) and segment.sealed is None
-        if (
-            segment.sealed is None
-            and not unreadable
-            and not _recover(segment, disk, ends.get(segment.segment_id, 0))
-        ):
-            segment.drop()
-            segment.path.unlink()
-            continue
-        kept.append(segment)
-    return kept
-
-
-def _open(folder: StoreFolder, disk: Disk, segment_id: int) -> SegmentFile | None:
-    path = folder.segment_path(segment_id)
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    size = os.fstat(fd).st_size
-    header = decode_segment_header(disk.read(fd, 0, HEADER_READ_BYTES))
-    if header is not None and header.version > SEGMENT_VERSION:
-        os.close(fd)
-        raise StartupError(
-            f"{path} has format {header.version}, this version knows up to {SEGMENT_VERSION}: "
-            "use a newer version of magnetar, or another folder"
-        )
-    if header is not None and (header.segment_id, header.instance) != (segment_id, folder.instance):
-        os.close(fd)
-        raise StartupError(f"{path} belongs to another store: remove it, or restore the folder it came from")
-    salt = header.salt if header is not None else None
-    if salt is None:
-        _log.error("%s", CorruptDataError(str(path), 0, "the segment's header does not match its checksum"))
-        # The header says nothing that the first block does not say as well.
-        salt = first_salt(disk.read(fd, DATA_OFFSET, HEADER_BYTES), DATA_OFFSET)
-    if salt is None:
-        unreadable = SegmentFile(disk, segment_id, path, fd, 0)
-        assert unreadable.index is not None
-        if disk.next_data(fd, DATA_OFFSET) is None:
-            os.close(fd)
-            return None
-        unreadable.index.damages.append(Damage(0, size, UNKNOWN_OWNER, -1, -1))
-        return unreadable
-    segment = SegmentFile(disk, segment_id, path, fd, salt)
-    trailer_at = max(size - TRAILER_BYTES, 0)
-    trailer = decode_trailer(disk.read(fd, trailer_at, TRAILER_BYTES), salt, size)
-    if trailer is not None:
-        directory = disk.read(fd, trailer.directory_offset, trailer.directory_bytes)
-        segment.sealed = SealedIndex.decode(segment_id, trailer, directory)
-        if segment.sealed is None:
-            _log.error(
-                "%s",
-                CorruptDataError(
-                    str(path), trailer.directory_offset, "the footer does not match its checksum"
-                ),
-            )
-        else:
-            segment.index = None
-    return segment
-
-
-def _read_start(segment: SegmentFile, disk: Disk) -> tuple[int, int] | None:
-    header = decode_header(disk.read(segment.fd, DATA_OFFSET, HEADER_BYTES), 0, segment.salt, DATA_OFFSET)
-    if header is None or header.kind != Kind.START:
-        return None
-    return decode_start(disk.read(segment.fd, DATA_OFFSET + HEADER_BYTES, header.body_length))
-
-
-def _recover(segment: SegmentFile, disk: Disk, synced_end: int) -> bool:
-    """Scans and seals; False when the segment holds nothing."""
-    fd, path = segment.fd, str(segment.path)
-    scan = scan_segment(
-        segment.segment_id,
-        segment.salt,
-        os.fstat(fd).st_size,
-        lambda offset, length: disk.read(fd, offset, length),
-        lambda offset: disk.next_data(fd, offset),
-        synced_end,
-    )
-    for damage in scan.found.damages:
-        ledger = damage.ledger_id if damage.ledger_id >= 0 else None
-        detail = f"{damage.length} synced bytes do not match their checksum"
-        _log.error("%s", CorruptDataError(path, damage.offset, detail, ledger))
-    if scan.torn_bytes:
-        _log.info("%s: cut off %d bytes of an unfinished write at byte %d", path, scan.torn_bytes, scan.end)
-    index = scan.found
-    if not (index.ledgers or index.tombstones or index.damages):
-        return False
-    footer = encode_footer(index, segment.salt, scan.end)
-    seal_segment(segment, disk, footer, scan.end)
-    segment.sealed = sealed_index(segment, footer, scan.end)
-    segment.index = None
-    return True

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from magnetar.base.errors import CorruptDataError
-from magnetar.bookie.index import UNKNOWN_OWNER, Damage, LedgerIndex
+from magnetar.base.errors import CorruptDataError, LostEntriesError
+from magnetar.bookie.index import UNKNOWN_OWNER, BlockPlace, Damage, LedgerIndex
 from magnetar.bookie.segment_file import SegmentFile
 
 _log = logging.getLogger("magnetar.bookie")
@@ -177,14 +177,17 @@ class SegmentSet:
             for damage in segment.damages
         )
 
-    def missing(self, ledger_id: int, entry: int) -> CorruptDataError:
+    def missing(self, index: LedgerIndex, entry: int) -> LostEntriesError:
         """The error for an entry that was written and lies in no block, logged."""
+        ledger_id = index.ledger_id
+        following = index.following(entry)
+        last = None if following is None else following - 1
         for owner in (ledger_id, UNKNOWN_OWNER):
             for segment, damage in self._damages(owner):
                 if damage.last_entry < 0 or damage.last_entry >= entry:
-                    return corrupt(segment, damage.offset, f"entry {entry} was here", ledger_id)
+                    return lost(segment, damage.offset, f"entry {entry} was here", ledger_id, entry, last)
         folder = next((str(segment.path.parent) for segment in self._segments.values()), "")
-        error = CorruptDataError(folder, 0, f"entry {entry} is in no segment", ledger_id)
+        error = LostEntriesError(folder, 0, f"entry {entry} is in no segment", ledger_id, entry, last)
         _log.error("%s", error)
         return error
 
@@ -198,8 +201,15 @@ def _covers(damage: Damage, entry: int) -> bool:
     return damage.first_entry <= entry <= damage.last_entry
 
 
-def corrupt(segment: SegmentFile, offset: int, detail: str, ledger_id: int) -> CorruptDataError:
-    """The error for damage in a segment, logged."""
-    error = CorruptDataError(str(segment.path), offset, detail, ledger_id)
+def corrupt(segment: SegmentFile, place: BlockPlace, detail: str, ledger_id: int) -> LostEntriesError:
+    """The error for a block that does not hold what it should, logged."""
+    return lost(segment, place.offset, detail, ledger_id, place.first_entry, place.last_entry)
+
+
+def lost(
+    segment: SegmentFile, offset: int, detail: str, ledger_id: int, first: int, last: int | None
+) -> LostEntriesError:
+    """The error for entries that damage took, logged."""
+    error = LostEntriesError(str(segment.path), offset, detail, ledger_id, first, last)
     _log.error("%s", error)
     return error

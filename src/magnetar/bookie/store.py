@@ -24,12 +24,13 @@ from magnetar.bookie.blocks import Block, Kind, mark_block, start_block, tombsto
 from magnetar.bookie.commit import CommitQueue, Tail
 from magnetar.bookie.files import Disk, VolatileDisk, storage_error
 from magnetar.bookie.folder import LOCK_FILE, StoreFolder
+from magnetar.bookie.opening import load_segments
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.pacing import Pacer
 from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.rewriter import Rewriter
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
-from magnetar.bookie.segment_file import SegmentFile, load_segments, seal_segment, sealed_index
+from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
 from magnetar.bookie.segment_set import SegmentSet
 from magnetar.bookie.supply import SegmentSupply, Supplied
 from magnetar.runtime.file_lock import FileLock
@@ -248,6 +249,8 @@ class SegmentStore:
             # Of a page written in part the kernel would first read the rest, which may lie on the device.
             pieces.append(_PAGE[: min(-end % len(_PAGE), tail.limit - end)])
         try:
+            if group[0].kind == Kind.MARK:
+                self._active.note_synced(tail.offset)
             self._disk.write(self._active.fd, pieces, tail.offset)
         except OSError as error:
             self._write_failed(error, "write entries")

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import StorageError
+from magnetar.base.errors import CorruptDataError, StorageError
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.reader import DeletedLedgerError
 from magnetar.bookie.store import SegmentStore
@@ -47,13 +49,19 @@ from magnetar.metadata.store import (
 )
 from magnetar.runtime.tasks import SingleFlight
 
+_log = logging.getLogger("magnetar.ledger")
+
 DEFAULT_BOOKIE_ID: Final = "embedded"
+LOSS_KEY: Final = "magnetar/loss"
+"""In a ledger's custom metadata: what damage may have taken behind its last entry, in words."""
 
 
 class EmbeddedReader:
     """Reads a closed ledger."""
 
-    def __init__(self, store: SegmentStore, index: LedgerIndex, end: LedgerEnd) -> None:
+    def __init__(self, store: SegmentStore, index: LedgerIndex, end: LedgerEnd, loss: str = "") -> None:
+        self.loss: Final = loss
+        """What may have been behind the last entry and was lost; empty: nothing."""
         self._store = store
         self._index = index
         self._end = end
@@ -84,6 +92,10 @@ class EmbeddedReader:
     def _bound(self, first: int, last: int) -> int:
         if self._index.deleted:
             raise NoSuchLedgerError(self.ledger_id)
+        if first > self.last_entry and self.loss:
+            raise CorruptDataError(
+                "ledger", 0, f"entry {first} may have been lost: {self.loss}", self.ledger_id
+            )
         if not 0 <= first <= self.last_entry:
             raise NoSuchEntryError(self.ledger_id, first)
         return min(max(first, last), self.last_entry)
@@ -192,16 +204,14 @@ class EmbeddedLedgers:
         *,
         bookie_id: str = DEFAULT_BOOKIE_ID,
         creation_token: Callable[[], int] = lambda: secrets.randbits(63),
-        accept_damage: bool = False,
     ) -> None:
-        """`accept_damage` closes ledgers whose last entries damage may have taken, instead of refusing."""
         self.single_flight = SingleFlight[LedgerEnd]()
+        self._opening = SingleFlight[tuple[LedgerEnd, str]]()
         self._store = store
         self._metadata = metadata
         self._clock = clock
         self._bookie_id = bookie_id
         self._creation_token = creation_token
-        self._accept_damage = accept_damage
         self._ids = IdRange()
         self._writers: dict[int, EmbeddedWriter] = {}
         # Two reservations at a time would give ids away out of order.
@@ -282,41 +292,49 @@ class EmbeddedLedgers:
         return ledger_id
 
     async def open(self, ledger_id: int) -> EmbeddedReader:
-        """A reader; see `Ledgers.open`.
+        """A reader; see `Ledgers.open`. Raises NoSuchLedgerError.
 
-        Raises NoSuchLedgerError; CorruptDataError when damage may have taken the last entries of a
-        ledger that was never closed.
+        A ledger that was never closed and whose last entries damage may have taken is closed behind the last
+        one that is known; its reader says so (`loss`), for ever.
         """
-        end = await self.single_flight.run(("open", ledger_id), lambda: self._closed_end(ledger_id))
-        return EmbeddedReader(self._store, await self._store.reader.index_of(ledger_id), end)
+        end, loss = await self._opening.run(("open", ledger_id), lambda: self._closed_end(ledger_id))
+        return EmbeddedReader(self._store, await self._store.reader.index_of(ledger_id), end, loss)
 
-    async def _closed_end(self, ledger_id: int) -> LedgerEnd:
-        """Where the ledger ends, after closing it if nobody did."""
+    async def _closed_end(self, ledger_id: int) -> tuple[LedgerEnd, str]:
+        """Where the ledger ends, after closing it if nobody did, and what may have been lost behind it."""
         while True:
             value = await self._metadata.get(ledger_path(ledger_id))
             if value is None:
                 raise NoSuchLedgerError(ledger_id)
             metadata = decode_ledger_metadata(value.data)
             if metadata.end is not None:
-                return metadata.end
+                return metadata.end, metadata.custom.get(LOSS_KEY, b"").decode()
             if (writer := self._writers.get(ledger_id)) is not None:
                 await writer.fence()
                 writer.release()
                 self._writers.pop(ledger_id, None)
-            end = await self._recover_end(ledger_id)
-            closed = encode_ledger_metadata(metadata.closed(end))
+            end, loss = await self._recover_end(ledger_id)
+            closed = metadata.closed(end)
+            if loss:
+                closed = replace(closed, custom={**closed.custom, LOSS_KEY: loss.encode()})
             try:
-                await self._metadata.put(ledger_path(ledger_id), closed, expected_version=value.stat.version)
+                await self._metadata.put(
+                    ledger_path(ledger_id),
+                    encode_ledger_metadata(closed),
+                    expected_version=value.stat.version,
+                )
             except BadVersionError:
                 continue
-            return end
+            return end, loss
 
-    async def _recover_end(self, ledger_id: int) -> LedgerEnd:
+    async def _recover_end(self, ledger_id: int) -> tuple[LedgerEnd, str]:
         index = await self._store.reader.index_of(ledger_id)
-        damage = self._store.segments.uncertain_end(index)
-        if damage is not None and not self._accept_damage:
-            raise damage
-        return LedgerEnd(max(index.last_entry, self._store.segments.last_lost(ledger_id)), index.data_bytes)
+        segments = self._store.segments
+        end = LedgerEnd(max(index.last_entry, segments.last_lost(ledger_id)), index.data_bytes)
+        if (damage := segments.uncertain_end(index)) is None:
+            return end, ""
+        _log.error("ledger %d is closed behind entry %d: %s", ledger_id, end.last_entry, damage)
+        return end, str(damage)
 
     async def delete(self, ledger_id: int) -> None:
         """Deletes the ledger; see `Ledgers.delete`. Raises StorageError, MetadataError."""

@@ -175,6 +175,12 @@ SECTIONS: Final = (
             _g("magnetar_segments", "", (), "Segments of the message store."),
             _g("magnetar_segment_damages", "", (), "Places in segments whose bytes were found damaged."),
             _c(
+                "magnetar_segment_indexes_rebuilt_total",
+                "",
+                (),
+                "Indexes of segments that were damaged and were made anew from the blocks.",
+            ),
+            _c(
                 "magnetar_segments_rewritten_total",
                 "",
                 (),

@@ -68,9 +68,7 @@ class World:
         self.metadata = MemoryMetadataStore(self.clock)
 
     @asynccontextmanager
-    async def process(
-        self, *, syncer: Syncer | None = None, accept_damage: bool = False
-    ) -> AsyncIterator[EmbeddedLedgers]:
+    async def process(self, *, syncer: Syncer | None = None) -> AsyncIterator[EmbeddedLedgers]:
         store = await SegmentStore.open(
             self.folder,
             options=StoreOptions(segment_bytes=1 << 20),
@@ -78,7 +76,7 @@ class World:
             syncer=syncer,
         )
         try:
-            yield EmbeddedLedgers(store, self.metadata, self.clock, accept_damage=accept_damage)
+            yield EmbeddedLedgers(store, self.metadata, self.clock)
         finally:
             store.check()
             await store.close()
@@ -342,16 +340,22 @@ def test_lost_entries_at_the_end_of_an_open_ledger_are_known_to_be_lost(tmp_path
     run(tmp_path, story)
 
 
-def test_a_ledger_whose_end_is_uncertain_is_not_closed_unless_that_is_accepted(tmp_path: Path) -> None:
+def test_a_ledger_whose_end_is_uncertain_is_closed_at_what_is_left_and_says_so_for_ever(
+    tmp_path: Path,
+) -> None:
     async def story(world: World) -> None:
         first, second, third = await three_open_ledgers(world)
         damage(tmp_path, DATA_OFFSET, 2 * BLOCK_BYTES)
         async with world.process() as ledgers:
             assert (await ledgers.open(third)).last_entry == 0
             assert (await ledgers.open(second)).last_entry == 0  # named by the block behind it
-            with pytest.raises(CorruptDataError, match=f"ledger {first}: the ledger's last entries"):
-                await ledgers.open(first)
-        async with world.process(accept_damage=True) as ledgers:
             assert (await ledgers.open(first)).last_entry == -1
+        async with world.process() as ledgers:
+            reader = await ledgers.open(first)
+            assert reader.last_entry == -1
+            assert f"ledger {first}: the ledger's last entries may have been here" in reader.loss
+            with pytest.raises(CorruptDataError, match="entry 0 may have been lost"):
+                await reader.read(0, 0, 100)
+            assert (await ledgers.open(third)).loss == ""
 
     run(tmp_path, story)

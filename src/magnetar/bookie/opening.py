@@ -1,0 +1,312 @@
+"""Opening the segments of a store, whatever state their files are in. Blocking; no event loop here.
+
+What a file is can be learned in several places, and one of them is enough:
+
+    what               header   trailer   blocks                     file name
+    salt               yes      yes       every header of a block
+    id                 yes                                           yes
+    where blocks end            yes       START of the next segment
+
+So a damaged header costs nothing, nor does a damaged footer: the blocks are scanned and the footer is written
+anew. A segment that others follow, or whose file does not end with a whole page, was ended by somebody:
+nothing in it is torn, and what does not hold is damage. Files in the wrong place are told by their headers
+(`settle_names`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import CorruptDataError, StartupError
+from magnetar.bookie.blocks import HEADER_BYTES, MAGIC, Kind, decode_header, decode_start, first_salt
+from magnetar.bookie.files import Disk
+from magnetar.bookie.folder import StoreFolder
+from magnetar.bookie.index import ROW_BYTES, UNKNOWN_OWNER, Damage, SegmentIndex, may_be_row
+from magnetar.bookie.recovery import WINDOW_BYTES, Scan, scan_segment
+from magnetar.bookie.segment import (
+    CHECKPOINT_AT,
+    CHECKPOINT_BYTES,
+    DATA_OFFSET,
+    HEADER_READ_BYTES,
+    SEGMENT_VERSION,
+    TRAILER_BYTES,
+    SealedIndex,
+    Trailer,
+    decode_checkpoint,
+    decode_segment_header,
+    decode_trailer,
+    encode_footer,
+    resembles_trailer,
+)
+from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
+
+_log = logging.getLogger("magnetar.bookie")
+
+PAGE_BYTES: Final = 4096
+"""A file that waits for blocks has whole pages of this size; one that was ended hardly ever has."""
+
+
+class Identity(NamedTuple):
+    """What a segment's file says of itself."""
+
+    salt: int | None
+    """None: no header of a segment or of a block is left, nor a trailer."""
+    header_is_good: bool
+    trailer: Trailer | None
+
+
+def load_segments(folder: StoreFolder, disk: Disk) -> list[SegmentFile]:
+    """Opens every segment, ascending; those without a valid footer are scanned and sealed.
+
+    A segment that holds nothing is deleted. Raises StartupError, OSError.
+    """
+    folder.remove_unfinished()
+    settle_names(folder, disk)
+    segments: list[SegmentFile] = []
+    ends: dict[int, int] = {}
+    for segment_id in folder.segment_ids():
+        segment, end = _open(folder, disk, segment_id)
+        segments.append(segment)
+        if end:
+            ends[segment_id] = end
+    for segment, follower in pairwise(segments):
+        if segment.sealed is None and (start := _read_start(follower, disk)) is not None:
+            ends.setdefault(start[0], start[1])
+    kept: list[SegmentFile] = []
+    followed = False
+    # From the last one: whether a segment was ended is known once those behind it are.
+    for segment in reversed(segments):
+        # Damage known before the scan: nothing of the file can be told apart, so nothing is cut off either.
+        unreadable = segment.sealed is None and bool(segment.damages)
+        end = ends.get(segment.segment_id, 0)
+        if segment.sealed is None and not unreadable and not _recover(segment, disk, end, followed=followed):
+            segment.drop()
+            segment.path.unlink()
+            continue
+        followed = followed or not unreadable
+        kept.append(segment)
+    return kept[::-1]
+
+
+def identify(disk: Disk, fd: int) -> Identity:
+    """Learns what can be learned. Raises OSError."""
+    size = os.fstat(fd).st_size
+    tail = disk.read(fd, max(size - TRAILER_BYTES, 0), TRAILER_BYTES)
+    header = decode_segment_header(disk.read(fd, 0, HEADER_READ_BYTES))
+    if header is not None:
+        return Identity(header.salt, header_is_good=True, trailer=decode_trailer(tail, header.salt, size))
+    salt = _find_salt(disk, fd, size)
+    trailer = decode_trailer(tail, salt, size)
+    return Identity(salt if trailer is None else trailer.salt, header_is_good=False, trailer=trailer)
+
+
+def _find_salt(disk: Disk, fd: int, size: int) -> int | None:
+    """That of the first whole block: what lies behind may be of a former life of the file."""
+    at = disk.next_data(fd, DATA_OFFSET)
+    while at is not None and at + HEADER_BYTES <= size:
+        buffer = disk.read(fd, at, WINDOW_BYTES + HEADER_BYTES)
+        found = buffer.find(MAGIC)
+        while 0 <= found < WINDOW_BYTES:
+            salt = first_salt(buffer[found : found + HEADER_BYTES], at + found)
+            if salt is not None:
+                return salt
+            found = buffer.find(MAGIC, found + 1)
+        at = disk.next_data(fd, at + WINDOW_BYTES)
+    return None
+
+
+def _open(folder: StoreFolder, disk: Disk, segment_id: int) -> tuple[SegmentFile, int]:
+    """The segment, sealed when its footer holds, and where its trailer says that blocks end; 0: unknown."""
+    path = folder.segment_path(segment_id)
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        check_header(folder, disk, segment_id, fd)
+        identity = identify(disk, fd)
+        size = os.fstat(fd).st_size
+        if not identity.header_is_good:
+            detail = "the segment's header does not match its checksum"
+            _log.error("%s", CorruptDataError(str(path), 0, detail))
+        if identity.salt is None:
+            detail = f"nothing in its {size} bytes can be told: what the segment held is lost"
+            _log.error("%s", CorruptDataError(str(path), 0, detail))
+            unreadable = SegmentFile(disk, segment_id, path, fd, 0)
+            assert unreadable.index is not None
+            unreadable.index.damages.append(Damage(0, size, UNKNOWN_OWNER, -1, -1))
+            return unreadable, 0
+        segment = SegmentFile(disk, segment_id, path, fd, identity.salt)
+        trailer = identity.trailer
+        if trailer is None:
+            return segment, 0
+        directory = disk.read(fd, trailer.directory_offset, trailer.directory_bytes)
+        segment.sealed = SealedIndex.decode(segment_id, trailer, directory)
+        if segment.sealed is None:
+            detail = "the footer does not match its checksum: the blocks are scanned"
+            _log.error("%s", CorruptDataError(str(path), trailer.directory_offset, detail))
+            return segment, trailer.rows_offset
+    except BaseException:
+        os.close(fd)
+        raise
+    segment.index = None
+    return segment, 0
+
+
+def check_header(folder: StoreFolder, disk: Disk, segment_id: int, fd: int) -> None:
+    """Raises StartupError for a segment of a newer format, or of another store."""
+    path = folder.segment_path(segment_id)
+    header = decode_segment_header(disk.read(fd, 0, HEADER_READ_BYTES))
+    if header is None:
+        return
+    if header.version > SEGMENT_VERSION:
+        raise StartupError(
+            f"{path} has format {header.version}, this version knows up to {SEGMENT_VERSION}: "
+            "use a newer version of magnetar, or another folder"
+        )
+    if (header.segment_id, header.instance) != (segment_id, folder.instance):
+        raise StartupError(
+            f"{path} belongs to another store: remove it, or restore the folder it came from;"
+            " `magnetar doctor storage repair` sets it aside"
+        )
+
+
+def _read_start(segment: SegmentFile, disk: Disk) -> tuple[int, int] | None:
+    header = decode_header(disk.read(segment.fd, DATA_OFFSET, HEADER_BYTES), 0, segment.salt, DATA_OFFSET)
+    if header is None or header.kind != Kind.START:
+        return None
+    return decode_start(disk.read(segment.fd, DATA_OFFSET + HEADER_BYTES, header.body_length))
+
+
+# -- scanning ---------------------------------------------------------------------------------------
+
+
+def scan_file(segment: SegmentFile, disk: Disk, synced_end: int, *, ended: bool) -> Scan:
+    """Reads every block of a segment's file, which must be open, and what can be said of its end.
+
+    `synced_end`, `ended`: as `scan_segment`. Raises OSError.
+    """
+    fd = segment.fd
+    size = os.fstat(fd).st_size
+    if not synced_end:
+        tail = disk.read(fd, max(size - TRAILER_BYTES, 0), TRAILER_BYTES)
+        ended = ended or size % PAGE_BYTES != 0 or resembles_trailer(tail, segment.salt)
+    scan = scan_segment(
+        segment.segment_id,
+        segment.salt,
+        min(size, synced_end or size),
+        lambda offset, length: disk.read(fd, offset, length),
+        lambda offset: disk.next_data(fd, offset),
+        synced_end,
+        synced_to=min(decode_checkpoint(disk.read(fd, CHECKPOINT_AT, CHECKPOINT_BYTES), segment.salt), size),
+        ended=ended,
+    )
+    if not synced_end and not _ends_there(segment, disk, scan, size, ended=ended):
+        scan.found.damages.append(Damage(scan.end, max(size - scan.end, 0), UNKNOWN_OWNER, -1, -1))
+    return scan
+
+
+def _ends_there(segment: SegmentFile, disk: Disk, scan: Scan, size: int, *, ended: bool) -> bool:
+    """Whether nothing of the log can have been behind what was found of it."""
+    if scan.end >= size:
+        # A file that waits for blocks has room left, and one that was ended has a footer.
+        return False
+    if not ended:
+        return True
+    footer = encode_footer(scan.found, segment.salt, scan.end)
+    if size - scan.end == len(footer):
+        return True
+    # Or a footer begins there, though of more blocks than were found: then no block was there.
+    return may_be_row(disk.read(segment.fd, scan.end, ROW_BYTES), DATA_OFFSET, scan.end)
+
+
+def _recover(segment: SegmentFile, disk: Disk, synced_end: int, *, followed: bool) -> bool:
+    """Scans and seals; False when the segment holds nothing."""
+    path = str(segment.path)
+    scan = scan_file(segment, disk, synced_end, ended=followed)
+    say_damages(path, scan.found)
+    if scan.torn_bytes:
+        _log.info("%s: cut off %d bytes of an unfinished write at byte %d", path, scan.torn_bytes, scan.end)
+    index = scan.found
+    if not (index.ledgers or index.tombstones or index.damages):
+        return False
+    footer = encode_footer(index, segment.salt, scan.end)
+    seal_segment(segment, disk, footer, scan.end)
+    segment.sealed = sealed_index(segment, footer, scan.end)
+    segment.index = None
+    return True
+
+
+def say_damages(path: str, index: SegmentIndex) -> None:
+    """Logs what was found damaged in a segment: file, place, and whose it was."""
+    for damage in index.damages:
+        ledger = damage.ledger_id if damage.ledger_id >= 0 else None
+        detail = f"{damage.length} synced bytes do not match their checksum"
+        if damage.last_entry >= 0:
+            first = "?" if damage.first_entry < 0 else damage.first_entry
+            detail += f"; entries {first} to {damage.last_entry} were there"
+        _log.error("%s", CorruptDataError(path, damage.offset, detail, ledger))
+
+
+def rebuild_index(segment: SegmentFile, disk: Disk) -> None:
+    """Makes the footer of a sealed segment anew from its blocks, where rows of some ledger are damaged.
+
+    What the old one has and is good stays: rows, tombstones, noted damage. The segment must be pinned.
+    Raises OSError.
+    """
+    old = segment.sealed
+    assert old is not None
+    scan = scan_file(segment, disk, old.rows_offset, ended=True)
+    index = scan.found
+    for position, ledger_id in enumerate(old.ledger_ids):
+        offset, length = old.rows_extent(position)
+        rows = old.decode_rows(position, disk.read(segment.fd, offset, length))
+        if rows is not None:
+            index.ledgers[ledger_id] = rows
+    index.tombstones = list(dict.fromkeys([*old.tombstones, *index.tombstones]))
+    index.damages = list(dict.fromkeys([*old.damages, *index.damages]))
+    say_damages(str(segment.path), index)
+    footer = encode_footer(index, segment.salt, old.rows_offset)
+    seal_segment(segment, disk, footer, old.rows_offset)
+    segment.sealed = sealed_index(segment, footer, old.rows_offset)
+    _log.error("%s: the index was damaged and is made anew from %d blocks", segment.path, index.block_count)
+
+
+# -- names ------------------------------------------------------------------------------------------
+
+
+def settle_names(folder: StoreFolder, disk: Disk) -> None:
+    """Gives segments that were renamed, or swapped, the names that their headers say.
+
+    One whose place is taken by the right one is a copy: it is set aside in the folder `quarantine`. A segment
+    of another store stays, and the start is refused for it. Raises OSError.
+    """
+    wrong: dict[int, int] = {}
+    for segment_id in folder.segment_ids():
+        header = decode_segment_header(_head(folder.segment_path(segment_id)))
+        if header is not None and header.instance == folder.instance and header.segment_id != segment_id:
+            wrong[segment_id] = header.segment_id
+    for path in folder.stray_paths():
+        _log.warning("%s: left where a rename was cut short", path)
+    if not wrong and not folder.stray_paths():
+        return
+    for name in wrong:
+        # First all out of the way: two that were swapped want each other's names.
+        folder.segment_path(name).rename(folder.stray_path(name))
+    disk.sync_folder(folder.segments)
+    for path in folder.stray_paths():
+        header = decode_segment_header(_head(path))
+        right = None if header is None else folder.segment_path(header.segment_id)
+        if right is None or right.exists():
+            target = folder.set_aside(path)
+            _log.error("%s: a second file of a segment that is there; it was set aside as %s", path, target)
+            continue
+        path.rename(right)
+        _log.error("%s: the segment had another name; its header says that it is %s", path, right)
+    disk.sync_folder(folder.segments)
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEADER_READ_BYTES)
