@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from fakes.managed_logs import Process
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
+from magnetar.broker.batches import open_batch
 from magnetar.broker.compaction.codec import decode, encode
 from magnetar.broker.compaction.room import COMPACTION_CURSOR, Status, TopicCompaction
-from magnetar.broker.compaction.survivors import Survivors, open_batch
+from magnetar.broker.compaction.survivors import PLAIN_BYTES_MAX, Survivors
 from magnetar.client.compression import compress
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire import pulsar_pb2 as pb
@@ -61,7 +62,7 @@ def messages_of(entry: bytes) -> list[tuple[str | None, bytes]]:
     if not is_batch(metadata):
         key = metadata.partition_key if metadata.HasField("partition_key") else None
         return [(key, bytes(parts.payload))]
-    singles = open_batch(metadata, parts.payload)
+    singles = open_batch(metadata, parts.payload, PLAIN_BYTES_MAX)
     assert singles is not None
     return [
         (single.partition_key if single.HasField("partition_key") else None, body)

@@ -32,17 +32,17 @@ _COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.IsNot: operator.is_not,
 }
 _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: operator.add,
+    ast.Add: lambda one, other: _number(one) + _number(other),
     ast.Sub: operator.sub,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: lambda one, other: _number(one) % _number(other),
 }
-"""No products and powers: a short expression must not make a value without bounds."""
+"""No products and powers, no sums of texts: a short expression must not make a value without bounds."""
 
 
 def _number(value: Any) -> Any:
-    """Itself. Raises TypeError for a text, which `%` would format."""
+    """Itself. Raises TypeError for a text, which `%` would format and `+` make longer and longer."""
     if not isinstance(value, int | float):
         raise TypeError
     return value
@@ -76,10 +76,17 @@ class Notation:
     names: Collection[str]
     functions: Mapping[str, Callable[..., Any]]
 
-    def compiled(self, text: str) -> Callable[[Mapping[str, Any]], bool]:
-        """A test of the values of the names; those that are not given are None. Raises ExpressionError."""
+    def compiled(self, text: str, parts_max: int | None = None) -> Callable[[Mapping[str, Any]], bool]:
+        """A test of the values of the names; those that are not given are None.
+
+        Raises ExpressionError, also for one of more than `parts_max` names, values, functions and operators.
+        """
         try:
-            read = _reader(ast.parse(text.strip(), mode="eval").body, self)
+            tree = ast.parse(text.strip(), mode="eval").body
+            parts = sum(not isinstance(node, ast.expr_context) for node in ast.walk(tree))
+            if parts_max is not None and parts > parts_max:
+                raise ExpressionError(f"the expression has {parts} parts, {parts_max} are allowed")
+            read = _reader(tree, self)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ExpressionError(f"{text!r} is no expression: {error}") from error
 

@@ -7,18 +7,27 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.entries import EntryRun
 from magnetar.base.names import NamespaceName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.explain.reasons import State, diagnose
-from magnetar.broker.filters.api import Candidate, Context, EntryFilter, Verdict
+from magnetar.broker.filters.api import (
+    PLAIN_BYTES_MAX,
+    SINGLES_MAX,
+    Candidate,
+    Context,
+    EntryFilter,
+    Verdict,
+)
 from magnetar.broker.filters.expression import PROPERTY
 from magnetar.broker.filters.rules import BUILT_IN, FilterRules
-from magnetar.broker.filters.source import FAILED_AGAIN_MS, RESCHEDULE_MS
+from magnetar.broker.filters.source import FAILED_AGAIN_MS, RESCHEDULE_MS, _within
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.subscription import Subscription
+from magnetar.client.compression import compress
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
-from magnetar.wire.payload import build_entry
+from magnetar.wire.payload import build_batch, build_entry
 from magnetar.wire.sends import encode_send
 from support.sessions import TOPIC, Peer, World, in_world, send
 
@@ -240,20 +249,86 @@ def test_a_topic_that_ended_says_so_when_the_rest_is_rejected() -> None:
     in_world(story)
 
 
-def test_batches_are_judged_whole_and_counted_in_messages() -> None:
+def batch_of(sequence_id: int, *colours: str, body: bytes = b"body", **more: Any) -> bytes:
+    """A SEND of a batch, each of whose messages has a colour among its own properties."""
+    singles = (
+        pb.SingleMessageMetadata(properties=[pb.KeyValue(key="colour", value=colour)]) for colour in colours
+    )
+    plain = build_batch((single, body) for single in singles)
+    metadata = pb.MessageMetadata(
+        producer_name="p",
+        sequence_id=sequence_id,
+        publish_time=1,
+        num_messages_in_batch=len(colours),
+        uncompressed_size=len(plain),
+    )
+    metadata.MergeFrom(pb.MessageMetadata(**more))
+    entry = build_entry(metadata, compress(metadata.compression, plain))
+    return encode_send(1, sequence_id, len(colours), entry)
+
+
+def test_a_batch_is_sent_when_any_of_its_messages_is_wanted_and_counted_in_messages() -> None:
+    """Its properties are its messages': those of the batch as a whole are none, or its first message's."""
+
     async def story(world: World) -> None:
         await policy(world, "expression")
         producer = world.peer()
         await producer.producer()
-        producer.send(coloured(0, "red", batch=3), coloured(3, "blue", batch=4), coloured(7, "red"))
+        first = [pb.KeyValue(key="colour", value="red")]
+        producer.send(
+            batch_of(0, "blue", "red", "green"),
+            batch_of(3, "blue", "blue", "blue", "green", properties=first),
+            batch_of(7, "red"),
+            *(batch_of(8 + 2 * kind, "blue", "red", compression=kind) for kind in range(1, 5)),
+            batch_of(20, "green", "green", compression=pb.ZSTD),
+        )
         peer = world.peer()
         await peer.consumer(permits=100, subscription_properties=RED)
-        await world.until(lambda: len(peer.messages) == 2, "messages")
+        await world.until(lambda: len(peer.messages) == 6, "messages")
         found = await subscription(world)
         assert found.filtered is not None
-        assert (found.filtered.accepted, found.filtered.rejected) == (4, 4)
+        assert (found.filtered.accepted, found.filtered.rejected) == (12, 6)
 
     in_world(story)
+
+
+def test_a_batch_that_cannot_be_opened_is_sent() -> None:
+    """Encrypted, damaged, larger than it says, larger than is opened here: nobody knows what is in it."""
+
+    async def story(world: World) -> None:
+        await policy(world, "expression")
+        producer = world.peer()
+        await producer.producer()
+        key = [pb.EncryptionKeys(key="k", value=b"v")]
+        odd = [
+            batch_of(0, "blue", "blue", encryption_keys=key),
+            batch_of(2, "blue", "blue", compression=pb.ZLIB, uncompressed_size=20),
+            batch_of(4, "blue", "blue", compression=pb.LZ4, body=bytes(PLAIN_BYTES_MAX)),
+            batch_of(6, *["blue"] * (SINGLES_MAX + 1)),
+        ]
+        producer.send(*odd, batch_of(10_000, "blue", "blue"))
+        await world.until(lambda: len(producer.receipts) == 5, "receipts")
+        peer = world.peer()
+        await peer.consumer(permits=100_000, subscription_properties=RED)
+        await world.until(lambda: len(peer.messages) == len(odd), "messages")
+        await world.settle()
+        assert len(peer.messages) == len(odd)
+
+    in_world(story)
+
+
+def test_a_go_judges_a_bounded_number_of_messages() -> None:
+    def run(first: int, counts: list[int] | None, entries: int = 0) -> EntryRun:
+        return EntryRun(1, first, [b"x"] * (entries or len(counts or ())), counts, 0, 0)
+
+    def sizes(*runs: EntryRun) -> list[int]:
+        return [len(each.entries) for each in _within(list(runs))]
+
+    assert sizes(run(0, None, 400), run(400, [1] * 100)) == [400, 100]
+    assert sizes(run(0, [400, 400, 400])) == [2]
+    assert sizes(run(0, [5000, 1])) == [1]
+    assert sizes(run(0, [900]), run(1, [900, 1])) == [1]
+    assert sizes(run(0, [900]), run(1, [50, 900])) == [1, 1]
 
 
 @pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])

@@ -73,7 +73,8 @@ def test_a_key_of_bytes_is_text_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "colour ==", "matches(key, 'x')", "value == 1", "1 == 1 " * 500, "(" * 900]
+    "text",
+    ["", "colour ==", "matches(key, 'x')", "value == 1", "1 == 1 " * 500, "(" * 900, "1 + " * 110 + "1 > 0"],
 )
 def test_what_is_no_expression_is_said(text: str) -> None:
     with pytest.raises(FilterError, match=PROPERTY):
@@ -94,3 +95,14 @@ def test_installed_ones_must_be_allowed_by_name(monkeypatch: pytest.MonkeyPatch)
     for name in ("twice", "absent", "text", "never", "expression"):
         with pytest.raises(StartupError, match=name):
             installed.known_filters((name,))
+
+
+def test_texts_are_not_added_up() -> None:
+    """A few hundred sums of a text of a megabyte would fill the memory."""
+    text = '(properties.colour + properties.colour) == "redred"'
+    assert judged(text) is Verdict.REJECT
+
+
+def test_a_message_with_huge_metadata_is_sent_without_a_look() -> None:
+    large = [pb.KeyValue(key="large", value="x" * (64 << 10))]
+    assert judged('properties.colour == "blue"', properties=large) is Verdict.ACCEPT

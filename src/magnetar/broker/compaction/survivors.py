@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.base.ids import Position
-from magnetar.client.compression import compress, decompress_within
-from magnetar.client.errors import PayloadError
+from magnetar.broker.batches import Singles, open_batch
+from magnetar.client.compression import compress
 from magnetar.managedlog.ack_words import ACK_SET_WORDS_MAX
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import (
@@ -19,14 +19,12 @@ from magnetar.wire.payload import (
     build_entry,
     is_batch,
     parse_metadata,
-    split_batch,
     split_entry,
 )
 
 _ENTRY: Final = -1
 """Index of a message that is an entry of its own."""
 
-Singles = list[tuple[pb.SingleMessageMetadata, bytes | memoryview]]
 Place = tuple[Position, int]
 
 
@@ -34,19 +32,6 @@ PLAIN_BYTES_MAX: Final = 64 << 20
 """A batch that claims to be larger stays as it is: memory is for all. Far above what clients pack."""
 HEAVY_BYTES: Final = 256 << 10
 """A compressed batch from this size on is decompressed beside the event loop: about a millisecond of work."""
-
-
-def open_batch(metadata: pb.MessageMetadata, payload: memoryview) -> Singles | None:
-    """The messages of a batch; None when it is encrypted or cannot be opened."""
-    if metadata.encryption_keys:
-        return None
-    try:
-        plain = decompress_within(
-            metadata.compression, bytes(payload), metadata.uncompressed_size, PLAIN_BYTES_MAX
-        )
-        return list(split_batch(plain, metadata.num_messages_in_batch))
-    except (EntryError, PayloadError):
-        return None
 
 
 def is_heavy(entry: bytes) -> bool:
@@ -68,7 +53,7 @@ def last_index(entry: bytes) -> int:
         return -1
     if not is_batch(metadata):
         return -1
-    singles = open_batch(metadata, parts.payload)
+    singles = open_batch(metadata, parts.payload, PLAIN_BYTES_MAX)
     left = [index for index, (single, _) in enumerate(singles or ()) if not single.compacted_out]
     return left[-1] if left else metadata.num_messages_in_batch - 1
 
@@ -123,7 +108,7 @@ class Survivors:
         if metadata.HasField("marker_type"):
             return
         if is_batch(metadata):
-            singles = open_batch(metadata, parts.payload)
+            singles = open_batch(metadata, parts.payload, PLAIN_BYTES_MAX)
             if singles is None:
                 self._whole.add(position)
                 return
@@ -163,7 +148,7 @@ class Survivors:
         if metadata.HasField("marker_type"):
             return None
         if is_batch(metadata):
-            singles = open_batch(metadata, parts.payload)
+            singles = open_batch(metadata, parts.payload, PLAIN_BYTES_MAX)
             return entry if singles is None else self._keep_batch(position, entry, metadata, singles)
         if metadata.num_chunks_from_msg > 1:
             place: Place | str = metadata.uuid

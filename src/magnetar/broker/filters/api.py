@@ -6,12 +6,19 @@ A filter gets vectors and answers with vectors: a call for each entry would cost
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar.base.errors import MagnetarError
+from magnetar.broker.batches import Singles, open_batch
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import is_batch
+
+SINGLES_MAX: Final = 5_000
+"""Messages of a batch that is opened for filters: some milliseconds in the loop that serves all clients."""
+PLAIN_BYTES_MAX: Final = 1 << 20
+"""Of a batch that is opened for filters, once it is decompressed: as long."""
 
 
 class Verdict(Enum):
@@ -31,11 +38,27 @@ class Candidate:
 
     metadata: pb.MessageMetadata
     """Of the message or of the batch; not to be changed. A batch has the properties and the key that its
-    producer gave to it as a whole, mostly those of its first message."""
+    producer gave to it as a whole: none, or those of its first message. See `singles`."""
     payload: memoryview
     """As it is stored: compressed, encrypted, a batch with its messages in it."""
     messages: int
     """In the entry, at least 1."""
+    _opened: Singles | None = field(default=None, init=False)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether there are messages in it, be it one."""
+        return is_batch(self.metadata)
+
+    def singles(self) -> Singles | None:
+        """Metadata and payload of each message of a batch; None when it cannot be opened here.
+
+        That is when it is encrypted, damaged, or large: `SINGLES_MAX`, `PLAIN_BYTES_MAX`. A filter that
+        rejects such a batch rejects messages that it has not seen.
+        """
+        if self._opened is None and self.messages <= SINGLES_MAX:
+            self._opened = open_batch(self.metadata, self.payload, PLAIN_BYTES_MAX)
+        return self._opened
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,13 @@ The expression stands in the property `filter.expression` of the subscription; w
 | `properties` | of the message, texts: `properties.colour`, `properties["a-b"]` |
 | `producer`, `sequence_id` | who sent it, as which |
 | `publish_time`, `event_time` | Unix milliseconds; an event time of 0 is None |
-| `size` | bytes of the payload as it is stored |
+| `size` | bytes of the payload: as it is stored, of a message in a batch its own |
 | `messages` | how many are in the entry |
 | `number(text)`, `len(x)`, `lower(text)` | |
 | `starts(text, "a")`, `ends(text, "z")`, `contains(text, "part")` | |
+
+A batch is sent, as a whole, when the expression holds for any of its messages. What is rejected is
+acknowledged for good: so a batch that cannot be opened (encrypted, damaged, large) is sent too.
 
 There are no regular expressions: one that backtracks would hold up all clients of the broker.
 """
@@ -25,13 +28,18 @@ from typing import Any, Final
 
 from magnetar.base.expressions import FUNCTIONS, ExpressionError, Notation, as_text
 from magnetar.broker.filters.api import Candidate, Context, FilterError, Verdict
+from magnetar.wire import pulsar_pb2 as pb
 
 NAME: Final = "expression"
 PROPERTY: Final = "filter.expression"
 """Of the subscription."""
 
 _CHARS_MAX: Final = 2_000
-"""Of an expression: it is evaluated for every entry, and written by a client."""
+"""Of an expression: it is evaluated for every message, and written by a client."""
+_PARTS_MAX: Final = 200
+"""Names, values, functions and operators of an expression: the steps that it takes."""
+_METADATA_BYTES_MAX: Final = 64 << 10
+"""Of a message that is looked at: how long a step may take."""
 
 _NOTATION: Final = Notation(
     frozenset(
@@ -46,19 +54,37 @@ _NOTATION: Final = Notation(
 )
 
 
+def _key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
+    if not metadata.HasField("partition_key"):
+        return None
+    key = metadata.partition_key
+    return as_text(base64.b64decode(key)) if metadata.partition_key_b64_encoded else key
+
+
 def _names(candidate: Candidate) -> dict[str, Any]:
     metadata = candidate.metadata
-    key: str | None = metadata.partition_key if metadata.HasField("partition_key") else None
-    if key is not None and metadata.partition_key_b64_encoded:
-        key = as_text(base64.b64decode(key))
     return {
-        "key": key,
+        "key": _key(metadata),
         "properties": {pair.key: pair.value for pair in metadata.properties},
         "producer": metadata.producer_name,
         "sequence_id": metadata.sequence_id,
         "publish_time": metadata.publish_time,
         "event_time": metadata.event_time or None,
         "size": len(candidate.payload),
+        "messages": candidate.messages,
+    }
+
+
+def _names_of_single(candidate: Candidate, single: pb.SingleMessageMetadata, size: int) -> dict[str, Any]:
+    batch = candidate.metadata
+    return {
+        "key": _key(single),
+        "properties": {pair.key: pair.value for pair in single.properties},
+        "producer": batch.producer_name,
+        "sequence_id": single.sequence_id if single.HasField("sequence_id") else batch.sequence_id,
+        "publish_time": batch.publish_time,
+        "event_time": single.event_time or None,
+        "size": size,
         "messages": candidate.messages,
     }
 
@@ -75,13 +101,27 @@ class ExpressionFilter:
         if len(text) > _CHARS_MAX:
             raise FilterError(f"the property {PROPERTY} has more than {_CHARS_MAX} characters")
         try:
-            self._holds = _NOTATION.compiled(text)
+            self._holds = _NOTATION.compiled(text, _PARTS_MAX)
         except ExpressionError as error:
             raise FilterError(f"the property {PROPERTY}: {error}") from error
 
     def judge(self, candidates: Sequence[Candidate]) -> Sequence[Verdict]:
         """A verdict for each: ACCEPT or REJECT."""
-        holds = self._holds
-        if holds is None:
+        if self._holds is None:
             return [Verdict.ACCEPT] * len(candidates)
-        return [Verdict.ACCEPT if holds(_names(each)) else Verdict.REJECT for each in candidates]
+        return [Verdict.ACCEPT if self._wanted(each) else Verdict.REJECT for each in candidates]
+
+    def _wanted(self, candidate: Candidate) -> bool:
+        """Whether any message of the entry may be wanted: what cannot be looked at may be."""
+        holds = self._holds
+        assert holds is not None
+        if candidate.metadata.ByteSize() > _METADATA_BYTES_MAX:
+            return True
+        if not candidate.is_batch:
+            return holds(_names(candidate))
+        singles = candidate.singles()
+        return singles is None or any(
+            holds(_names_of_single(candidate, single, len(payload)))
+            for single, payload in singles
+            if not single.compacted_out
+        )

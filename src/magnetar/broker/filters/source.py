@@ -26,6 +26,8 @@ FAILED_AGAIN_MS: Final = 5_000
 """After which filters that failed are asked again."""
 _ENTRIES_MAX: Final = 500
 """Judged in one go: one to three milliseconds with an expression."""
+_MESSAGES_MAX: Final = 1_000
+"""Of them, as batches are opened; one entry may have more."""
 
 
 class Source(Protocol):
@@ -121,12 +123,12 @@ class FilteredSource:
             return []
         place = self._place()
         runs = place.source.read_now(position, bytes_max, min(entries_max, _ENTRIES_MAX))
-        return self._judged(position, runs, place) if runs else runs
+        return self._judged(position, _within(runs), place) if runs else runs
 
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
         """As a log's; what it gives is judged. Raises FilterError too."""
         runs = await self._place().source.read(position, bytes_max, min(entries_max, _ENTRIES_MAX))
-        return self._judged(position, runs, self._place()) if runs else runs
+        return self._judged(position, _within(runs), self._place()) if runs else runs
 
     def _waits(self, position: Position) -> bool:
         """Whether this entry was put off, and those behind it with it. Raises FilterError."""
@@ -222,6 +224,22 @@ class FilteredSource:
             if not place.acks.backlog_entries:
                 self._caught_up()
         return held
+
+
+def _within(runs: list[EntryRun]) -> list[EntryRun]:
+    """As much from the front as is judged in one go; at least one entry."""
+    found: list[EntryRun] = []
+    left = _MESSAGES_MAX
+    for run in runs:
+        if run.counts is None:
+            left -= len(run.entries)
+        else:
+            for stop, count in enumerate(run.counts):
+                if left < count and (stop or found):
+                    return [*found, run.slice(0, stop)] if stop else found
+                left -= count
+        found.append(run)
+    return found
 
 
 def _before(runs: list[EntryRun], position: Position) -> list[EntryRun]:
