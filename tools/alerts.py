@@ -52,6 +52,14 @@ ALERTS: Final = (
         "Look at its log; `magnetar doctor` on its machine.",
     ),
     Alert(
+        "MagnetarMetadataDoubted",
+        "magnetar_metadata_doubted > 0 or magnetar_quarantined_ledgers > 0",
+        "0m",
+        CRITICAL,
+        "{{ $labels.instance }} has messages that its metadata does not name",
+        "`magnetar storage quarantine` lists them; docs/storage.md says what to do.",
+    ),
+    Alert(
         "MagnetarRestarts",
         'changes(process_start_time_seconds{job="magnetar"}[15m]) > 2',
         "0m",

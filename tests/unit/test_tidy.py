@@ -100,6 +100,7 @@ DRIVERS = {
     "ledger/autorecovery/replicating.py",
     "ledger/autorecovery/worker.py",
     "ledger/embedded.py",
+    "ledger/guard.py",
     "ledger/tree_registry.py",
     "managedlog/cursor_flusher.py",
     "managedlog/cursor_ledgers.py",

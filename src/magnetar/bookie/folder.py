@@ -2,6 +2,8 @@
 
 FORMAT                     version of this layout: decimal, LF
 INSTANCEID                 random UUID text: the store's identity, also in every segment's header
+BELONGS                    whose metadata these messages belong to, and more (belonging.py)
+DECISIONS                  what an operator decided and is not done yet (decisions.py)
 LOCK                       held by the process that uses the folder (runtime/file_lock.py)
 segments/<16 hex>.seg      segments, ascending ids
 segments/<16 hex>.new      a segment in preparation: holds nothing yet

@@ -106,6 +106,17 @@ class SegmentSet:
         ids = {ledger_id for segment in self._segments.values() for ledger_id in segment.ledger_ids()}
         return ids - self.deleted
 
+    def highest_ledger(self) -> int:
+        """The highest ledger that has blocks or a tombstone here; -1 when there is none."""
+        return max(
+            (
+                ledger_id
+                for segment in self._segments.values()
+                for ledger_id in (*segment.ledger_ids(), *segment.tombstones)
+            ),
+            default=-1,
+        )
+
     def bury(self, ledger_id: int, active: SegmentFile) -> list[SegmentFile]:
         """A ledger is deleted; returns the segments in which nothing lives any more."""
         if ledger_id in self.deleted:

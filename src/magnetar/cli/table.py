@@ -31,6 +31,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.autorecovery:autorecovery",
         "Copies of lost bookies are made anew: a node that does it, and taking a bookie out for good.",
     ),
+    "storage": Command(
+        "magnetar.cli.storage:storage",
+        "Messages on disk that metadata does not name, and metadata that is in doubt (docs/storage.md).",
+    ),
     "context": Command(
         "magnetar.cli.context_command:context",
         "Clusters by name: where they are, and as whom to call them.",

@@ -31,6 +31,7 @@ from magnetar.ledger.api import (
     NoSuchLedgerError,
     WriterListener,
 )
+from magnetar.ledger.guard import LedgerGuard
 from magnetar.ledger.ids import RANGE_SIZE, IdRange, decode_reserved, encode_reserved
 from magnetar.ledger.ledger_metadata import (
     LedgerMetadata,
@@ -39,10 +40,11 @@ from magnetar.ledger.ledger_metadata import (
     encode_ledger_metadata,
 )
 from magnetar.ledger.listing import existing_ledgers
-from magnetar.ledger.paths import ID_GENERATOR, ledger_path
+from magnetar.ledger.paths import ID_GENERATOR, deletion_path, ledger_path
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
+    Delete,
     MetadataStore,
     NotFoundError,
     Put,
@@ -204,7 +206,9 @@ class EmbeddedLedgers:
         *,
         bookie_id: str = DEFAULT_BOOKIE_ID,
         creation_token: Callable[[], int] = lambda: secrets.randbits(63),
+        guard: LedgerGuard | None = None,
     ) -> None:
+        """`guard` keeps store and metadata together where they outlive the process."""
         self.single_flight = SingleFlight[LedgerEnd]()
         self._opening = SingleFlight[tuple[LedgerEnd, str]]()
         self._store = store
@@ -212,6 +216,7 @@ class EmbeddedLedgers:
         self._clock = clock
         self._bookie_id = bookie_id
         self._creation_token = creation_token
+        self._guard = guard
         self._ids = IdRange()
         self._writers: dict[int, EmbeddedWriter] = {}
         # Two reservations at a time would give ids away out of order.
@@ -271,6 +276,10 @@ class EmbeddedLedgers:
             if (ledger_id := self._ids.take()) is None:
                 stored = await self._metadata.get(ID_GENERATOR)
                 start = decode_reserved(None if stored is None else stored.data, ID_GENERATOR)
+                if self._guard is not None:
+                    # Metadata may be an older copy: what it gave away since must not be given away again.
+                    start = max(start, self._guard.ids_end)
+                    await self._guard.ids_given(start + RANGE_SIZE)
                 version = MUST_NOT_EXIST if stored is None else stored.stat.version
                 reservation = Put(ID_GENERATOR, encode_reserved(start + RANGE_SIZE), version)
                 try:
@@ -341,30 +350,20 @@ class EmbeddedLedgers:
         if (writer := self._writers.pop(ledger_id, None)) is not None:
             await writer.fence()
             writer.release()
-        # The metadata first: a crash in between leaves entries of no ledger, which `collect_garbage` finds,
-        # never a ledger without entries.
+        # The metadata first: a crash in between leaves entries of no ledger, never a ledger without entries.
+        # What was asked for is noted with it: entries that nobody names and nobody deleted are kept.
+        noted = self._guard is not None and self._store.segments.holds(ledger_id)
+        note = [Put(deletion_path(ledger_id), b"")] if noted else []
         with contextlib.suppress(NotFoundError):
-            await self._metadata.delete(ledger_path(ledger_id))
+            await self._metadata.transact([Delete(ledger_path(ledger_id)), *note])
         await self._store.delete(ledger_id)
+        if noted and self._guard is not None:
+            await self._guard.deletion_done(ledger_id)
 
     async def tagged(self) -> AsyncIterator[tuple[int, Mapping[str, bytes]]]:
         """Every ledger with its custom metadata. Raises MetadataError, LedgerMetadataError."""
         async for ledger_id, metadata in existing_ledgers(self._metadata):
             yield ledger_id, metadata.custom
-
-    async def collect_garbage(self) -> int:
-        """Deletes the entries of ledgers that do not exist; returns how many ledgers those were.
-
-        For a crash between the two halves of `delete`. Any error ends it: only a certain "no such
-        ledger" counts. Raises StorageError, MetadataError.
-        """
-        count = 0
-        # Taken first: a ledger's metadata is durable before its first entry, so none of these is too new.
-        for ledger_id in sorted(self._store.ledger_ids()):
-            if not await self._metadata.exists(ledger_path(ledger_id)):
-                await self._store.delete(ledger_id)
-                count += 1
-        return count
 
     async def seal(self, writer: EmbeddedWriter, metadata: LedgerMetadata) -> None:
         """Closes the writer's ledger in the metadata store. Raises LedgerFencedError, NoSuchLedgerError."""

@@ -3,6 +3,9 @@
     /ledgers/00/0000/L0001                 ledger 1: ten digits split 2/4/4, for ids below 2^31 - 1
     /ledgers/000/0000/0000/0000/L0001      longer ids: nineteen digits split 3/4/4/4/4
     /ledgers/idgen                         ids below this number (decimal text) are given away
+    /ledgers/INSTANCEID                    which cluster this is: random UUID text
+    /magnetar/generation                   how often it was raised: `bookie/belonging.py`
+    /magnetar/deletions/1                  ledger 1 was deleted, and its entries may still be there
 
 Source: BookKeeper's hierarchical ledger manager. Its clients draw each id from a sequential node below
 `/ledgers/idgen`; drawing ranges from the value of that node itself costs one write per range.
@@ -14,6 +17,9 @@ from typing import Final
 
 LEDGERS: Final = "/ledgers"
 ID_GENERATOR: Final = "/ledgers/idgen"
+INSTANCE_ID: Final = "/ledgers/INSTANCEID"
+GENERATION: Final = "/magnetar/generation"
+DELETIONS: Final = "/magnetar/deletions"
 SHORT_ID_END: Final = (1 << 31) - 1
 """Ids from here on have the long path."""
 
@@ -26,6 +32,11 @@ def ledger_path(ledger_id: int) -> str:
         return f"{LEDGERS}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
     digits = f"{ledger_id:019d}"
     return f"{LEDGERS}/{digits[:3]}/{digits[3:7]}/{digits[7:11]}/{digits[11:15]}/L{digits[15:]}"
+
+
+def deletion_path(ledger_id: int) -> str:
+    """What says that the ledger was deleted on purpose, until nothing of it is left."""
+    return f"{DELETIONS}/{ledger_id}"
 
 
 def ledger_id_of(path: str) -> int | None:

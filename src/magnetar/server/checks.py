@@ -71,6 +71,7 @@ def check(config: StandaloneConfig) -> None:
         "deduplication_snapshot_entries",
     ):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
+    _require(config.quarantine_grace_seconds >= 60, config, "quarantine_grace_seconds", "at least 60")
     _require(config.compaction_threshold_bytes >= 0, config, "compaction_threshold_bytes", "0 or more")
     modes = [mode.value for mode in DeleteMode]
     rule = "one of " + ", ".join(modes)

@@ -60,6 +60,9 @@ class StandaloneConfig(LedgerSettings):
     """Size of a segment of the message store; so much disk is set aside at once. At least 1 MiB."""
     ledger_rollover_min_seconds: int = 600
     """How long a topic stays in a ledger that is full; disk is given back ledger by ledger."""
+    quarantine_grace_seconds: int = 604_800
+    """How long messages are kept that metadata does not name and nobody deleted, in time that this server
+    runs and sees them. At least 60."""
     spare_segments: int = 2
     """Files of segments without living messages that are kept to be written over; 0: none."""
     prewrite_bytes_per_s: int = 48 * MIB

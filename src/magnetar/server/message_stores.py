@@ -15,6 +15,7 @@ from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.ledger.api import Ledgers
 from magnetar.ledger.embedded import EmbeddedLedgers
+from magnetar.ledger.guard import LedgerGuard
 from magnetar.managedlog.orphans import Listing
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
@@ -90,13 +91,16 @@ async def open_stores(
     else:
         store = EmbeddedMetadataStore.open(folder.metadata_file, clock=clock)
     cleanup.push_async_callback(store.close)
-    ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=clock)
-    # Entries of ledgers whose deletion was cut short by a crash; nobody waits for their space.
-    spawn(ledgers.collect_garbage())
-    return MessageStores(
-        store,
-        ledgers,
-        ledgers.tagged,
-        bookie.syncer,
-        collectors=(partial(bookie_metrics.collect, (bookie,)),),
-    )
+    guard = None
+    trust = MetadataTrust()
+    collectors: tuple[Collector, ...] = (partial(bookie_metrics.collect, (bookie,)),)
+    if isinstance(store, EmbeddedMetadataStore):
+        guard = LedgerGuard(
+            bookie, store, clock, trust, grace_s=config.quarantine_grace_seconds, check=store.check
+        )
+        await guard.begin()
+        cleanup.push_async_callback(guard.end)
+        spawn(guard.run())
+        collectors = (*collectors, guard.collect_metrics)
+    ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=clock, guard=guard)
+    return MessageStores(store, ledgers, ledgers.tagged, bookie.syncer, collectors=collectors, trust=trust)

@@ -242,21 +242,6 @@ def test_an_open_ledger_can_be_deleted_under_its_writer(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_entries_of_a_ledger_that_does_not_exist_are_collected(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        async with world.process() as ledgers:
-            writers = [await ledgers.create(Marks(), {}) for _ in range(3)]
-            for writer in writers:
-                writer.append([b"1"], None, 0, 1)
-                await writer.close()
-            # A crash between the two halves of a deletion.
-            await world.metadata.delete(ledger_path(writers[1].ledger_id))
-            assert await ledgers.collect_garbage() == 1
-            assert ledgers.store.ledger_ids() == {writers[0].ledger_id, writers[2].ledger_id}
-
-    run(tmp_path, story)
-
-
 def test_listeners_may_append_when_they_are_told(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         class Chain(Marks):

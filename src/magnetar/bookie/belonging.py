@@ -1,0 +1,183 @@
+"""Which metadata the messages of a folder belong to, and whether it is the newest. Decides; does no I/O.
+
+What metadata does not name is deleted one day: so whose metadata it is, and that it is no older copy, must be
+known first. Both sides carry the same instance id and a generation:
+
+    file BELONGS in the folder     instance, generation, begun, ...       see `encode`
+    /ledgers/INSTANCEID            instance                               BookKeeper's node
+    /magnetar/generation           generation: decimal
+
+The generation grows at each start, while the process runs, and when it stops, in three steps:
+
+    1. the file    generation g, begun g+1
+    2. metadata    generation g+1
+    3. the file    generation g+1, begun g+1
+
+A crash after step 1 leaves metadata at g, one after step 2 at g+1, which is `begun`: both belong together. So
+metadata behind `generation` was restored from an older copy, and metadata ahead of `begun` stands beside an
+older copy of the folder; no crash makes either. What serves, serves after step 3.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field, fields
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import StartupError, StorageError
+
+BELONGS_FILE: Final = "BELONGS"
+_ACCEPT: Final = "`magnetar storage accept`"
+
+
+class DamagedBelongingError(StorageError):
+    """The file is not as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A ledger in quarantine: it has entries here, and metadata does not name it."""
+
+    since_ms: int
+    """Unix milliseconds, for people."""
+    observed_s: int = 0
+    """How long a running process has seen it unnamed; no clock that jumps ends its grace period."""
+    entries: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """What the file says."""
+
+    instance: str
+    generation: int = 0
+    """0: the folder does not belong to any metadata yet."""
+    begun: int = 0
+    """The generation that is being written; equal to `generation` when none is."""
+    ids_end: int = 0
+    """Every ledger id below may have been given away."""
+    doubt: str = ""
+    """Why what metadata does not name is kept, until somebody decides; empty: there is no doubt."""
+    held: Mapping[int, Held] = field(default_factory=lambda: MappingProxyType({}))
+    """By ledger."""
+
+
+def encode(belonging: Belonging) -> bytes:
+    """The file: a line of JSON, a line with its CRC-32."""
+    told = {each.name: getattr(belonging, each.name) for each in fields(belonging)}
+    told["held"] = {str(ledger): astuple(held) for ledger, held in belonging.held.items()}
+    line = json.dumps(told, sort_keys=True).encode()
+    return b"%b\n%08x\n" % (line, zlib.crc32(line))
+
+
+def decode(data: bytes) -> Belonging:
+    """What the file says. Raises DamagedBelongingError."""
+    line, _, rest = data.partition(b"\n")
+    if rest != b"%08x\n" % zlib.crc32(line):
+        raise DamagedBelongingError(f"{BELONGS_FILE} fails its checksum")
+    told = json.loads(line)
+    told["held"] = {int(ledger): Held(*held) for ledger, held in told["held"].items()}
+    return Belonging(**told)
+
+
+class InMetadata(NamedTuple):
+    """What metadata says of itself."""
+
+    instance: str
+    generation: int
+
+
+class Found(NamedTuple):
+    """What else must be known; each is looked at only where it decides."""
+
+    has_ledgers: bool
+    """Whether entries of any ledger lie in the folder."""
+    names_entries: bool
+    """Whether metadata names a ledger that has entries."""
+    names_ledgers: bool
+    """Whether metadata names any ledger."""
+
+
+class Verdict(NamedTuple):
+    """They belong together."""
+
+    instance: str
+    generation: int
+    """What both sides are to say from now on."""
+    doubt: str
+    """Why an absence in metadata says nothing; empty: it may be believed."""
+
+
+def judge(
+    mine: Belonging | None,
+    theirs: InMetadata | None,
+    found: Found,
+    *,
+    new_instance: str,
+    accepted: bool,
+    folder: str,
+) -> Verdict:
+    """`mine` of the folder, None where it has none; `theirs` of metadata. Raises StartupError.
+
+    `accepted`: somebody has said that these two are right as they are. `folder` is named in errors.
+    """
+    known = mine
+    if mine is not None and not mine.generation and (theirs is None or theirs.instance != mine.instance):
+        # Stopped within its very first step 1: metadata heard nothing of it.
+        known = None
+    behind = 0 if known is None else known.generation
+    generation = (
+        max(behind, 0 if known is None else known.begun, 0 if theirs is None else theirs.generation) + 1
+    )
+    instance = theirs.instance if theirs is not None else new_instance if mine is None else mine.instance
+    if accepted:
+        return Verdict(instance, generation, "")
+    if found.has_ledgers:
+        _check_sides(known, theirs, found, folder)
+    elif found.names_entries:
+        raise StartupError(_MISSING_MESSAGES.format(folder=folder))
+    if known is None or theirs is None or known.instance != theirs.instance:
+        return Verdict(instance, generation, "")
+    if theirs.generation > known.begun and found.has_ledgers:
+        raise StartupError(
+            f"{folder} is an older copy than its metadata (generation {known.begun}, metadata is at "
+            f"{theirs.generation}): messages would be missing. Bring back the newer folder, or the metadata "
+            f"of the same copy; or go on with what is there by {_ACCEPT}"
+        )
+    doubt = known.doubt
+    if theirs.generation < known.generation:
+        doubt = (
+            f"the metadata was restored from an older copy: generation {theirs.generation}, the messages are "
+            f"at {known.generation}"
+        )
+    return Verdict(instance, generation, doubt)
+
+
+def _check_sides(known: Belonging | None, theirs: InMetadata | None, found: Found, folder: str) -> None:
+    """Whether messages stand beside the metadata that they belong to. Raises StartupError."""
+    if theirs is None and (known is not None or not found.names_ledgers):
+        raise StartupError(
+            f"the metadata of the messages in {folder} is missing, or was restored from before it had an "
+            "identity. Nothing was changed. Restore metadata/metadata.db from a backup; or go on with the "
+            f"metadata that is there by {_ACCEPT}: messages that it does not name are then kept aside"
+        )
+    if known is None and theirs is not None:
+        raise StartupError(
+            f"{folder} does not say which metadata it belongs to, and the metadata belongs to messages that "
+            f"do: is it an older copy? Bring back the newer folder, or go on with what is there by {_ACCEPT}"
+        )
+    if known is not None and theirs is not None and known.instance != theirs.instance:
+        raise StartupError(
+            f"{folder} belongs to metadata {known.instance}, not to {theirs.instance} that is here. Nothing "
+            "was changed. Bring the two together that belong together, or choose another folder with --data"
+        )
+
+
+_MISSING_MESSAGES: Final = (
+    "the metadata names messages, and {folder} has none: was the folder lost, emptied or not mounted? Bring "
+    "it back, or restore metadata and messages from one backup; or go on without these messages by " + _ACCEPT
+)

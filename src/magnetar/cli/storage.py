@@ -1,0 +1,108 @@
+"""`magnetar storage`: messages whose metadata is in doubt."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magnetar.cli.caller import confirm
+from magnetar.cli.output import FORMATS, show
+
+if TYPE_CHECKING:
+    from magnetar.server.storage_decisions import FolderDecisions
+
+_DATA: Final = click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder of the server's data.  [the default one]"
+)
+_OUTPUT: Final = click.option(
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="What is printed."
+)
+_YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
+_DRY: Final = click.option("--dry-run", is_flag=True, help="Say what would be decided, decide nothing.")
+_WHEN: Final = "A running server does it within seconds, another one when it starts."
+
+
+@click.group()
+def storage() -> None:
+    """Messages on disk that metadata does not name, and metadata that is in doubt (docs/storage.md)."""
+
+
+@storage.group()
+def quarantine() -> None:
+    """Ledgers that are kept though metadata does not name them."""
+
+
+def _folder(data: Path | None) -> FolderDecisions:
+    from magnetar.server.config import default_data_dir
+    from magnetar.server.storage_decisions import FolderDecisions
+
+    return FolderDecisions(data or default_data_dir())
+
+
+def _time(unix_ms: int) -> str:
+    return datetime.fromtimestamp(unix_ms / 1000).astimezone().isoformat(timespec="seconds")
+
+
+@quarantine.command("list", epilog="Example: magnetar storage quarantine list --data /var/lib/magnetar")
+@_DATA
+@_OUTPUT
+def list_(data: Path | None, output: str) -> None:
+    """Show the ledgers in quarantine, as of the server's last look, and why metadata is doubted."""
+    folder = _folder(data)
+    state, rows = folder.state(), folder.quarantine()
+    if output != "table":
+        show({**state, "quarantine": rows}, output)
+        return
+    if state["doubt"]:
+        click.echo(f"doubted: {state['doubt']}")
+    if not rows:
+        click.echo("nothing is in quarantine")
+        return
+    shown: list[dict[str, Any]] = [{**row, "since": _time(row["since_ms"])} for row in rows]
+    show(shown, output, columns=("ledger", "entries", "bytes", "since", "seen_seconds", "decided"))
+
+
+@quarantine.command(epilog="Example: magnetar storage quarantine delete 17 18 --data /var/lib/magnetar")
+@click.argument("ledgers", nargs=-1, type=int)
+@click.option("--all", "every", is_flag=True, help="All that are in quarantine now.")
+@_YES
+@_DRY
+@_DATA
+def delete(ledgers: tuple[int, ...], every: bool, yes: bool, dry_run: bool, data: Path | None) -> None:
+    """Give LEDGERS in quarantine up, before their grace period is over."""
+    folder = _folder(data)
+    if bool(ledgers) == every:
+        raise click.UsageError("name LEDGERS, or give --all")
+    rows = folder.quarantine()
+    chosen = [row["ledger"] for row in rows] if every else list(ledgers)
+    size = sum(row["bytes"] for row in rows if row["ledger"] in chosen)
+    told = f"{len(chosen)} ledgers with {size} bytes"
+    if dry_run:
+        click.echo(f"would delete {told}")
+        return
+    confirm(f"Delete {told} for good?", yes=yes)
+    folder.delete(chosen)
+    click.echo(f"{told} go. {_WHEN}")
+
+
+@storage.command(epilog="Example: magnetar storage accept --data /var/lib/magnetar")
+@_YES
+@_DRY
+@_DATA
+def accept(yes: bool, dry_run: bool, data: Path | None) -> None:
+    """Take the metadata that is there for right, though it is older, foreign or new.
+
+    Messages that it does not name stay in quarantine for the grace period, and go then.
+    """
+    folder = _folder(data)
+    state = folder.state()
+    told = state["doubt"] or "the server said why it does not start"
+    if dry_run:
+        click.echo(f"would accept the metadata: {told}")
+        return
+    confirm(f"Accept the metadata as it is ({told})? Messages that it does not name go one day.", yes=yes)
+    folder.accept()
+    click.echo(f"accepted. {_WHEN}")
