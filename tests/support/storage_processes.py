@@ -12,7 +12,7 @@ from pathlib import Path
 from support.storage import entries_of, store_in
 from support.storage_writer import content
 
-_PROGRAM = Path(__file__).with_name("storage_writer.py")
+PROGRAM = Path(__file__).with_name("storage_writer.py")
 
 
 @dataclass
@@ -55,7 +55,7 @@ def write_and_kill(
     sync: bool = True,
 ) -> None:
     """Runs the writer until it has said about so many bytes, and kills it."""
-    command = [sys.executable, str(_PROGRAM), str(folder), str(seed), str(acknowledged.next_ledger)]
+    command = [sys.executable, str(PROGRAM), str(folder), str(seed), str(acknowledged.next_ledger)]
     with subprocess.Popen(
         [*command, str(segment_bytes), "fsync" if sync else "no-sync"], stdout=subprocess.PIPE
     ) as process:

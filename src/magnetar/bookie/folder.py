@@ -5,6 +5,7 @@ INSTANCEID                 random UUID text: the store's identity, also in every
 BELONGS                    whose metadata these messages belong to, and more (belonging.py)
 DECISIONS                  what an operator decided and is not done yet (decisions.py)
 LOCK                       held by the process that uses the folder (runtime/file_lock.py)
+RESERVE                    room for a small segment, given up by a start on a full disk
 segments/<16 hex>.seg      segments, ascending ids
 segments/<16 hex>.new      a segment in preparation: holds nothing yet
 segments/<16 hex>.spare    a file for a segment to come: what it holds has no meaning (spares.py)
@@ -22,11 +23,13 @@ from typing import Final
 
 from magnetar.base.errors import StartupError
 from magnetar.bookie.files import Disk
+from magnetar.runtime.durable_file import settle_folder
 
 FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
 INSTANCE_FILE: Final = "INSTANCEID"
 LOCK_FILE: Final = "LOCK"
+RESERVE_FILE: Final = "RESERVE"
 _SEGMENTS: Final = "segments"
 _SEALED_SUFFIX: Final = ".seg"
 _NEW_SUFFIX: Final = ".new"
@@ -55,6 +58,8 @@ class StoreFolder:
                     raise StartupError(
                         f"the data folder {root} has segments but no {FORMAT_FILE} file: restore that file"
                     )
+                if sync:
+                    settle_folder(root)
                 _write_text(root / INSTANCE_FILE, f"{uuid.uuid4()}\n", disk, sync=sync)
                 _write_text(root / FORMAT_FILE, f"{FORMAT_VERSION}\n", disk, sync=sync)
                 version = str(FORMAT_VERSION)
@@ -67,6 +72,11 @@ class StoreFolder:
                 f"the data folder {root} has no valid {INSTANCE_FILE} file: restore that file"
             ) from error
         return cls(root, instance)
+
+    @property
+    def reserve_file(self) -> Path:
+        """Room that is kept for a start on a full disk."""
+        return self.root / RESERVE_FILE
 
     def segment_path(self, segment_id: int) -> Path:
         """Where a segment lies."""

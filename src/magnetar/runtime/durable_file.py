@@ -20,6 +20,22 @@ def write_durably(file: Path, data: bytes, *, part: Path | None = None) -> None:
     sync_folder(file.parent)
 
 
+def settle_folder(folder: Path) -> None:
+    """Makes the name of a folder durable, and those of the folders above it. Raises OSError.
+
+    For a folder that was made now, or by a process that was killed before it could do this: which of those
+    above were made with it is not known then.
+    """
+    parent, *above = folder.absolute().parents
+    sync_folder(parent)
+    for each in above:
+        try:
+            sync_folder(each)
+        except OSError:
+            # Not ours to sync, so not ours to make either.
+            return
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the names in the folder durable. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

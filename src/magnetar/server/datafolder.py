@@ -2,7 +2,7 @@
 
 DATA/LOCK                   held by the process that uses the folder
 DATA/FORMAT                 version of this layout: decimal, LF
-DATA/metadata/metadata.db   the metadata store
+DATA/metadata/metadata.db   the metadata store; beside it room for a full disk (.reserve)
 DATA/bookie/                the message store; has a format of its own
 DATA/bookies/               where bookies beside the broker meet, instead; each has a folder in it
 DATA/offload/               files that are not in the object store yet; emptied at each start
@@ -18,14 +18,18 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import StartupError
-from magnetar.runtime.durable_file import sync_folder, write_durably
+from magnetar.runtime.durable_file import settle_folder, write_durably
 from magnetar.runtime.file_lock import FileLock
 
 FORMAT_VERSION: Final = 1
 """A release reads every format up to its own, and refuses newer ones before it touches anything."""
 
 ROOM_BYTES_MIN: Final = 64 << 20
-"""With less free room no folder is taken: the first segment and a few metadata writes would not fit."""
+"""With less free room no new folder is made: the first segment and a few metadata writes would not fit. One
+that is there is opened on a full disk too: recovery gives room back, and deleting needs a broker."""
+
+METADATA_RESERVE_BYTES: Final = 8 << 20
+"""Kept on the disk for the writes of metadata that make room on a full one."""
 
 
 class DataFolder:
@@ -80,16 +84,16 @@ class DataFolder:
     def _check(self) -> None:
         file = self.root / "FORMAT"
         try:
-            free = os.statvfs(self.root)
-            if free.f_bavail * free.f_frsize < ROOM_BYTES_MIN:
-                raise OSError(errno.ENOSPC, "less than 64 MiB free")
             found = file.read_text("ascii", "replace").strip() if file.exists() else ""
+            free = os.statvfs(self.root)
+            if not found and free.f_bavail * free.f_frsize < ROOM_BYTES_MIN:
+                raise OSError(errno.ENOSPC, "less than 64 MiB free")
             for place in (self.metadata_file.parent, self.bookie_dir):
                 place.mkdir(exist_ok=True)
             if not found:
                 # Syncs this folder, and with it the names of the two above.
                 write_durably(file, f"{FORMAT_VERSION}\n".encode())
-                sync_folder(self.root.parent)
+                settle_folder(self.root)
                 return
         except OSError as error:
             raise _unusable(self.root, error) from error

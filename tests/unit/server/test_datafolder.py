@@ -44,3 +44,10 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("magnetar.server.datafolder.ROOM_BYTES_MIN", 1 << 62)
     with pytest.raises(StartupError, match="no room left for the data folder"):
         DataFolder(tmp_path)
+
+
+def test_a_folder_is_taken_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its recovery gives room back, and deleting needs a broker; it used to be refused."""
+    DataFolder(tmp_path).release()
+    monkeypatch.setattr("magnetar.server.datafolder.ROOM_BYTES_MIN", 1 << 62)
+    DataFolder(tmp_path).release()

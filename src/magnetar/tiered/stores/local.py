@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
+from magnetar.runtime.durable_file import settle_folder, sync_folder
 from magnetar.runtime.threads import in_thread
 from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, StoreSetupError
 from magnetar.tiered.stores.api import StoredObject
@@ -27,6 +28,7 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         """The folder is made when the first object is written."""
         self._root = root.absolute()
+        self._settled = False
 
     @property
     def url(self) -> str:
@@ -62,6 +64,10 @@ class LocalStore:
     async def put(self, name: str, file: Path) -> None:
         path = self._path(name)
         await self._do(name, lambda: _copy_durably(file, path, self._root))
+        if not self._settled:
+            # Without its own name nothing in it would be found again.
+            await self._do(name, lambda: settle_folder(self._root))
+            self._settled = True
 
     async def get(self, name: str, start: int, length: int) -> bytes:
         path = self._path(name)
@@ -115,21 +121,13 @@ def _copy_durably(file: Path, path: Path, root: Path) -> None:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    # The folder's name as well, where it was made now: up to the root, whose parent the user made.
+    # The folder's name as well, where it was made now: up to the root, whose own name `put` makes durable.
     folder = path.parent
     while True:
-        _sync(folder)
+        sync_folder(folder)
         if folder in (root, folder.parent):
             return
         folder = folder.parent
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _files(top: Path) -> Iterator[Path]:
