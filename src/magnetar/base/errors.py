@@ -66,6 +66,14 @@ class DiskFullError(StorageError):
     retriable = True
 
 
+def disk_full(error: BaseException) -> DiskFullError | None:
+    """The full disk that caused `error`; None when it was something else."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, DiskFullError):
+        cause = cause.__cause__
+    return cause
+
+
 class StorageFailedError(StorageError):
     """A write or sync failed. It is never retried: the kernel may have dropped the pages."""
 

@@ -152,9 +152,10 @@ class SegmentStore:
             self._disk,
             self._options,
             segments[-1].segment_id + 1 if segments else 1,
-            prewrite=self.durability is Durability.FSYNC,
+            is_durable=self.durability is Durability.FSYNC,
         )
         self._activate(self.supply.first())
+        self.supply.refill_reserve()
         for segment in segments:
             self._reclaim_if_dead(segment)
         self.rewriter.start()

@@ -16,6 +16,7 @@ import secrets
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from magnetar.base.errors import DiskFullError
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.options import StoreOptions
@@ -38,6 +39,8 @@ _EARLY_S: Final = 1.0
 """A segment is in use for so long before that: entries that come fast stay in large segments."""
 _FULL_S: Final = 0.5
 """For so long a full disk is taken to be full still: many may ask."""
+_SMALL_BYTES: Final = 1 << 20
+"""A segment that only takes deletions, until there is room again."""
 _CLOSE_S: Final = 30.0
 _PAGE_BYTES: Final = 4096
 
@@ -56,7 +59,7 @@ class SegmentSupply:
     """Prepares the segments of one store, each before it is needed."""
 
     def __init__(
-        self, folder: StoreFolder, disk: Disk, options: StoreOptions, first_id: int, *, prewrite: bool
+        self, folder: StoreFolder, disk: Disk, options: StoreOptions, first_id: int, *, is_durable: bool
     ) -> None:
         """`first_id`: of the first segment that is made."""
         self._folder = folder
@@ -64,7 +67,8 @@ class SegmentSupply:
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._next_id = first_id
-        self._prewrites = prewrite and options.prewrite_bytes_per_s > 0 and options.spare_segments > 0
+        self._is_durable = is_durable
+        self._prewrites = is_durable and options.prewrite_bytes_per_s > 0 and options.spare_segments > 0
         self._ready: Supplied | None = None
         self._preparing = False
         self._filling = False
@@ -114,9 +118,30 @@ class SegmentSupply:
         return Supplied(segment, size, 0)
 
     def first(self) -> Supplied:
-        """The segment to begin with. Blocking. Raises OSError."""
+        """The segment to begin with; on a full disk a small one, for deletions. Blocking. Raises OSError."""
         self.spares.load()
-        return self._activated(self._make(self._take_id(), self._options.segment_bytes))
+        size = self._options.segment_bytes
+        while True:
+            try:
+                return self._activated(self._make(self._take_id(), size))
+            except OSError as error:
+                if not isinstance(storage_error(error, self._folder.root, ""), DiskFullError):
+                    raise
+                if size <= _SMALL_BYTES and not self._give_up_reserve():
+                    raise
+                size = min(size, max(size // 4, _SMALL_BYTES))
+
+    def refill_reserve(self) -> None:
+        """Sets aside what a start on a full disk needs, where there is room. Blocking. Raises OSError."""
+        file = self._folder.reserve_file
+        if self._is_durable and not file.exists() and self.spares.has_room(4 * self._options.segment_bytes):
+            os.close(self._disk.create(file, min(_SMALL_BYTES, self._options.segment_bytes)))
+
+    def _give_up_reserve(self) -> bool:
+        file = self._folder.reserve_file
+        is_there = file.exists()
+        file.unlink(missing_ok=True)
+        return is_there
 
     def _activated(self, supplied: Supplied) -> Supplied:
         self._active = supplied

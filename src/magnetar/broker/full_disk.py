@@ -22,14 +22,6 @@ RETRY_MS: Final = 1_000
 """Between two looks for room."""
 
 
-def disk_full(error: BaseException) -> DiskFullError | None:
-    """The full disk that caused `error`; None when it was something else."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, DiskFullError):
-        cause = cause.__cause__
-    return cause
-
-
 class RoomWait:
     """Of one topic."""
 

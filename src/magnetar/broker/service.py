@@ -313,8 +313,8 @@ class Broker:
             return
         if not force:
             topic.check_deletable()
-        _log.info("topic deleted: %s", name)
         self.nonpersistent.remove(topic)
+        _log.info("topic deleted: %s", name)
 
     async def create_topic(self, name: TopicName, properties: Mapping[str, str] | None = None) -> None:
         """Creates a topic; a persistent one is loaded when it is first used. Raises ConflictError."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import LogError, MagnetarError
+from magnetar.base.errors import LogError, MagnetarError, disk_full
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker import places
@@ -34,7 +34,7 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
     wire_code,
 )
-from magnetar.broker.full_disk import RoomWait, disk_full
+from magnetar.broker.full_disk import RoomWait
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
@@ -300,9 +300,10 @@ class Topic(AnyTopic):
                 if self.subscriptions.get(name) is existing:
                     return existing
                 continue
-            if name not in self.log.cursors:
-                _log.info("%s: subscription created: %s", self.name, name)
+            created = name not in self.log.cursors
             cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+            if created:
+                _log.info("%s: subscription created: %s", self.name, name)
             # Unloaded meanwhile: a consumer of this object would be forgotten.
             self._check_open()
             # Made and deleted by others meanwhile: then this cursor is a dead one.

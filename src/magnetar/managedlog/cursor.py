@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from magnetar.base.ids import Position
 from magnetar.managedlog.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursor_state import CursorState
-from magnetar.managedlog.cursor_store import CursorStore, Durable
+from magnetar.managedlog.cursor_store import CursorStore
+from magnetar.managedlog.delta_ledger import Durable
 from magnetar.managedlog.ledger_list import LedgerList
 
 

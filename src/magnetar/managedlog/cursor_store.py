@@ -2,7 +2,7 @@
 
     state in the metadata store ──first change──▶ switching ──▶ ledger: snapshot, delta, delta, …
           ▲                                          ▲                     │ deltas outweigh the snapshot,
-          └───────────── clean close, when small ────┴─────────────────────┘ a seek, or a lost ledger
+          └─── clean close or full disk, when small ─┴─────────────────────┘ a seek, or a lost ledger
 
 Switching: a new ledger is created, its first entry is a snapshot; once that is durable the value in
 the metadata store names the new ledger; then the old ledger is deleted. Until then the old ledger is
@@ -24,21 +24,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import LedgerError, MagnetarError
+from magnetar.base.errors import LedgerError, MagnetarError, disk_full
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, encode_entry, encode_info
 from magnetar.managedlog.cursor_delta import CursorDelta
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_state import CursorState
-from magnetar.managedlog.delta_ledger import DeltaLedger, seal
+from magnetar.managedlog.delta_ledger import DeltaLedger, Durable, give_back, outcome, seal
 from magnetar.managedlog.errors import CursorClosedError, LogFencedError
 from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError
 
 _log = logging.getLogger("magnetar.managedlog")
-
-Durable = Callable[[BaseException | None], None]
-"""Told None when durable, else why not."""
 
 COMPONENT: Final = b"managed-ledger"
 SIDE_COMPONENT: Final = b"cursor-side-ledger"
@@ -91,7 +88,7 @@ class CursorStore:
         self._fenced = fenced
         self._ledger: DeltaLedger | None = None
         self._failure: BaseException | None = None
-        self._busy = self._switching = self._closed = False
+        self._full = self._busy = self._switching = self._closed = False
         self._durable_version = state.version
         self._writing_version = state.version
         self._writing_entry = -1
@@ -132,11 +129,15 @@ class CursorStore:
         if self._busy or self._closed or not self.dirty:
             return
         ledger = self._ledger
-        if self._failure is not None and not self._ledgers.has_room():
+        if (self._failure is not None or self._full) and not self._ledgers.has_room():
             # On a full disk no ledger is created for each attempt.
-            self._fail(self._failure)
-            self._flusher.later(self)
+            if self._full and (self._failure is None or self._waiters):
+                self._begin_fold()
+            else:
+                self._fail(self._failure)
+                self._flusher.later(self)
             return
+        self._full = False
         if ledger is None or self.state.replaced or self._outweighed(ledger):
             self._busy = self._switching = True
             self._spawn(self._switch())
@@ -186,9 +187,29 @@ class CursorStore:
             self._ledger = None
             if not self._switching:
                 self._busy = False
-                self._fail(error)
+                self._ledger_failed(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def _ledger_failed(self, error: BaseException) -> None:
+        """On a full disk a small state goes into the metadata store, which has a reserve for that: consumers
+        make room by acknowledging. Otherwise who waits is told."""
+        self._full = disk_full(error) is not None and self._small() and not self._closed
+        if self._full:
+            self._begin_fold()
+        else:
+            self._fail(error)
+            _log.warning("%s could not be written: %s", self._where, error)
+
+    def _begin_fold(self) -> None:
+        self._busy = True
+        self._spawn(self._fold_at_last())
+
+    async def _fold_at_last(self) -> None:
+        try:
+            await self._fold()
+        except MagnetarError as error:
+            _log.warning("%s could not be written: %s", self._where, error)
+
+    def _fail(self, error: BaseException | None) -> None:
         """Tells everyone who waits; the changes stay to be written with the next ones."""
         self._failure = error
         waiters, self._waiters = self._waiters, deque()
@@ -218,17 +239,17 @@ class CursorStore:
             if created:
                 # To be deleted once a next value is stored; not before, as this one may have been stored.
                 self._deleted.append(ledger.writer.ledger_id)
-            self._fail(error)
             if not isinstance(error, MagnetarError):
+                self._fail(error)
                 raise
-            _log.warning("%s could not be written: %s", self._where, error)
+            self._ledger_failed(error)
             return
         self._ledger = ledger
         self._switching = False
         self._written(version)
         if old_ledger is not None:
             await seal(old_ledger.writer)
-        await self._delete_ledgers(self._deleted)
+        await self.sweep()
 
     async def _put(self, ledger_id: int | None = None, state: CursorDelta | None = None) -> None:
         """Writes the value in the metadata store, by default with the state it has now.
@@ -269,20 +290,9 @@ class CursorStore:
         await self.flush()
         await self._put()
 
-    async def _delete_ledgers(self, ledger_ids: list[int]) -> None:
-        """Gives ledgers back; one that cannot be deleted now stays noted in the next value."""
-        for ledger_id in list(ledger_ids):
-            try:
-                await self._ledgers.delete(ledger_id)
-            except MagnetarError as error:
-                _log.warning("%s: ledger %d could not be deleted: %s", self._where, ledger_id, error)
-            else:
-                if ledger_id in self._deleted:
-                    self._deleted.remove(ledger_id)
-
     async def sweep(self) -> None:
-        """Deletes replaced ledgers that a crash may have left."""
-        await self._delete_ledgers(self._deleted)
+        """Deletes replaced ledgers; one that cannot be deleted now stays noted in the next value."""
+        await give_back(self._ledgers, self._deleted, self._where)
 
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the subscription's properties; durable on return. Raises what `flush` raises."""
@@ -309,22 +319,11 @@ class CursorStore:
             self.side_ledgers = tuple(known for known in self.side_ledgers if known not in add) + drop
             self._deleted = [known for known in self._deleted if known not in drop]
             raise
-        await self._delete_ledgers(self._deleted)
+        await self.sweep()
 
     async def flush(self) -> None:
         """Waits until all changes so far are durable. Raises LedgerError, MetadataError, LogError."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def report(error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self.when_durable(report)
-        await done
+        await outcome(self.when_durable)
 
     async def close(self) -> None:
         """Makes the last changes durable and folds a small state into the metadata store.
@@ -377,7 +376,7 @@ class CursorStore:
         self._written(version)
         if old is not None:
             await seal(old.writer)
-        await self._delete_ledgers(self._deleted)
+        await self.sweep()
 
     async def delete(self) -> None:
         """Removes the value, then the ledgers. Raises MetadataError."""
@@ -397,4 +396,4 @@ class CursorStore:
             await seal(self._ledger.writer)
         own = [self._ledger_id] if self._ledger_id != IN_STORE else []
         ledger_ids = [*self._deleted, *self.side_ledgers, *own]
-        await self._delete_ledgers(ledger_ids)
+        await give_back(self._ledgers, ledger_ids, self._where)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from magnetar.base.errors import LedgerError, MagnetarError
-from magnetar.ledger.api import LedgerWriter
+from magnetar.ledger.api import Ledgers, LedgerWriter
 
 _log = logging.getLogger("magnetar.managedlog")
+
+
+Durable = Callable[[BaseException | None], None]
+"""Told None when durable, else why not."""
 
 
 class DeltaStore(Protocol):
@@ -54,3 +59,31 @@ async def seal(writer: LedgerWriter) -> None:
         await writer.close()
     except MagnetarError as error:
         _log.debug("cursor ledger %d was not sealed: %s", writer.ledger_id, error)
+
+
+async def give_back(ledgers: Ledgers, ledger_ids: list[int], where: str) -> None:
+    """Deletes ledgers and takes them out of the list; one that cannot be deleted now stays in it."""
+    for ledger_id in list(ledger_ids):
+        try:
+            await ledgers.delete(ledger_id)
+        except MagnetarError as error:
+            _log.warning("%s: ledger %d could not be deleted: %s", where, ledger_id, error)
+        else:
+            if ledger_id in ledger_ids:
+                ledger_ids.remove(ledger_id)
+
+
+async def outcome(when_durable: Callable[[Durable], None]) -> None:
+    """Waits for what `when_durable` tells; raises the error that it is told."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def report(error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    when_durable(report)
+    await done

@@ -15,6 +15,7 @@ interpreter with a busy loop; with every statement on the thread that is one fig
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,13 +26,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import StorageError, StorageFailedError
+from magnetar.base.errors import DiskFullError, StorageError, StorageFailedError
 from magnetar.metadata import paths
 from magnetar.metadata.memory import report_watcher_error
-from magnetar.metadata.sqlite_file import check_file, check_format, connect, translated
+from magnetar.metadata.reserve import Reserve
+from magnetar.metadata.sqlite_file import check_file, check_format, connect, empty_log, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
 from magnetar.metadata.store import (
     ANY_VERSION,
+    Change,
     Delete,
     Notification,
     Put,
@@ -42,8 +45,10 @@ from magnetar.metadata.store import (
 )
 from magnetar.metadata.tree import Tree
 from magnetar.metadata.watches import Watches
-from magnetar.runtime.durable_file import sync_folder
+from magnetar.runtime.durable_file import settle_folder, sync_folder
 from magnetar.runtime.file_lock import FileLock
+
+_log = logging.getLogger("magnetar.metadata")
 
 _T = TypeVar("_T")
 
@@ -68,11 +73,20 @@ class EmbeddedMetadataStore:
     """A `MetadataStore` in one file, for one process at a time. Made by `open`."""
 
     def __init__(
-        self, file: Path, lock: FileLock, reader: sqlite3.Connection, writer: sqlite3.Connection, clock: Clock
+        self,
+        file: Path,
+        lock: FileLock,
+        reader: sqlite3.Connection,
+        writer: sqlite3.Connection,
+        clock: Clock,
+        on_fatal: Callable[[StorageError], None] | None,
+        reserve: Reserve,
     ) -> None:
         """Use `open`."""
         self._file = file
         self._lock = lock
+        self._on_fatal = on_fatal
+        self._reserve = reserve
         self._reader = reader
         self._writer = writer
         self._read_nodes = SqliteNodes(reader, str(file))
@@ -86,13 +100,25 @@ class EmbeddedMetadataStore:
         self._alone = 0
         """So many writes at the head of the queue go in groups of one: their common group failed."""
         self._failure: StorageFailedError | None = None
+        self._session_watchers: list[Callable[[SessionEvent], None]] = []
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path | str, *, clock: Clock, durable: bool = True) -> EmbeddedMetadataStore:
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        clock: Clock,
+        durable: bool = True,
+        on_fatal: Callable[[StorageError], None] | None = None,
+        reserve_bytes: int = 0,
+    ) -> EmbeddedMetadataStore:
         """Opens the file at `path`, made with its folder where absent, and removes the ephemeral
         values of earlier sessions.
 
+        `on_fatal` is called once, on the event loop, when a commit has failed for another reason than
+        room: nothing is taken after that, and what can be read may not be on the device.
+        `reserve_bytes` are kept on the disk for writes that find it full (reserve.py).
         `durable=False` leaves writing to the kernel: a crash of the machine loses the last writes.
         Raises StartupError when the file is in use, of a newer format or none of ours, DiskFullError,
         CorruptDataError, StorageFailedError. Blocks for some milliseconds.
@@ -102,13 +128,19 @@ class EmbeddedMetadataStore:
         lock: FileLock | None = None
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
+            reserve = Reserve(file.with_name(f"{file.name}.reserve"), reserve_bytes)
+            if not reserve.refill():
+                # SQLite makes and enlarges files to open its own.
+                reserve.give_up(for_new=False)
             lock = FileLock(file.with_name(f"{file.name}.lock"), f"the metadata in {file.parent}")
             connections.append(connect(file, durable=durable))
-            check_format(connections[0], file)
-            connections.append(connect(file, durable=durable))
+            if check_format(connections[0], file) and durable:
+                settle_folder(file.parent)
             if durable:
                 sync_folder(file.parent)
-            return cls(file, lock, connections[1], connections[0], clock)
+            empty_log(connections[0], file)
+            connections.append(connect(file, durable=durable))
+            return cls(file, lock, connections[1], connections[0], clock, on_fatal, reserve)
         except BaseException as error:
             for connection in connections:
                 connection.close()
@@ -172,8 +204,9 @@ class EmbeddedMetadataStore:
         return self._watches.add(prefix, callback)
 
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-        """Never calls: the session lasts as long as the store."""
-        return lambda: None
+        """The session lasts as long as the store: it is lost when that fails."""
+        self._session_watchers.append(callback)
+        return lambda: self._session_watchers.remove(callback)
 
     async def sync(self) -> None:
         """Nobody else writes: every read sees the newest."""
@@ -275,15 +308,21 @@ class EmbeddedMetadataStore:
         error = done.exception()
         if error is None:
             self._finish(group)
+            if not self._reserve.is_whole:
+                self._refill()
         elif isinstance(error, sqlite3.Error):
             self._group_failed(group, error)
         else:
-            raise error
+            # Whether it was committed is not known. Without an answer its callers would wait for ever.
+            failure = StorageFailedError(f"metadata in {self._file.parent}: a commit ended with {error!r}")
+            failure.__cause__ = error
+            self._fail(failure, group)
         self._next_group()
 
-    def _finish(self, group: list[_Write]) -> None:
-        """Watchers first, then the callers, in the order of the calls."""
+    def _finish(self, group: list[_Write], refusal: StorageError | None = None) -> None:
+        """Watchers first, then the callers, in the order of the calls; `refusal` is for all of them."""
         for write in group:
+            write.error = refusal or write.error
             if write.error is None:
                 self._watches.announce(write.told)
             if write.future.done():
@@ -296,21 +335,53 @@ class EmbeddedMetadataStore:
     def _group_failed(self, group: list[_Write], cause: sqlite3.Error | StorageError) -> None:
         """Nothing of the group was kept: tries each write alone, or lets the only one fail."""
         error = translated(cause, self._file) if isinstance(cause, sqlite3.Error) else cause
-        if self._writer.in_transaction:
-            self._writer.execute("ROLLBACK")
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error as second:
+            error = StorageFailedError(f"metadata in {self._file.parent}: {error}; then {second}")
         if isinstance(error, StorageFailedError):
-            # The kernel may have dropped the pages it could not write: what the file holds now is
-            # not known, and a second sync that succeeds would prove nothing.
-            self._failure = error
-            group = [*group, *self._waiting]
-            self._waiting.clear()
-        elif len(group) > 1:
+            self._fail(error, group)
+        elif len(group) > 1 or (isinstance(error, DiskFullError) and self._found_room(group[0])):
             self._waiting.extendleft(reversed(group))
-            self._alone = len(group)
-            return
-        for write in group:
-            write.error = error
-        self._finish(group)
+            # The others that failed with it are alone still.
+            self._alone += len(group)
+        else:
+            self._finish(group, error)
+
+    def _found_room(self, write: _Write) -> bool:
+        """Takes from the reserve for a write that did not fit; whether it is worth trying again."""
+        is_new = any(each.change is Change.CREATED for each in write.told)
+        try:
+            if not self._reserve.give_up(for_new=is_new):
+                return False
+            # A log that was copied into the file is written over from its beginning, and needs no room.
+            self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        except (sqlite3.Error, OSError) as error:
+            _log.warning("%s", translated(error, self._file))
+        return True
+
+    def _refill(self) -> None:
+        """Some write found room: perhaps there is some for the reserve again."""
+        try:
+            self._reserve.refill()
+        except OSError as error:
+            _log.warning("the reserve for a full disk is not made anew: %s", translated(error, self._file))
+
+    def _fail(self, failure: StorageFailedError, group: list[_Write]) -> None:
+        """The kernel may have dropped the pages it could not write: what the file holds now is not known,
+        and a second sync that succeeds would prove nothing. Everything that waits is refused."""
+        _log.critical("the metadata store stops: %s", failure)
+        self._failure = failure
+        group = [*group, *self._waiting]
+        self._waiting.clear()
+        self._alone = 0
+        call_soon = asyncio.get_running_loop().call_soon
+        if self._on_fatal is not None:
+            call_soon(self._on_fatal, failure)
+        for callback in self._session_watchers:
+            call_soon(callback, SessionEvent.SESSION_LOST)
+        self._finish(group, failure)
 
     # -- opening and closing -------------------------------------------------------------------
 

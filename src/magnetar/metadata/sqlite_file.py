@@ -52,8 +52,8 @@ def connect(file: Path, *, durable: bool) -> sqlite3.Connection:
     return connection
 
 
-def check_format(connection: sqlite3.Connection, file: Path) -> None:
-    """Makes the tables in a new file; looks at every row of one that is there.
+def check_format(connection: sqlite3.Connection, file: Path) -> bool:
+    """Makes the tables in a new file, and says so; looks at every row of one that is there.
 
     Raises StartupError when the file is not one that we can read, CorruptDataError, sqlite3.Error.
     """
@@ -62,7 +62,7 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables == 0 and not found:
         create_tables(connection)
-        return
+        return True
     if application != APPLICATION_ID:
         raise StartupError(f"{file} is not a metadata file of ours; move it away or use another data folder")
     if found > FORMAT_VERSION:
@@ -73,6 +73,7 @@ def check_format(connection: sqlite3.Connection, file: Path) -> None:
     check_rows(connection, file, totals=found != WITHOUT_TOTALS)
     if found == WITHOUT_TOTALS:
         add_totals(connection)
+    return False
 
 
 def check_file(file: Path) -> None:
@@ -85,6 +86,21 @@ def check_file(file: Path) -> None:
             connection.close()
     except (sqlite3.Error, OSError) as error:
         raise translated(error, file) from error
+
+
+def empty_log(connection: sqlite3.Connection, file: Path) -> None:
+    """Copies what an earlier process left in the write-ahead log into the file, and starts the log anew.
+
+    That process may have left because a sync failed. Its last frames are then in the page cache and look
+    whole, but the kernel has given up writing them; commits behind them would be gone after a power cut,
+    because SQLite reads a log up to the first frame that is not there. On a full disk the log stays.
+    Raises sqlite3.Error.
+    """
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error as error:
+        if not isinstance(translated(error, file), DiskFullError):
+            raise
 
 
 def translated(error: sqlite3.Error | OSError, file: Path) -> StorageError:

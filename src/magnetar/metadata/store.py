@@ -191,7 +191,8 @@ class MetadataStore(Protocol):
     def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
         """Calls back, on the event loop, for what happens to the session; returns the cancel.
 
-        Stores within the process have one session, for as long as they are open, and never call.
+        A store within the process has one session, for as long as it is open; it is lost when the store
+        fails.
         """
 
     async def sync(self) -> None:

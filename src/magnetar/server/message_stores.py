@@ -24,7 +24,7 @@ from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.syncer import Syncer
 from magnetar.server.config import StandaloneConfig
-from magnetar.server.datafolder import DataFolder
+from magnetar.server.datafolder import METADATA_RESERVE_BYTES, DataFolder
 
 if TYPE_CHECKING:
     from magnetar.metadata.bookkeeper.registry import ListBookies
@@ -89,7 +89,9 @@ async def open_stores(
     if folder is None:
         store = MemoryMetadataStore(clock)
     else:
-        store = EmbeddedMetadataStore.open(folder.metadata_file, clock=clock)
+        store = EmbeddedMetadataStore.open(
+            folder.metadata_file, clock=clock, on_fatal=failed, reserve_bytes=METADATA_RESERVE_BYTES
+        )
     cleanup.push_async_callback(store.close)
     guard = None
     trust = MetadataTrust()

@@ -39,7 +39,7 @@ from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataSto
 from magnetar.runtime.syncer import NoSyncer
 from magnetar.runtime.tasks import Rounds, TaskGroup
 from magnetar.server.config import MIB, StandaloneConfig
-from magnetar.server.datafolder import DataFolder
+from magnetar.server.datafolder import METADATA_RESERVE_BYTES, DataFolder
 from magnetar.server.ledger_access import client_options, placement
 from magnetar.server.local_bookies import LocalBookies
 from magnetar.server.message_stores import MessageStores
@@ -62,19 +62,25 @@ async def open_stores(
 ) -> MessageStores:
     """See `message_stores.open_stores`."""
     if config.bookies:
-        return await _beside(config, folder, clock, cleanup)
+        return await _beside(config, folder, clock, cleanup, failed)
     return await _on_cluster(config, clock, cleanup, failed)
 
 
 async def _beside(
-    config: StandaloneConfig, folder: DataFolder, clock: Clock, cleanup: contextlib.AsyncExitStack
+    config: StandaloneConfig,
+    folder: DataFolder,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    failed: Callable[[MagnetarError], None],
 ) -> MessageStores:
     if any(folder.bookie_dir.iterdir()):
         raise StartupError(
             f"the data folder {folder.root} keeps messages in the broker's own process: start without"
             " --bookies, or choose another data folder"
         )
-    store = EmbeddedMetadataStore.open(folder.metadata_file, clock=clock)
+    store = EmbeddedMetadataStore.open(
+        folder.metadata_file, clock=clock, on_fatal=failed, reserve_bytes=METADATA_RESERVE_BYTES
+    )
     cleanup.push_async_callback(store.close)
     tree = BookKeeperTree()
     await initialize_cluster(store, tree, str(uuid.uuid4()))

@@ -204,8 +204,12 @@ def _work_dir(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="magnetar-offload-"))
     try:
-        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(exist_ok=True)
+        # The folder itself stays: on a full disk there may be no room for a new one.
+        for left in folder.iterdir():
+            shutil.rmtree(left, ignore_errors=True)
+            if not left.is_dir():
+                left.unlink()
     except OSError as error:
         raise StartupError(
             f"the folder {folder} cannot be used: {error.strerror}; make room for it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,6 +181,44 @@ def test_who_asks_for_room_gets_the_next_segment(tmp_path: Path, monkeypatch: py
             for i in range(2):
                 one.append([bytes(40_000)], None, i, 1)
             await sink.reached(1)
+
+    run(story())
+
+
+def test_a_store_opens_on_a_full_disk_and_can_delete(tmp_path: Path) -> None:
+    """It was refused for want of a whole segment. A small one does, of room that was kept for it."""
+
+    class FullDisk(BrokenDisk):
+        def create(self, path: Path, size: int) -> int:
+            if self.full and (size > 1 << 20 or (tmp_path / "RESERVE").exists()):
+                raise OSError(errno.ENOSPC, "injected")
+            return Disk.create(self, path, size)
+
+        def free_bytes(self, folder: Path) -> int:
+            return 0 if self.full else 1 << 40
+
+    async def story() -> None:
+        disk = FullDisk()
+        options: dict[str, Any] = {"segment_bytes": 4 << 20, "spare_segments": 0}
+        options["durability"] = Durability.FSYNC
+        async with store_in(tmp_path, disk=disk, syncer=InlineSyncer(), **options) as store:
+            for ledger_id in (1, 2):
+                sink = Sink()
+                store.appender(ledger_id, sink).append([b"x" * 1000], None, 0, 1)
+                await sink.reached(0)
+        assert (tmp_path / "RESERVE").stat().st_size == 1 << 20
+        disk.full = True
+        async with store_in(tmp_path, disk=disk, syncer=InlineSyncer(), **options) as store:
+            assert not (tmp_path / "RESERVE").exists()
+            assert await entries_of(store, 2) == [b"x" * 1000]
+            await store.delete(1)
+            disk.full = False
+            sink = Sink()
+            store.appender(3, sink).append([b"y" * (2 << 20)], None, 0, 1)
+            await sink.reached(0)
+        async with store_in(tmp_path, disk=disk, syncer=InlineSyncer(), **options) as store:
+            assert store.ledger_ids() == {2, 3}
+            assert (tmp_path / "RESERVE").exists()
 
     run(story())
 

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process, until
-from magnetar.base.errors import LedgerError, MetadataError
+from magnetar.base.errors import DiskFullError, LedgerError, MetadataError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_codec import IN_STORE, decode_entry, decode_info
@@ -202,6 +202,40 @@ def test_a_lost_ledger_fails_receipts_and_the_next_change_begins_a_new_one() -> 
         process = await process.crash()
         log, _ = await process.open()
         assert [first.entry_id for first, _ in log.cursors["s"].acked_ranges()] == [3, 5, 7]
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_on_a_full_disk_acknowledgements_go_into_the_metadata_store() -> None:
+    """Consuming is what makes room, so it must not need any where messages go; it used to be refused."""
+
+    async def story() -> None:
+        process = Process()
+        _, cursor, ledger = await begin(process)
+        cursor.ack([Position(ledger, 5)])
+        await cursor.flush()
+        process.ledgers.auto_sync = process.ledgers.room = False
+        cursor.ack([Position(ledger, 7)])
+        flushed = asyncio.ensure_future(cursor.flush())
+        await process.settle()
+        full = write_error()
+        full.__cause__ = DiskFullError("no room")
+        process.ledgers.writer(cursor.ledger_id).fail(full)
+        await flushed
+        assert cursor.ledger_id == IN_STORE
+        ledgers = len(process.ledgers.tagged("s"))
+        cursor.ack([Position(ledger, 9)])
+        await cursor.flush()
+        assert len(process.ledgers.tagged("s")) == ledgers, "none is made in vain"
+        stored = await process.store.get(PATH)
+        assert stored is not None
+        acked = decode_info(stored.data, PATH).state.acked[ledger]
+        assert list(acked.ranges()) == [(5, 5), (7, 7), (9, 9)]
+        process.ledgers.auto_sync = process.ledgers.room = True
+        cursor.ack([Position(ledger, 11)])
+        await cursor.flush()
+        assert cursor.ledger_id != IN_STORE
         await process.logs.close()
 
     asyncio.run(story())

@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magnetar.base.clock import ManualClock
-from magnetar.base.errors import CorruptDataError, DiskFullError, StartupError, StorageFailedError
+from magnetar.base.errors import (
+    CorruptDataError,
+    DiskFullError,
+    StartupError,
+    StorageError,
+    StorageFailedError,
+)
 from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.store import Change, NotFoundError, Notification
+from magnetar.metadata.reserve import Reserve
+from magnetar.metadata.store import Change, NotFoundError, Notification, SessionEvent
 
 
 def file_in(folder: Path) -> Path:
@@ -233,6 +242,15 @@ class FailingWriter:
         return self._real.execute(statement, *arguments)  # type: ignore[arg-type]  # passed through
 
 
+class Breaking(ThreadPoolExecutor):
+    """Ends each commit with an error that nobody expects."""
+
+    def submit(self, call: Any, *arguments: Any, **_: Any) -> Future[Any]:
+        if arguments == ("COMMIT",):
+            return super().submit([].pop)
+        return super().submit(call, *arguments)
+
+
 def fail_commits(store: EmbeddedMetadataStore, code: int, times: int) -> None:
     failing = FailingWriter(store._writer, code)
     failing.failures_left = times
@@ -259,6 +277,46 @@ def test_a_full_disk_fails_only_what_does_not_fit(tmp_path: Path) -> None:
     session(tmp_path, script)
 
 
+MIB = 1 << 20
+
+
+def test_a_full_disk_has_a_reserve_for_what_makes_room(tmp_path: Path) -> None:
+    """What is there may change and go until all of it is used; what is new gets half. It is made anew."""
+
+    async def body() -> None:
+        store = EmbeddedMetadataStore.open(file_in(tmp_path), clock=ManualClock(1), reserve_bytes=4 * MIB)
+        reserve = file_in(tmp_path).with_name("metadata.db.reserve")
+        try:
+            await store.put("/old", b"")
+            assert reserve.stat().st_size == 4 * MIB
+            store._reserve.refill = lambda: False  # type: ignore[method-assign]  # the disk stays full
+            fail_commits(store, sqlite3.SQLITE_FULL, times=3)
+            with pytest.raises(DiskFullError):
+                await store.put("/new", b"")
+            assert reserve.stat().st_size == 2 * MIB
+            await store.put("/new", b"")
+            fail_commits(store, sqlite3.SQLITE_FULL, times=2)
+            await store.delete("/old")
+            assert reserve.stat().st_size == 0
+            fail_commits(store, sqlite3.SQLITE_FULL, times=1)
+            with pytest.raises(DiskFullError):
+                await store.delete("/new")
+            del store._reserve.refill
+            await store.delete("/new")
+            assert reserve.stat().st_size == 4 * MIB
+        finally:
+            await store.close()
+
+    asyncio.run(body())
+
+
+def test_the_reserve_is_not_made_of_the_last_room(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path / "reserve", 1 << 60)
+    assert not reserve.refill()
+    assert not reserve.give_up(for_new=False)
+    assert not (tmp_path / "reserve").exists()
+
+
 def test_after_a_failed_sync_nothing_is_written_any_more(tmp_path: Path) -> None:
     async def script(store: EmbeddedMetadataStore) -> None:
         fail_commits(store, sqlite3.SQLITE_IOERR_FSYNC, times=1)
@@ -268,6 +326,67 @@ def test_after_a_failed_sync_nothing_is_written_any_more(tmp_path: Path) -> None
             await store.put("/c", b"")
 
     session(tmp_path, script)
+
+
+def test_a_failed_sync_ends_the_process_that_uses_the_store(tmp_path: Path) -> None:
+    """It used to refuse every write from then on, in a process that went on and said it was ready."""
+
+    async def body() -> None:
+        fatal: list[StorageError] = []
+        lost: list[SessionEvent] = []
+        store = EmbeddedMetadataStore.open(file_in(tmp_path), clock=ManualClock(1), on_fatal=fatal.append)
+        try:
+            store.watch_session(lost.append)
+            store.watch_session(lambda _: pytest.fail("was taken back"))()
+            fail_commits(store, sqlite3.SQLITE_IOERR_FSYNC, times=1)
+            for path in ("/a", "/b"):
+                with pytest.raises(StorageFailedError) as refused:
+                    await store.put(path, b"")
+            await asyncio.sleep(0)
+            assert fatal == [refused.value]
+            assert lost == [SessionEvent.SESSION_LOST]
+        finally:
+            await store.close()
+
+    asyncio.run(body())
+
+
+def test_a_commit_that_ends_in_an_unknown_way_answers_all_who_wait(tmp_path: Path) -> None:
+    async def script(store: EmbeddedMetadataStore) -> None:
+        store._thread.shutdown()
+        store._thread = Breaking(max_workers=1)
+        first = asyncio.ensure_future(store.put("/a", b""))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(store.put("/b", b""))
+        outcomes = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 10)
+        assert all(isinstance(outcome, StorageFailedError) for outcome in outcomes), outcomes
+
+    session(tmp_path, script)
+
+
+def test_the_log_of_an_earlier_process_is_emptied_before_it_grows(tmp_path: Path) -> None:
+    """What that process could not sync lies in it and looks whole; a commit behind it would not last."""
+
+    async def crash() -> None:
+        store = EmbeddedMetadataStore.open(file_in(tmp_path), clock=ManualClock(1))
+        await store.put("/a", b"1")
+        log = file_in(tmp_path).with_name("metadata.db-wal")
+        for file in (file_in(tmp_path), log):
+            copy = tmp_path / "copy" / "metadata" / file.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.read_bytes())
+        await store.close()
+
+    async def after(store: EmbeddedMetadataStore) -> None:
+        value = await store.get("/a")
+        assert value is not None
+        # What the file alone holds, without the log.
+        alone = sqlite3.connect(f"file:{file_in(tmp_path / 'copy')}?immutable=1", uri=True)
+        assert alone.execute("SELECT count(*) FROM node WHERE name = 'a'").fetchone() == (1,)
+        alone.close()
+
+    asyncio.run(crash())
+    session(tmp_path / "copy", after)
 
 
 def test_writes_called_before_close_are_kept(tmp_path: Path) -> None:

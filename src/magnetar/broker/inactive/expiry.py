@@ -65,8 +65,8 @@ class InactiveSubscriptions:
             if subscription.durable and topic.subscriptions.get(name) is subscription:
                 now_ms = broker.clock.now_ms()
                 if not await _note_use(subscription, now_ms, limit_ms):
-                    _log.info("%s: nobody used subscription %s: it is deleted", topic.name, name)
                     await topic.delete_subscription(name)
+                    _log.info("%s: nobody used subscription %s: it is deleted", topic.name, name)
 
 
 async def _note_use(subscription: Subscription, now_ms: int, limit_ms: int) -> bool:

@@ -73,9 +73,9 @@ class InactiveTopics:
         retention_ms = topic.retention_ms
         if idle_ms < policy.idle_s * 1000 or retention_ms is None or idle_ms < retention_ms:
             return
-        _log.info("%s was not used for %d s: it is deleted", name, idle_ms // 1000)
         # Loaded, so the deletion sends its clients away before it waits for anything.
         await broker.delete_topic(name, force=True)
+        _log.info("%s was not used for %d s: it is deleted", name, idle_ms // 1000)
         if name.partition >= 0 and self._partitioned:
             await broker.partitioned.end_unused(name.base)
 

@@ -172,6 +172,6 @@ async def _evict(topic: BoundedTopic, quota: BacklogQuota, now_ms: int) -> bool:
         target = nth_after(log.info().ledgers, after, count)
     if target is None or target <= after:
         return False
-    _log.warning("subscription %s loses its entries up to %s: backlog quota", behind.name, target)
     await behind.skip_to(target)
+    _log.warning("subscription %s loses its entries up to %s: backlog quota", behind.name, target)
     return True

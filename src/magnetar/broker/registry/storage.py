@@ -65,11 +65,13 @@ class StoredTopics:
         async with broker.names.making(topic_path(name)):
             # Asked again: its namespace may be gone, and a partitioned topic of that name may have come.
             await broker.check_name(name)
-            if not await self._is_partition(name):
-                if not (create and await broker.may_create(name)):
-                    raise TopicNotFoundError(f"topic {name} does not exist")
+            is_new = not await self._is_partition(name)
+            if is_new and not (create and await broker.may_create(name)):
+                raise TopicNotFoundError(f"topic {name} does not exist")
+            topic = await self._open(name)
+            if is_new:
                 _log.info("topic created by its first use: %s", name)
-            return await self._open(name)
+            return topic
 
     async def _is_partition(self, name: TopicName) -> bool:
         """Whether it exists by being one: a partition is there from the day its topic has so many."""

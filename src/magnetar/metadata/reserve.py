@@ -1,0 +1,64 @@
+"""Room on the disk that is kept for the writes that make room.
+
+On a full disk everything that frees space begins with a write of metadata: a shorter list of ledgers, a
+deleted topic, a cursor that moves on. A file of some megabytes is set aside while there is room. When a
+write finds none, the file is made shorter by a piece, and the write is tried again:
+
+    whole ──a write finds no room──▶ a piece shorter … ──▶ empty: the write is refused
+      ▲                                   │
+      └──── a write while there is room ──┘
+
+Writes that make something new get the first half only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+PIECE_BYTES: Final = 1 << 20
+"""Given up at once: some hundred small writes, and no segment that somebody else would take for itself."""
+_MARGIN: Final = 4
+"""The file is only made longer while the disk has so many times its size free."""
+
+
+class Reserve:
+    """One file. Blocking, for less than a millisecond: nothing is written to it."""
+
+    def __init__(self, file: Path, size_bytes: int) -> None:
+        """`size_bytes` 0: nothing is kept. The file is made by `refill`."""
+        self._file = file
+        self._size = size_bytes
+        self._has = file.stat().st_size if size_bytes and file.exists() else 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of it is given up."""
+        return self._has >= self._size
+
+    def give_up(self, *, for_new: bool) -> bool:
+        """Frees a piece; False when nothing is left for such a write. Raises OSError.
+
+        `for_new`: it is wanted for something that was not there before.
+        """
+        if self._has <= (self._size // 2 if for_new else 0):
+            return False
+        self._has = max(0, self._has - PIECE_BYTES)
+        os.truncate(self._file, self._has)
+        return True
+
+    def refill(self) -> bool:
+        """Makes the file whole where there is room for it; whether it is. Raises OSError."""
+        if self.is_whole:
+            return True
+        found = os.statvfs(self._file.parent)
+        if found.f_bavail * found.f_frsize < _MARGIN * self._size:
+            return False
+        fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, self._size)
+        finally:
+            os.close(fd)
+        self._has = self._size
+        return True
