@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from magnetar.base.errors import CorruptDataError
 from support.storage import entries_of, store_in
 from support.storage_writer import content
 
@@ -90,7 +91,12 @@ async def lost_entries(folder: Path, acknowledged: Acknowledged, first_ledger: i
                 if ledger_id not in acknowledged.deleting:
                     lost.append(f"ledger {ledger_id}: {index.last_entry} instead of {last}")
                 continue
-            for entry_id, entry in enumerate(await entries_of(store, ledger_id)):
+            try:
+                entries = await entries_of(store, ledger_id)
+            except CorruptDataError as error:
+                lost.append(f"ledger {ledger_id} cannot be read: {error}")
+                continue
+            for entry_id, entry in enumerate(entries):
                 if entry != content(ledger_id, entry_id):
                     lost.append(f"entry {ledger_id}:{entry_id} is wrong")
     return lost
