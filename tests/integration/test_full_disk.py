@@ -1,4 +1,4 @@
-"""A disk that is full to the last byte: what makes room works, also after kill -9; then everything goes on."""
+"""A disk that is full to the last byte: what makes room works, also after kill -9, then all goes on."""
 
 from __future__ import annotations
 
