@@ -155,7 +155,6 @@ class SegmentStore:
             is_durable=self.durability is Durability.FSYNC,
         )
         self._activate(self.supply.first())
-        self.supply.refill_reserve()
         for segment in segments:
             self._reclaim_if_dead(segment)
         self.rewriter.start()

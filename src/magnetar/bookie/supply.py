@@ -123,7 +123,9 @@ class SegmentSupply:
         size = self._options.segment_bytes
         while True:
             try:
-                return self._activated(self._make(self._take_id(), size))
+                first = self._activated(self._make(self._take_id(), size))
+                self._refill_reserve()
+                return first
             except OSError as error:
                 if not isinstance(storage_error(error, self._folder.root, ""), DiskFullError):
                     raise
@@ -131,7 +133,7 @@ class SegmentSupply:
                     raise
                 size = min(size, max(size // 4, _SMALL_BYTES))
 
-    def refill_reserve(self) -> None:
+    def _refill_reserve(self) -> None:
         """Sets aside what a start on a full disk needs, where there is room. Blocking. Raises OSError."""
         file = self._folder.reserve_file
         if self._is_durable and not file.exists() and self.spares.has_room(4 * self._options.segment_bytes):
