@@ -25,13 +25,13 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every PySpark user knows
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.storagelevel import StorageLevel
 
 from magnetar.demo import pipeline
 from magnetar.demo.data import Dataset
 from magnetar.demo.events import DEPARTURES, WEATHER
 from magnetar.demo.scenario import Scenario
+from magnetar.demo.standing import StandingQueries
 from magnetar.demo.topics import ALERTS, DEAD_LETTERS, RESULTS, Cluster
 
 FORMAT = "magnetar"
@@ -114,7 +114,7 @@ class Engine:
         self._airports = spark.createDataFrame(pa.Table.from_pandas(data.airports, preserve_index=False))
         self._planes = spark.createDataFrame(pa.Table.from_pandas(data.planes, preserve_index=False))
         self.parquet = folder / "delays.parquet"
-        self.queries: dict[str, StreamingQuery] = {}
+        self.queries = StandingQueries()
 
     # -- stream -------------------------------------------------------------------------------------------
 
@@ -132,26 +132,25 @@ class Engine:
         self._to_topic("dead letters", pipeline.dead_letters(either, scenario), DEAD_LETTERS, trigger=_SELDOM)
         results = self._stream(RESULTS)
         table = pipeline.parse(results, pipeline.RESULT_FIELDS).drop(*pipeline.RAW_COLUMNS)
-        self.queries["table"] = (
+        writer = (
             table.writeStream.queryName("table")
             .format("parquet")
             .option("path", str(self.parquet))
             .option("checkpointLocation", self._checkpoint("table"))
             .trigger(processingTime=_OFTEN)
-            .start()
         )
+        self.queries.start("table", writer.start)
 
     def drain(self, *names: str) -> None:
         """Return when these queries, or all, have worked through everything that is published now.
 
         Raises Spark's `StreamingQueryException` when one of them has failed.
         """
-        for name in names or self.queries:
-            self.queries[name].processAllAvailable()
+        self.queries.drain(names)
 
     def watermark(self) -> str:
         """The watermark of the main query, ISO 8601; empty before its first batch."""
-        last = self.queries["delays"].lastProgress
+        last = self.queries.last_progress("delays")
         return "" if last is None else str(last.eventTime.get("watermark", ""))
 
     def batches_started(self) -> int:
@@ -164,36 +163,29 @@ class Engine:
 
     def rows_read(self, name: str) -> int:
         """Rows that a query has taken in."""
-        return sum(progress.numInputRows for progress in self.queries[name].recentProgress)
+        return sum(progress.numInputRows for progress in self.queries.progress(name))
 
     def dropped_by_watermark(self) -> int:
         """Rows that any stateful operator refused as too late; the watermark is set so that this is 0."""
         return sum(
             state.numRowsDroppedByWatermark
-            for query in self.queries.values()
-            for progress in query.recentProgress
+            for progress in self.queries.progress()
             for state in progress.stateOperators
         )
 
     def write_progress(self, path: Path) -> None:
         """Write Spark's own report on every micro-batch of every query there, one JSON object a line."""
         with path.open("w") as file:
-            for query in self.queries.values():
-                for progress in query.recentProgress:
-                    file.write(json.dumps(json.loads(progress.json)) + "\n")
+            for progress in self.queries.progress():
+                file.write(json.dumps(json.loads(progress.json)) + "\n")
 
     def failure(self) -> str | None:
         """The first line of what stopped a query, or None while all run."""
-        for name, query in self.queries.items():
-            error = query.exception()
-            if error is not None:
-                return f"query {name!r} stopped: {str(error).strip().splitlines()[0]}"
-        return None
+        return self.queries.failure()
 
     def stop_queries(self) -> None:
         """Stop the standing queries, not the session."""
-        for query in self.queries.values():
-            query.stop()
+        self.queries.stop()
 
     # -- batch --------------------------------------------------------------------------------------------
 
@@ -260,15 +252,15 @@ class Engine:
         return self._spark.read.format(FORMAT).options(**self._source(*names)).load()
 
     def _to_topic(self, name: str, messages: DataFrame, topic: str, *, trigger: str, **options: str) -> None:
-        self.queries[name] = (
+        writer = (
             messages.writeStream.queryName(name.replace(" ", "_"))
             .format(FORMAT)
             .options(**self._address(), topic=self._cluster.topic(topic), **options)
             .option("checkpointLocation", self._checkpoint(name))
             .outputMode("append")
             .trigger(processingTime=trigger)
-            .start()
         )
+        self.queries.start(name, writer.start)
 
     def _checkpoint(self, name: str) -> str:
         return str(self._folder / "checkpoints" / name.replace(" ", "-"))

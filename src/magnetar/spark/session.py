@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from magnetar.spark.java import find_java_home
+from magnetar.spark.java import cache_dir, find_java_home
+from magnetar.spark.worker_start import launcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,19 +55,22 @@ def prepare(master: str) -> None:
     """
     os.environ["JAVA_HOME"] = str(find_java_home(os.environ))
     if "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = _python_command()
+        os.environ["PYSPARK_PYTHON"] = _python_command(master)
     if master.startswith("local"):
         # Else Spark asks the network for this machine's name and may warn about what it hears.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _python_command() -> str:
-    """This Python, as Spark can call it.
+def _python_command(master: str) -> str:
+    """This Python, as Spark can call it: on this machine by a script, see `worker_start`.
 
     Before Spark looks for Python data sources it asks a shell for the command, without quotes: a path
     with a space in it is not found, and then neither is the source. So the folder goes to the front of
     PATH, which Spark's JVM inherits, and the command is the bare name.
     """
+    script = launcher(sys.executable, cache_dir(os.environ)) if master.startswith("local") else None
+    if script is not None and not any(character.isspace() for character in str(script)):
+        return str(script)
     if not any(character.isspace() for character in sys.executable):
         return sys.executable
     folder, name = os.path.split(sys.executable)

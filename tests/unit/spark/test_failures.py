@@ -96,3 +96,11 @@ def test_stacks_and_plans_are_left_out() -> None:
 
 def test_messages_without_a_traceback() -> None:
     assert worker_traceback("nothing of Python in it") is None
+
+
+def test_a_worker_that_did_not_start_in_time_comes_with_what_to_do(job: Path) -> None:
+    message = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+    reason, hint = explain(RuntimeError(message), job.parent)[-2:]
+    assert "failed to connect back" in reason
+    assert "Run it again" in hint
+    assert "PYSPARK_PYTHON" in hint

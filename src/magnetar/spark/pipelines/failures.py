@@ -30,6 +30,12 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5};?")
 _QUERY: Final = re.compile(r"^Identifier: (?!\[)(?P<name>.+?) \[id = ", re.MULTILINE)
 _QUERY_STATE: Final = "=== Streaming Query ==="
 _REASON_LINES_MAX: Final = 12
+_NO_WORKER: Final = "Python worker failed to connect back"
+_NO_WORKER_HINT: Final = (
+    "Spark gives a Python worker ten seconds to start, and this machine was too busy. Run it again, with less"
+    " beside it: queries go on where they stopped. On a local master without PYSPARK_PYTHON workers connect"
+    " before they load anything, and this does not happen"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,13 @@ def explain(error: BaseException, folder: Path, sql: str = "") -> list[str]:
     if found is not None and found["text"].strip():
         where = f"SQL line {found['line']}:" if found["line"] else "SQL:"
         lines.append(where + "\n" + "\n".join(f"    {line}" for line in found["text"].rstrip().splitlines()))
-    return [*lines, reason]
+    hints = [_NO_WORKER_HINT] if is_worker_missing(message) else []
+    return [*lines, reason, *hints]
+
+
+def is_worker_missing(message: str) -> bool:
+    """Whether a program ended because a worker took too long to start: the same may do well the next time."""
+    return _NO_WORKER in message
 
 
 def worker_traceback(message: str) -> tuple[list[Place], str] | None:

@@ -1,0 +1,102 @@
+"""Queries that stand, and are started again when it was a Python worker that did not come up in time.
+
+A query that goes on from its checkpoint has lost nothing and repeats nothing, so starting it again is as if
+it had been slow. Whatever else stops a query is an error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+from magnetar.spark.pipelines.failures import is_worker_missing
+
+RESTARTS_MAX: Final = 5
+"""Of all queries together; a machine that needs more of them is too busy for the tour."""
+
+
+class Standing(Protocol):
+    """What is used of Spark's `StreamingQuery`."""
+
+    @property
+    def recentProgress(self) -> list[Any]: ...  # noqa: N802  # Spark's name
+
+    @property
+    def lastProgress(self) -> Any: ...  # noqa: N802  # Spark's name
+
+    def exception(self) -> Exception | None: ...
+
+    def processAllAvailable(self) -> None: ...  # noqa: N802  # Spark's name
+
+    def stop(self) -> None: ...
+
+
+class StandingQueries:
+    """Queries by name. May be used from several threads."""
+
+    def __init__(self) -> None:
+        self._starts: dict[str, Callable[[], Standing]] = {}
+        self._queries: dict[str, Standing] = {}
+        self._ended: list[tuple[str, Standing]] = []
+        """Runs that were followed by another; their progress counts."""
+        self._lock = threading.Lock()
+        self.restarts = 0
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def start(self, name: str, start: Callable[[], Standing]) -> None:
+        """Starts a query; `start` is called again when it has to be."""
+        self._starts[name] = start
+        self._queries[name] = start()
+
+    def drain(self, names: Iterable[str] = ()) -> None:
+        """Returns when these queries, or all, have worked through everything that is published now.
+
+        Raises Spark's `StreamingQueryException` when one of them has failed.
+        """
+        for name in list(names) or list(self._queries):
+            while True:
+                query = self._queries[name]
+                try:
+                    query.processAllAvailable()
+                    break
+                except Exception:  # the JVM's, raised again unless it has been dealt with
+                    if not self._replaced(name, query):
+                        raise
+
+    def failure(self) -> str | None:
+        """The first line of what stopped a query for good, or None."""
+        for name, query in list(self._queries.items()):
+            error = query.exception()
+            if error is not None and not self._replaced(name, query):
+                return f"query {name!r} stopped: {str(error).strip().splitlines()[0]}"
+        return None
+
+    def _replaced(self, name: str, query: Standing) -> bool:
+        """Whether there is another run of a query that has ended, by now at the latest."""
+        with self._lock:
+            if self._queries[name] is not query:
+                return True
+            error = query.exception()
+            if error is None or not is_worker_missing(str(error)) or self.restarts == RESTARTS_MAX:
+                return False
+            self.restarts += 1
+            self._ended.append((name, query))
+            self._queries[name] = self._starts[name]()
+            return True
+
+    def last_progress(self, name: str) -> Any:
+        """Spark's report on the newest batch; None before the first."""
+        return self._queries[name].lastProgress
+
+    def progress(self, name: str = "") -> list[Any]:
+        """Spark's reports on all batches, of one query or of all."""
+        runs = [*self._ended, *self._queries.items()]
+        return [report for each, query in runs if name in ("", each) for report in query.recentProgress]
+
+    def stop(self) -> None:
+        """Stops them, not the session."""
+        for query in self._queries.values():
+            query.stop()

@@ -1,0 +1,132 @@
+"""Workers of Spark that connect before they load anything.
+
+Spark gives each Python program that it starts for a streaming source ten seconds to connect back, and ten
+more to say the secret that it was given, numbers that no setting changes. The program loads PySpark, Arrow
+and the source first: a second of CPU on an idle machine, more than ten where a dozen programs share a core,
+and then the query fails: "Python worker failed to connect back".
+
+So Spark is given another Python to call: a script that connects and says the secret at once, with some
+milliseconds of CPU, and then becomes the real Python, in which this module hands the open connection to
+PySpark. Programs that Spark starts in other ways pass through unchanged.
+
+    Spark ── exec ──▶ script: connect ── exec ──▶ this module: load ──▶ PySpark's worker: connect
+                          │                                                   │
+                          └──────────────── one connection ───────────────────┘
+
+PySpark is told that the connection is a Unix domain socket at a path of ours: at those nobody asks for a
+secret.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import runpy
+import socket
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+_log = logging.getLogger("magnetar.spark")
+
+PLACE: Final = "PYTHON_WORKER_FACTORY_SOCK_PATH"
+"""Environment variable in which PySpark finds the path to connect to."""
+_PATH: Final = "magnetar-connection-"
+"""Path of no file: the number of the descriptor follows."""
+
+_LAUNCHER: Final = """#!{python} -IS
+# Written by magnetar.spark.worker_start, which tells what it is for.
+import os
+import sys
+
+
+def connected(port, secret):
+    import _socket
+
+    connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(len(secret).to_bytes(4, "big") + secret)
+    answer = b""
+    while len(answer) < 6:
+        part = connection.recv(6 - len(answer))
+        if not part:
+            sys.exit("Spark closed the connection of a worker that told its secret")
+        answer += part
+    if answer != b"\\0\\0\\0\\2ok":
+        sys.exit("Spark did not accept the secret of a worker")
+    descriptor = connection.detach()
+    os.set_inheritable(descriptor, True)
+    return descriptor
+
+
+arguments = sys.argv[1:]
+port = os.environ.get("PYTHON_WORKER_FACTORY_PORT", "")
+secret = os.environ.get("PYTHON_WORKER_FACTORY_SECRET")
+local = os.environ.get("SPARK_PREFER_IPV6", "").lower() != "true"
+if port.isdigit() and secret is not None and local and arguments[:1] == ["-m"]:
+    try:
+        descriptor = connected(int(port), secret.encode())
+    except OSError:
+        pass  # PySpark tries again, and tells what is wrong.
+    else:
+        os.environ["{place}"] = "{path}" + str(descriptor)
+        del os.environ["PYTHON_WORKER_FACTORY_SECRET"]
+        arguments[:1] = ["-c", "from magnetar.spark.worker_start import main; main()"]
+os.execv({python!r}, [{python!r}, *arguments])
+"""
+
+_SHEBANG_BYTES_MAX: Final = 120
+"""What every kernel takes in the first line of a script."""
+
+
+def launcher(python: str, cache_dir: Path) -> Path | None:
+    """The script for this Python, written into `cache_dir` unless it is there.
+
+    None where a script cannot name the Python in its first line, or cannot be written.
+    """
+    if any(character.isspace() for character in python) or len(python.encode()) > _SHEBANG_BYTES_MAX:
+        return None
+    text = _LAUNCHER.format(python=python, place=PLACE, path=_PATH)
+    # Each environment has a script of its own.
+    script = cache_dir / "python" / f"python-{sha256(python.encode()).hexdigest()[:12]}"
+    try:
+        if not script.exists() or script.read_text() != text:
+            script.parent.mkdir(parents=True, exist_ok=True)
+            # Renamed into place, so that a process that starts meanwhile sees a whole file.
+            new = script.with_name(f"{script.name}.{os.getpid()}")
+            new.write_text(text)
+            new.chmod(0o755)
+            new.replace(script)
+    except OSError as error:
+        _log.warning("workers of Spark start as it has them, as %s cannot be written: %s", script, error)
+        return None
+    return script
+
+
+def hand_over(path: str) -> None:
+    """Gives the connection that `path` stands for to the socket of this process that connects there."""
+
+    def connect(self: socket.socket, address: Any) -> None:
+        if address != path:
+            original(self, address)
+            return
+        del socket.socket.connect
+        descriptor = int(path.removeprefix(_PATH))
+        os.dup2(descriptor, self.fileno(), inheritable=False)
+        os.close(descriptor)
+        # Whether it blocks belongs to the connection, not to the number that it now has.
+        self.settimeout(self.gettimeout())
+
+    original = socket.socket.connect
+    # An attribute of the class in front of the inherited one, until it has served.
+    socket.socket.connect = connect  # type: ignore[assignment, method-assign]  # that is the purpose
+
+
+def main() -> None:
+    """Runs the module that Spark asked for."""
+    del sys.argv[0]
+    path = os.environ.get(PLACE, "")
+    if path.startswith(_PATH):
+        hand_over(path)
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
