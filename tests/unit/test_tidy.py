@@ -105,6 +105,7 @@ DRIVERS = {
     "managedlog/cursor_flusher.py",
     "managedlog/cursor_ledgers.py",
     "managedlog/log_cursors.py",
+    "managedlog/cursor_replay.py",
     "managedlog/cursor_store.py",
     "managedlog/delta_ledger.py",
     "managedlog/lifecycle.py",

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
+from magnetar.admin import work_metrics
 from magnetar.admin.call import Call, Handler, Raw
 from magnetar.admin.namespace_metrics import NamespaceSums
 from magnetar.admin.rates import Rates
@@ -40,6 +41,7 @@ def registry_for(broker: Broker) -> Registry:
     registry.collector(process.collect)
     registry.collector(logs.collect)
     registry.collector(lambda exposition: _collect_broker(broker, exposition))
+    registry.collector(lambda exposition: work_metrics.collect(broker, exposition))
     for collect in broker.collectors:
         registry.collector(collect)
     registry.collector(lambda exposition: _collect_topics(broker, rates, lags, sums, exposition))

@@ -17,6 +17,7 @@ from magnetar.auth.identity import Identity
 from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.broker.ack_receipts import AckReceipts
 from magnetar.broker.answering import Requests
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.attached import AttachedConsumer
@@ -99,7 +100,7 @@ class Session:
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
         self._share: Share | None = None  # Of the intake: that of the tenant to which it published first.
-        self.requests = Requests(self)
+        self.requests, self._ack_receipts = Requests(self), AckReceipts(self)
         self._heard = True
         self._pinged = False
         self._holds: set[object] = set()
@@ -307,12 +308,9 @@ class Session:
             self.reply(commands.reached_end_of_topic(consumer.consumer_id))
 
     def ack_response(self, consumer: AttachedConsumer, request_id: int, error: BaseException | None) -> None:
-        if error is None:
-            self.reply(commands.ack_response(consumer.consumer_id, request_id))
-            return
-        self.reply(
-            commands.ack_response(consumer.consumer_id, request_id, code=wire_code(error), message=str(error))
-        )
+        self._ack_receipts.answered()
+        code, text = (None, None) if error is None else (wire_code(error), str(error))
+        self.reply(commands.ack_response(consumer.consumer_id, request_id, code=code, message=text))
 
     # -- hot commands ------------------------------------------------------------------------------
 
@@ -344,6 +342,8 @@ class Session:
                 )
             return
         try:
+            if event.request_id is not None:
+                self._ack_receipts.asked()
             if event.transactional:
                 raise UnsupportedError("transactions are not offered yet")
             consumer.subscription.ack(consumer, event)

@@ -432,18 +432,19 @@ class Subscription(AnySubscription):
         screen = self._screen
         try:
             runs = await (screen or self._source).read(want.position, bytes_max, want.entries_max)
-        except MagnetarError as error:
-            self._reading = False
+        except Exception as error:  # noqa: BLE001  # whatever it is, dispatch must not stop for ever
             self._read_failed(want, error)
             return
-        self._reading = False
+        finally:
+            self._reading = False
         # What was read for other filters is read again.
         if dispatcher is self._dispatcher and screen is self._screen and (runs or want.replay):
             self._deliver(dispatcher, want, runs)
         self.pump()
 
-    def _read_failed(self, want: Want, error: MagnetarError) -> None:
+    def _read_failed(self, want: Want, error: Exception) -> None:
         """Entries that cannot be read are not passed over: they may be readable after a repair."""
         self._obstacle = f"reading at {want.position} failed: {error}"
-        _log.error("%s, subscription %s: %s; dispatch waits", self.topic, self.name, self._obstacle)
+        bug = None if isinstance(error, MagnetarError) else error
+        _log.error("%s, %s: %s; dispatch waits", self.topic, self.name, self._obstacle, exc_info=bug)
         self._alarms.set(self, self._clock.now_ms() + READ_AGAIN_MS, self.pump)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Protocol
+
+_log = logging.getLogger("magnetar.managedlog")
 
 
 class Flushable(Protocol):
@@ -11,6 +14,9 @@ class Flushable(Protocol):
 
     def flush_changes(self) -> None:
         """Starts writing what has changed; never waits."""
+
+    def flush_failed(self, error: Exception) -> None:
+        """`flush_changes` ended with something unexpected: who waits hears of it."""
 
 
 class CursorFlusher:
@@ -50,14 +56,21 @@ class CursorFlusher:
         self._timer = None
         cursors, self._waiting = self._waiting, {}
         for cursor in cursors:
+            self._flush(cursor)
+
+    def _flush(self, cursor: Flushable) -> None:
+        try:
             cursor.flush_changes()
+        except Exception as error:  # noqa: BLE001  # those behind it, of other topics, must be written
+            _log.exception("the changes of a cursor could not be written")
+            cursor.flush_failed(error)
 
     def _on_soon(self) -> None:
         self._soon_handle = None
         cursors, self._soon = self._soon, {}
         for cursor in cursors:
             self._waiting.pop(cursor, None)
-            cursor.flush_changes()
+            self._flush(cursor)
 
     def close(self) -> None:
         """Calls nobody back any more."""

@@ -89,8 +89,7 @@ class CursorStore:
         self._ledger: DeltaLedger | None = None
         self._failure: BaseException | None = None
         self._full = self._busy = self._switching = self._closed = False
-        self._durable_version = state.version
-        self._writing_version = state.version
+        self._durable_version = self._writing_version = state.version
         self._writing_entry = -1
         self._waiters: deque[tuple[int, Durable]] = deque()
         self._put_lock = asyncio.Lock()
@@ -128,7 +127,7 @@ class CursorStore:
         """Starts writing what has changed, unless a write is under way: its end goes on with it."""
         if self._busy or self._closed or not self.dirty:
             return
-        ledger = self._ledger
+        ledger, config = self._ledger, self._config
         if (self._failure is not None or self._full) and not self._ledgers.has_room():
             # On a full disk no ledger is created for each attempt.
             if self._full and (self._failure is None or self._waiters):
@@ -138,13 +137,13 @@ class CursorStore:
                 self._flusher.later(self)
             return
         self._full = False
-        if ledger is None or self.state.replaced or self._outweighed(ledger):
+        if ledger is None or self.state.replaced or ledger.outweighed(config):
             self._busy = self._switching = True
             self._spawn(self._switch())
             return
-        version = self.state.version
+        version, whole = self.state.version, ledger.wants_snapshot(config)
         try:
-            entry = encode_entry(self.state.take_delta())
+            entry = encode_entry(self.state.snapshot() if whole else self.state.take_delta())
             self._writing_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
         except (LedgerError, ValueError) as error:
             # Also what cannot be written down: other cursors are flushed in the same turn.
@@ -152,13 +151,14 @@ class CursorStore:
             return
         self._busy = True
         self._writing_version = version
-        ledger.delta_bytes += len(entry)
+        ledger.wrote(len(entry), whole=whole)
 
-    def _outweighed(self, ledger: DeltaLedger) -> bool:
-        config = self._config
-        return ledger.delta_bytes > max(
-            config.cursor_compact_bytes_min, config.cursor_compact_factor * ledger.snapshot_bytes
-        )
+    def flush_failed(self, error: Exception) -> None:
+        """A delta that could not be made has taken its changes with it: a snapshot has them again."""
+        if not self._switching:
+            self._busy = False
+        self._ledger = None
+        self._fail(error)
 
     def delta_durable(self, ledger: DeltaLedger, last_entry: int) -> None:
         """The ledger is durable up to `last_entry`: perhaps with the delta in flight."""
@@ -227,7 +227,7 @@ class CursorStore:
             snapshot = self.state.snapshot()
             bound = CursorDelta(snapshot.mark_delete, True, properties=snapshot.properties)
             entry = encode_entry(snapshot)
-            ledger.snapshot_bytes = len(entry)
+            ledger.began(len(entry))
             ledger.writer.append([entry], None, 0, self._clock.now_ms())
             await ledger.snapshot_durable
             old_ledger = self._ledger

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.ledger.api import Ledgers, LedgerWriter
+from magnetar.managedlog.config import ManagedLogConfig
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -30,15 +31,53 @@ class DeltaStore(Protocol):
 class DeltaLedger:
     """The ledger that takes deltas, and what its writer says (WriterListener)."""
 
-    __slots__ = ("_store", "delta_bytes", "snapshot_bytes", "snapshot_durable", "writer")
+    __slots__ = (
+        "_bytes_since",
+        "_deltas_since",
+        "_snapshot_bytes",
+        "_store",
+        "_written_bytes",
+        "snapshot_durable",
+        "writer",
+    )
 
     writer: LedgerWriter
 
     def __init__(self, store: DeltaStore) -> None:
         self._store = store
         self.snapshot_durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.snapshot_bytes = 0
-        self.delta_bytes = 0
+        self._snapshot_bytes = 0
+        self._written_bytes = 0
+        self._deltas_since = self._bytes_since = 0
+
+    def began(self, snapshot_bytes: int) -> None:
+        """Its first entry is a snapshot of so many bytes."""
+        self._snapshot_bytes = snapshot_bytes
+
+    def wrote(self, size_bytes: int, *, whole: bool) -> None:
+        """One more entry: a delta, or the `whole` state again."""
+        self._written_bytes += size_bytes
+        if whole:
+            self._snapshot_bytes, self._deltas_since, self._bytes_since = size_bytes, 0, 0
+        else:
+            self._deltas_since += 1
+            self._bytes_since += size_bytes
+
+    def outweighed(self, config: ManagedLogConfig) -> bool:
+        """Whether what was added weighs so much more than the state that another ledger is due."""
+        return self._written_bytes > max(
+            config.cursor_compact_bytes_min, config.cursor_compact_factor * self._snapshot_bytes
+        )
+
+    def wants_snapshot(self, config: ManagedLogConfig) -> bool:
+        """Whether the next entry is the whole state: recovery reads back to the last such entry only.
+
+        So it reads `cursor_deltas_max` deltas, or a quarter of a snapshot that is larger than those; and
+        writing costs at most five times the deltas.
+        """
+        return (
+            self._deltas_since >= config.cursor_deltas_max and self._bytes_since * 4 >= self._snapshot_bytes
+        )
 
     def durable(self, last_entry: int) -> None:
         if not self.snapshot_durable.done():

@@ -170,8 +170,11 @@ class LedgerLifecycle:
                 await self._delete(unlisted)
         except LogFencedError as error:
             self._fenced(error)
-        except MagnetarError as error:
+        except Exception as error:
+            # Also what nobody expected: else each append would try again at once.
             self._rollover_not_before_ms = self._clock.monotonic_ms() + ROLLOVER_RETRY_MS
+            if not isinstance(error, MagnetarError):
+                raise
             _log.warning("log %s stays in its ledger: %s", self._stored.name, error)
         finally:
             self._rolling = False
@@ -184,6 +187,8 @@ class LedgerLifecycle:
             self._spawn(self._seal_and_trim())
 
     async def _seal_and_trim(self) -> None:
+        # Here: after a failure below, whoever asks next must not think that a round is still to come.
+        self._trim_wanted = False
         try:
             async with self._lock:
                 await self._seal_left()
@@ -278,7 +283,6 @@ class LedgerLifecycle:
         be deleted after it left the list is deleted when the log is opened next.
         """
         async with self._lock:
-            self._trim_wanted = False
             # A ledger that goes must have told the next one's index base before.
             await self._seal_left()
             count = retention_rules.removable(

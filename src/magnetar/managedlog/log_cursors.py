@@ -15,9 +15,10 @@ from magnetar.base.names import decode_local, encode_local
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor import Cursor
-from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_entry, decode_info, encode_info
+from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_info, encode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_ledgers import CursorLedgers
+from magnetar.managedlog.cursor_replay import CursorReplay, ReplayProgress
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.cursor_store import CursorStore
 from magnetar.managedlog.errors import CursorNotFoundError, InvalidLogDataError, LogFencedError
@@ -42,7 +43,9 @@ class LogCursors:
         config: ManagedLogConfig,
         flusher: CursorFlusher,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        progress: ReplayProgress,
     ) -> None:
+        self._progress = progress
         self._changing = asyncio.Lock()
         self._log_name = log_name
         self._ledger_list = ledger_list
@@ -161,20 +164,19 @@ class LogCursors:
         damage is an earlier state of the cursor, and so is the value in the metadata store. Messages
         are delivered again, none are lost.
         """
-        position = 0
+        replay = CursorReplay(state, ledger_id, self._config, self._progress)
         try:
             reader = await self._ledgers.open(ledger_id)
-            while position <= reader.last_entry:
-                for run in await reader.read(position, reader.last_entry, self._config.recovery_read_bytes):
-                    for entry in run.entries:
-                        state.apply(decode_entry(entry, f"cursor ledger {ledger_id} entry {position}"))
-                        position += 1
+            with self._progress.replaying(name=f"{self._log_name} cursor {name!r}"):
+                await replay.run(reader)
         except NoSuchLedgerError:
             self._fall_back(name, f"its ledger {ledger_id} is lost")
             return False
         except (CorruptDataError, InvalidLogDataError) as error:
-            self._fall_back(name, f"its ledger {ledger_id} is damaged from entry {position} on: {error}")
-        return position > 0
+            self._fall_back(
+                name, f"its ledger {ledger_id} is damaged from entry {replay.position} on: {error}"
+            )
+        return replay.position > 0
 
     def _fall_back(self, name: str, reason: str) -> None:
         self.damaged[name] = reason

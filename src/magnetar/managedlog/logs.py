@@ -15,6 +15,7 @@ from magnetar.ledger.api import Copies, Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursor_replay import ReplayProgress
 from magnetar.managedlog.errors import LogClosedError, LogExistsError, LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import ROOT, LogMetadata, decode, encode, log_path
@@ -50,6 +51,8 @@ class ManagedLogs:
         self._spawn = spawn
         self._tiers = tiers
         self._flusher = CursorFlusher(self.config.cursor_flush_ms)
+        self.replays = ReplayProgress()
+        """Cursors that are, or were, read back after a crash."""
         self._logs: dict[str, ManagedLog] = {}
         # Only as long as somebody holds or waits for them.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -83,6 +86,7 @@ class ManagedLogs:
                 budget=self.cache_budget,
                 tiers=self._tiers,
                 closed=self._forget,
+                progress=self.replays,
             )
             self._logs[name] = log
             return log

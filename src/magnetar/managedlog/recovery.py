@@ -20,6 +20,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.ledger.api import LedgerReader, Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursor_replay import ReplayProgress
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_cursors import LogCursors
@@ -46,6 +47,7 @@ async def recover_log(
     budget: CacheBudget,
     tiers: Tiers | None,
     closed: Callable[[ManagedLog], None],
+    progress: ReplayProgress,
 ) -> ManagedLog:
     """Opens or creates a log; `closed` is told when it has ended. Raises what `ManagedLogs.open` raises."""
     stored = await StoredLog.load(store, name)
@@ -62,6 +64,7 @@ async def recover_log(
         config=config,
         flusher=flusher,
         spawn=spawn,
+        progress=progress,
     )
     reading = LogReading(name, ledger_list, cache, ledgers, tiers)
     offloading = LogOffloading(

@@ -17,6 +17,7 @@ from magnetar.observability.rows import Section as Section
 from magnetar.observability.rows import counter as _c
 from magnetar.observability.rows import gauge as _g
 from magnetar.observability.rows import histogram as _h
+from magnetar.observability.topic_work_rows import TOPIC_WORK
 
 _K: Final = ("cluster",)
 _N: Final = ("cluster", "namespace")
@@ -328,6 +329,7 @@ SECTIONS: Final = (
     BOOKIES,
     AUTORECOVERY,
     LEDGER_CLIENT,
+    TOPIC_WORK,
     Section(
         "Process",
         (

@@ -211,7 +211,7 @@ class DelayedDelivery:
                 self._wake()
         finally:
             self._working = False
-        self._arm()
+            self._arm()
         self._work_soon()
 
     async def _seal(self, sealing: Sealing) -> None:
@@ -220,9 +220,12 @@ class DelayedDelivery:
             for _ in sealing.encode():
                 await asyncio.sleep(0)
             ledger_id = await self._ledgers.keep(sealing.entries)
-        except MagnetarError as error:
-            _log.warning("%r: its delayed entries stay in memory: %s", self._cursor, error)
+        except BaseException as error:
+            # Also what nobody expected: else they would be neither in memory nor on disk.
             self._index.unsealed(sealing, self._clock.now_ms())
+            if not isinstance(error, MagnetarError):
+                raise
+            _log.warning("%r: its delayed entries stay in memory: %s", self._cursor, error)
         else:
             self._index.sealed(sealing, ledger_id)
 

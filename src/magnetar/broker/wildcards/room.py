@@ -158,6 +158,10 @@ class Wildcard:
         except MagnetarError as error:
             _log.info("%s: %s is tried again: %s", self._name, name, error)
             self._again(name)
+        except Exception:
+            # Tried again too: else the consumer would never again hear of the topic.
+            self._again(name)
+            raise
 
     # -- what the room of watchers asks of a client ------------------------------------------------
 

@@ -1,0 +1,51 @@
+"""Receipts of acknowledgements that a connection waits for.
+
+A client may acknowledge for hours while the disk stalls, and each receipt that it asked for is held until the
+cursor is durable. So a connection that waits for too many is not read until half of them have left.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+WAITING_MAX: Final = 2_000
+"""Receipts that one connection waits for beyond which nothing is read: some 100 bytes each, and at 5 ms to
+durability more acknowledgements than a connection can send. Those of one socket read come on top."""
+
+_REASON: Final = "receipts of acknowledgements"
+
+
+class Throttled(Protocol):
+    """The connection."""
+
+    def throttle(self, reason: object) -> None:
+        """It is not read."""
+
+    def unthrottle(self, reason: object) -> None:
+        """It is read, unless something else keeps it from being."""
+
+
+class AckReceipts:
+    """Of one connection."""
+
+    __slots__ = ("_connection", "_held", "waiting")
+
+    def __init__(self, connection: Throttled) -> None:
+        self._connection = connection
+        self._held = False
+        self.waiting = 0
+        """Receipts that were asked for and have not left."""
+
+    def asked(self) -> None:
+        """A receipt was asked for; `answered` follows once."""
+        self.waiting += 1
+        if self.waiting > WAITING_MAX and not self._held:
+            self._held = True
+            self._connection.throttle(_REASON)
+
+    def answered(self) -> None:
+        """It left, or an error did in its place."""
+        self.waiting -= 1
+        if self._held and self.waiting <= WAITING_MAX // 2:
+            self._held = False
+            self._connection.unthrottle(_REASON)

@@ -1,0 +1,42 @@
+"""Metrics of what is under way on topics: loading, unloading, deleting, reading cursors back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.observability.rows import Section
+from magnetar.observability.rows import counter as _c
+from magnetar.observability.rows import gauge as _g
+
+_K: Final = ("cluster",)
+
+TOPIC_WORK: Final = Section(
+    "Work on topics",
+    (
+        _g(
+            "magnetar_topics_under_way",
+            "",
+            ("cluster", "work"),
+            "Topics that are being loaded, unloaded or deleted.",
+        ),
+        _g(
+            "magnetar_topics_under_way_seconds_max",
+            "seconds",
+            _K,
+            "How long the longest of them has taken so far; more than some seconds: storage is stuck.",
+        ),
+        _g(
+            "magnetar_cursor_replays_running",
+            "",
+            _K,
+            "Subscriptions whose acknowledgements are being read back after a crash.",
+        ),
+        _c(
+            "magnetar_cursor_replays_total",
+            "",
+            _K,
+            "Subscriptions whose acknowledgements were read back after a crash.",
+        ),
+        _c("magnetar_cursor_replay_entries_total", "", _K, "Entries that were read for them."),
+    ),
+)
