@@ -5,6 +5,7 @@ from __future__ import annotations
 from magnetar.admin import (
     authorization,
     backlog,
+    backups,
     bookies,
     broker_stats,
     brokers,
@@ -44,6 +45,7 @@ from magnetar.observability.metrics import Registry
 _ROOMS = (
     authorization,
     backlog,
+    backups,
     bookies,
     broker_stats,
     brokers,

@@ -34,6 +34,7 @@ from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
 from magnetar.bookie.segment_set import SegmentSet
 from magnetar.bookie.supply import SegmentSupply, Supplied
 from magnetar.runtime.file_lock import FileLock
+from magnetar.runtime.stillness import Stillness
 from magnetar.runtime.syncer import HelperSyncer, NoSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup
 
@@ -61,6 +62,7 @@ class SegmentStore:
         self.durability: Final = durability
         self.directory: Final = folder.root
         self.segments: Final = SegmentSet()
+        self.still: Final = Stillness()
         self.reader: Final = BlockReader(self.segments, disk, folder.root)
         self._folder = folder
         self._disk = disk
@@ -78,15 +80,12 @@ class SegmentStore:
         self._offsets: list[int] = []
         self._pacer = Pacer(self._flush, options)
         self._idle: asyncio.Future[None] | None = None
-        # -- marks: see _went_idle
         self._mark_timer: asyncio.TimerHandle | None = None
-        self._marked = True
-        self._commits = 0
+        self._marked, self._commits = True, 0
         self._active: SegmentFile
         self._tail: Tail
         self._slot = -1
-        self._whole_pages = False
-        self._must_roll = False
+        self._whole_pages = self._must_roll = False
         self.supply: SegmentSupply
         syncer.watch(self._syncer_broken)
         self.rewriter: Final = Rewriter(
@@ -475,11 +474,10 @@ class SegmentStore:
             await self._write_tombstones([ledger_id])
 
     async def _write_tombstones(self, ledger_ids: list[int]) -> None:
-        futures = []
-        for ledger_id in ledger_ids:
-            futures.append(future := self._loop.create_future())
-            waiting = self._deletions.setdefault(ledger_id, [])
-            waiting.append(future)
+        await self.still.passes()
+        futures = [self._loop.create_future() for _ in ledger_ids]
+        for ledger_id, future in zip(ledger_ids, futures, strict=True):
+            (waiting := self._deletions.setdefault(ledger_id, [])).append(future)
             if len(waiting) == 1:
                 self.enqueue(tombstone_block(ledger_id))
         await asyncio.gather(*futures)

@@ -21,6 +21,7 @@ from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.prewriter import Prewriter
+from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, remove_segment
 from magnetar.bookie.spares import SparePool
 from magnetar.runtime.tasks import TaskGroup
@@ -76,6 +77,7 @@ class SegmentSupply:
         self._closed = False
         self._full_until_s = 0.0
         self._active: Supplied
+        self._end = 0
         self._active_since_s = 0.0
         self._tasks = TaskGroup("segment supply")
         self.committed_bytes = 0
@@ -146,7 +148,7 @@ class SegmentSupply:
         return is_there
 
     def _activated(self, supplied: Supplied) -> Supplied:
-        self._active = supplied
+        self._active, self._end = supplied, DATA_OFFSET
         self._active_since_s = self._loop.time()
         return supplied
 
@@ -193,8 +195,14 @@ class SegmentSupply:
             return False
         return self._loop.time() - self._active_since_s >= _EARLY_S
 
+    @property
+    def durable_end(self) -> tuple[str, int]:
+        """Name of the segment that is written to, and up to which byte it is durable."""
+        return self._active.segment.path.name, self._end
+
     def committed(self, size: int, block_count: int, end: int, used: float) -> None:
         """A group of blocks is durable; the log goes to `end`, the share `used` of the segment is used."""
+        self._end = end
         self.committed_bytes += size
         self.committed_blocks += block_count
         if self._ready is not None or self._preparing:
@@ -264,8 +272,10 @@ class SegmentSupply:
 
     async def give_back(self, segment: SegmentFile) -> None:
         """The file of a segment that is in no set any more. Raises OSError."""
-        # Whoever reads a deleted ledger still must not find other bytes there.
-        if not segment.is_read and self.spares.reserve(segment.path.stat().st_size):
+        stat = segment.path.stat()
+        # Whoever reads a deleted ledger still must not find other bytes there, nor who has the file by
+        # another name: a backup links what it will copy.
+        if not segment.is_read and stat.st_nlink == 1 and self.spares.reserve(stat.st_size):
             segment.drop()
             try:
                 await asyncio.to_thread(self.spares.keep, segment.path)

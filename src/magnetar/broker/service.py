@@ -37,6 +37,7 @@ from magnetar.broker.registry.partitioned import PartitionedTopics
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.storage import StoredTopics
 from magnetar.broker.rounds import guarded
+from magnetar.broker.staging import PointsInTime
 from magnetar.broker.topic import Topic
 from magnetar.broker.watchers.room import TopicWatchers
 from magnetar.managedlog.errors import LogExistsError
@@ -90,6 +91,8 @@ class Broker:
         """Names those that hold messages; None: this process does."""
         self.lake: LakeRoom | None = None
         """Tables over what was offloaded; None: there are none."""
+        self.points_in_time: PointsInTime | None = None
+        """For backups; None: not all of it lies in one folder here."""
         self.listeners = Listeners()
         self.guard = None if authentication is None else self._guarded_by(authentication, superuser_roles)
         self.tasks = TaskGroup("broker")

@@ -58,6 +58,14 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.lake:lake",
         "Iceberg tables over topics: what there is, full checks, upkeep (docs/lake.md).",
     ),
+    "backup": Command(
+        "magnetar.cli.backup:backup",
+        "Copies of a data folder, made while it is used (docs/backup.md).",
+    ),
+    "restore": Command(
+        "magnetar.cli.backup:restore",
+        "Make a data folder of a backup in REPOSITORY, the newest one unless BACKUP_ID names another.",
+    ),
     "produce": Command(
         "magnetar.cli.messages.produce:produce",
         "Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable.",

@@ -7,6 +7,7 @@ DATA/bookie/                the message store; has a format of its own
 DATA/bookies/               where bookies beside the broker meet, instead; each has a folder in it
 DATA/offload/               files that are not in the object store yet; emptied at each start
 DATA/offloaded/             the object store, where no other is named
+DATA/staged/                points in time that are being backed up: links; emptied at each start
 DATA/lake/catalog.db        the catalog of Iceberg tables, where no other is named; can be made anew
 """
 
@@ -71,6 +72,16 @@ class DataFolder:
     def offload_dir(self) -> Path:
         """Where files lie that are not in the object store yet."""
         return self.root / "offload"
+
+    @property
+    def offloaded_dir(self) -> Path:
+        """The object store, where no other is named."""
+        return self.root / "offloaded"
+
+    @property
+    def staged_dir(self) -> Path:
+        """Where points in time lie while they are backed up."""
+        return self.root / "staged"
 
     @property
     def lake_catalog_file(self) -> Path:

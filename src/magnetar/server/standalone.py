@@ -27,6 +27,7 @@ from magnetar.bookie.options import Durability
 from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
+from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.managedlog.orphans import OrphanSearch
@@ -36,6 +37,7 @@ from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.server import open_files, security
+from magnetar.server.backup.staging import Staging
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
@@ -226,6 +228,9 @@ class Standalone:
             offloading=tiering.offloading,
         )
         broker.bookies = stores.bookies
+        if folder is not None and isinstance(ledgers, EmbeddedLedgers):
+            broker.points_in_time = staging = Staging(folder, ledgers.store, self._clock)
+            self._cleanup.push_async_callback(staging.close)
         tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)

@@ -1,0 +1,76 @@
+"""What a backup consists of. Values only.
+
+A manifest is a file `backups/ID.json` of a repository: a line of JSON, and a line with its SHA-256 in hex.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from magnetar.base.errors import MagnetarError
+
+FORMAT_VERSION: Final = 1
+
+
+class BackupError(MagnetarError):
+    """It cannot be done; the message says why and what to do."""
+
+
+class DamagedBackupError(BackupError):
+    """Something in a repository is not as it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One file of a backup."""
+
+    path: str
+    """In the data folder, with `/`."""
+    sha256: str
+    """In hex; the file's name in the repository."""
+    size_bytes: int
+    origin: str = ""
+    """What never has other bytes: the file of this name, length and time; empty: it may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One backup."""
+
+    backup_id: str
+    """Time of the backup, UTC, `20260131T235959Z`, with a number behind it where there are several."""
+    created_ms: int
+    """Unix milliseconds of the point in time."""
+    version: str
+    """Of the program."""
+    files: tuple[FileRow, ...]
+    copied_bytes: int
+    """What this backup added to the repository."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files, those included that earlier backups had brought."""
+        return sum(row.size_bytes for row in self.files)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The file's bytes."""
+    line = json.dumps({"format": FORMAT_VERSION, **asdict(manifest)}, sort_keys=True).encode()
+    return b"%b\n%b\n" % (line, hashlib.sha256(line).hexdigest().encode())
+
+
+def decode(data: bytes, name: str) -> Manifest:
+    """What the file `name` says. Raises DamagedBackupError, BackupError."""
+    line, _, rest = data.partition(b"\n")
+    if rest.strip().decode("ascii", "replace") != hashlib.sha256(line).hexdigest():
+        raise DamagedBackupError(f"{name} fails its checksum: use another backup")
+    told = json.loads(line)
+    if (found := told.pop("format")) > FORMAT_VERSION:
+        raise BackupError(
+            f"{name} has format {found}, this release knows up to {FORMAT_VERSION}: use the newer release"
+        )
+    told["files"] = tuple(FileRow(**row) for row in told["files"])
+    return Manifest(**told)

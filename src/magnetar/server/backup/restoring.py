@@ -1,0 +1,64 @@
+"""From a repository into a new data folder. Blocking."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from magnetar.runtime.durable_file import sync_folder, write_durably
+from magnetar.server.backup.manifest import BackupError, Manifest
+from magnetar.server.backup.repository import Repository, copy_checked
+from magnetar.server.datafolder import FORMAT_VERSION
+
+_UNFINISHED: Final = "RESTORING"
+"""Lies in a folder that is being filled."""
+
+
+def restore(
+    repository: Repository, manifest: Manifest, data: Path, *, progress: Callable[[int], None]
+) -> None:
+    """Makes the data folder `data` of a backup; it must be empty, or not there. Raises BackupError.
+
+    Each file is compared with its sum on the way. The folder has its name when everything in it is durable.
+    """
+    try:
+        if data.exists() and (not data.is_dir() or any(data.iterdir())):
+            raise BackupError(f"{data} is not empty: name a folder that is not there yet")
+        part = data.with_name(f"{data.name}.restoring")
+        _clear(part)
+        part.mkdir(parents=True, mode=0o700)
+        (part / _UNFINISHED).touch()
+        for row in manifest.files:
+            target = part / row.path
+            if not target.resolve().is_relative_to(part.resolve()):
+                raise BackupError(
+                    f"{manifest.backup_id} names {row.path}, which lies outside of a data folder"
+                )
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            copy_checked(repository.path_of(row.sha256), target, row, progress)
+        _finish(part, data)
+    except OSError as error:
+        raise BackupError(f"{data} could not be restored: {error.strerror or error}") from error
+
+
+def _clear(part: Path) -> None:
+    """Removes what a restoring that was cut short left behind. Raises BackupError."""
+    if not part.exists():
+        return
+    if not (part / _UNFINISHED).exists():
+        raise BackupError(f"{part} is in the way: it is none of ours, move it elsewhere")
+    shutil.rmtree(part)
+
+
+def _finish(part: Path, data: Path) -> None:
+    write_durably(part / "FORMAT", f"{FORMAT_VERSION}\n".encode())
+    (part / _UNFINISHED).unlink()
+    for folder in sorted({path.parent for path in part.rglob("*")}, reverse=True):
+        sync_folder(folder)
+    with contextlib.suppress(FileNotFoundError):
+        data.rmdir()
+    part.replace(data)
+    sync_folder(data.parent)

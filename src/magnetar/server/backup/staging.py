@@ -1,0 +1,208 @@
+"""One point in time of a data folder: hard links to what does not change, and a copy of the metadata.
+
+    STAGED/bookie/...             links to the segments, and the small files of the folder
+    STAGED/metadata/metadata.db   copy of the metadata, in one read transaction
+    STAGED/offloaded/...          links to objects, where the object store lies in the data folder
+    STAGED/STAGED                 JSON: the time, and the segment that is longer than what counts of it
+
+The order of the steps, and why it is enough, is told in README.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.bookie.store import SegmentStore
+from magnetar.runtime.tasks import happens_within
+from magnetar.server.backup.manifest import BackupError
+from magnetar.server.datafolder import DataFolder
+
+_log = logging.getLogger("magnetar.backup")
+
+STAGED_FILE: Final = "STAGED"
+KEPT_S: Final = 600.0
+"""A point in time goes after so many seconds without a sign of who copies it: its links hold space."""
+
+_SMALL_FILES: Final = ("FORMAT", "INSTANCEID", "BELONGS")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A point in time, ready to be copied."""
+
+    staged_id: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the parts of a data folder lie. Its methods block."""
+
+    metadata_file: Path
+    bookie_dir: Path
+    offloaded_dir: Path
+
+    @classmethod
+    def of(cls, folder: DataFolder) -> Sources:
+        """Of a standalone that keeps messages itself."""
+        return cls(folder.metadata_file, folder.bookie_dir, folder.offloaded_dir)
+
+    def link(self, staged: Path) -> None:
+        """Links what has no link there yet. Raises OSError."""
+        for source, target in self._files(staged):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Gone since it was listed: dead before the point in time, or linked in the first round.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.link(source, target)
+
+    def _files(self, staged: Path) -> Iterator[tuple[Path, Path]]:
+        for segment in (self.bookie_dir / "segments").glob("*.seg"):
+            yield segment, staged / "bookie" / "segments" / segment.name
+        for place, _, names in os.walk(self.offloaded_dir):
+            for name in names:
+                source = Path(place) / name
+                yield source, staged / "offloaded" / source.relative_to(self.offloaded_dir)
+
+    def copy_metadata(self, staged: Path) -> None:
+        """The metadata of one moment, and small files beside the messages. Raises OSError, sqlite3.Error."""
+        target = staged / "metadata" / "metadata.db"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for name in _SMALL_FILES:
+            with contextlib.suppress(FileNotFoundError):
+                (staged / "bookie" / name).write_bytes((self.bookie_dir / name).read_bytes())
+        with (
+            contextlib.closing(sqlite3.connect(f"file:{self.metadata_file}?mode=rw", uri=True)) as source,
+            contextlib.closing(sqlite3.connect(target)) as copy,
+        ):
+            source.backup(copy, pages=-1)
+
+    @staticmethod
+    def note(staged: Path, created_ms: int, growing: tuple[str, int] | None) -> None:
+        """Says what the point is. `growing`: the segment that is written to, and what counts of it."""
+        name, size = growing or ("", 0)
+        segments = staged / "bookie" / "segments"
+        for segment in segments.glob("*.seg"):
+            # Made ahead: it is empty, and will not be when it is copied.
+            if name and segment.name > name:
+                segment.unlink()
+        if not (segments / name).is_file():
+            # It came after the links were made, and so is later than the point in time.
+            name = ""
+        told = {"created_ms": created_ms, "growing": name, "growing_bytes": size}
+        (staged / STAGED_FILE).write_text(json.dumps(told))
+
+
+class Staging:
+    """Points in time of a data folder in use, one at a time."""
+
+    def __init__(self, folder: DataFolder, store: SegmentStore, clock: Clock) -> None:
+        """`store` writes to the folder. Points in time of an earlier process are removed."""
+        self._root = folder.staged_dir
+        self._sources = Sources.of(folder)
+        self._clock = clock
+        self._store = store
+        self._current: Staged | None = None
+        self._beginning = False
+        self._seen = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    async def begin(self) -> Staged:
+        """Takes a point in time. Raises BackupError: another one is there, or it cannot be done."""
+        if self._current is not None or self._beginning:
+            raise BackupError(
+                "a backup of this folder is under way: wait for it; one broken off is forgotten after"
+                f" {KEPT_S / 60:.0f} minutes"
+            )
+        staged_id = secrets.token_hex(8)
+        staged = Staged(staged_id, self._root / staged_id)
+        self._beginning = True
+        try:
+            await self._take(staged.folder)
+        except (OSError, sqlite3.Error) as error:
+            raise BackupError(f"no point in time of {self._root.parent} could be taken: {error}") from error
+        else:
+            self._current = staged
+        finally:
+            self._beginning = False
+            if self._current is not staged:
+                shutil.rmtree(staged.folder, ignore_errors=True)
+        self._seen.clear()
+        self._watch = asyncio.get_running_loop().create_task(self._forget_unused(staged.staged_id))
+        _log.info("point in time %s is ready to be copied", staged.staged_id)
+        return staged
+
+    async def _take(self, staged: Path) -> None:
+        with self._store.still.hold():
+            await asyncio.to_thread(self._sources.link, staged)
+            created_ms = self._clock.now_ms()
+            await asyncio.to_thread(self._sources.copy_metadata, staged)
+            await asyncio.to_thread(self._sources.link, staged)
+            self._sources.note(staged, created_ms, self._store.supply.durable_end)
+
+    def renew(self, staged_id: str) -> bool:
+        """Somebody copies it still; False when it is not there any more."""
+        if self._current is None or self._current.staged_id != staged_id:
+            return False
+        self._seen.set()
+        return True
+
+    async def end(self, staged_id: str) -> bool:
+        """Nobody needs it any more; False when it was not there."""
+        if self._current is None or self._current.staged_id != staged_id:
+            return False
+        current, self._current = self._current, None
+        if self._watch is not None and self._watch is not asyncio.current_task():
+            self._watch.cancel()
+            self._watch = None
+        await asyncio.to_thread(shutil.rmtree, current.folder, ignore_errors=True)
+        return True
+
+    async def close(self) -> None:
+        """Ends what is there."""
+        if self._current is not None:
+            await self.end(self._current.staged_id)
+
+    async def _forget_unused(self, staged_id: str) -> None:
+        while await happens_within(self._seen, KEPT_S):
+            self._seen.clear()
+        _log.warning("point in time %s: nobody copies it, it is removed", staged_id)
+        await self.end(staged_id)
+
+
+@contextmanager
+def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
+    """A point in time of a folder that no process uses; blocks. Raises StartupError, BackupError."""
+    folder = DataFolder(root)
+    staged = folder.staged_dir / "unused"
+    try:
+        if folder.bookies_dir.exists():
+            raise BackupError(
+                f"{root} keeps its messages on bookies, whose folders are not backed up: keep more copies "
+                "(docs/replicated-storage.md), or offload to an object store"
+            )
+        shutil.rmtree(folder.staged_dir, ignore_errors=True)
+        sources = Sources.of(folder)
+        try:
+            sources.link(staged)
+            sources.copy_metadata(staged)
+            sources.note(staged, clock.now_ms(), None)
+        except (OSError, sqlite3.Error) as error:
+            raise BackupError(f"no point in time of {root} could be taken: {error}") from error
+        yield staged
+    finally:
+        shutil.rmtree(folder.staged_dir, ignore_errors=True)
+        folder.release()

@@ -1,0 +1,205 @@
+"""Points in time: what they link keeps its bytes, and what they name is in them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from magnetar.bookie.store import SegmentStore
+from magnetar.runtime.clock import SystemClock
+from magnetar.server.backup import copying, staging
+from magnetar.server.backup.manifest import BackupError, DamagedBackupError, FileRow, Manifest, decode, encode
+from magnetar.server.backup.repository import Repository
+from magnetar.server.backup.restoring import restore
+from magnetar.server.backup.staging import Sources, Staging
+from magnetar.server.datafolder import DataFolder
+from support.storage import Sink, entries_of, run, settled, store_in
+
+BODY = bytes(4000)
+
+
+async def write(store: SegmentStore, ledger_id: int, count: int) -> None:
+    sink = Sink()
+    appender = store.appender(ledger_id, sink)
+    for entry in range(count):
+        appender.append([b"%d" % entry + BODY], None, entry, 1)
+    await sink.reached(count - 1)
+    store.release(appender)
+
+
+@asynccontextmanager
+async def used(root: Path) -> AsyncIterator[tuple[DataFolder, SegmentStore, Staging]]:
+    """A data folder in use, whose small segments are full of ledger 1."""
+    folder = DataFolder(root)
+    sqlite3.connect(folder.metadata_file).close()
+    try:
+        async with store_in(folder.bookie_dir, segment_bytes=256 << 10, spare_segments=4) as store:
+            await write(store, 1, 200)
+            await settled(store)
+            points = Staging(folder, store, SystemClock())
+            yield folder, store, points
+            await points.close()
+    finally:
+        folder.release()
+
+
+def copy_of(staged: Path, folder: Path) -> Path:
+    """A data folder made of a point in time, by way of a repository."""
+    repository = Repository.open(folder / "backups", create=True)
+    manifest = copying.copy(staged, repository, with_history=True, progress=lambda _: None)
+    restore(repository, manifest, folder / "copy", progress=lambda _: None)
+    return folder / "copy" / "bookie"
+
+
+def test_no_ledger_goes_between_links_and_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (_, store, points):
+            deletions: list[asyncio.Task[None]] = []
+            loop = asyncio.get_running_loop()
+            copied = Sources.copy_metadata
+
+            def copy_while_it_is_deleted(self: Sources, staged: Path) -> None:
+                # The metadata of this moment names ledger 1, and then somebody deletes it.
+                copied(self, staged)
+                asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+
+            async def begin() -> None:
+                deletions.append(asyncio.create_task(store.delete(1)))
+                for _ in range(50):
+                    await asyncio.sleep(0)
+
+            monkeypatch.setattr(Sources, "copy_metadata", copy_while_it_is_deleted)
+            point = await points.begin()
+            await asyncio.gather(*deletions)
+            assert store.ledger_ids() == set()
+            async with store_in(copy_of(point.folder, tmp_path)) as copy:
+                assert copy.ledger_ids() == {1}
+                assert len(await entries_of(copy, 1)) == 200
+
+    run(scenario())
+
+
+def test_a_linked_segment_that_dies_is_not_written_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (_, store, points):
+            point = await points.begin()
+            await store.delete(1)
+            await settled(store)
+            # What died is written over, where it may be.
+            await write(store, 2, 400)
+            await settled(store)
+            async with store_in(copy_of(point.folder, tmp_path)) as copy:
+                assert copy.ledger_ids() == {1}
+                assert len(await entries_of(copy, 1)) == 200
+
+    run(scenario())
+
+
+def test_what_comes_after_the_point_is_not_in_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (_, store, points):
+            point = await points.begin()
+            await write(store, 2, 10)
+            async with store_in(copy_of(point.folder, tmp_path)) as copy:
+                assert copy.ledger_ids() == {1}
+
+    run(scenario())
+
+
+def test_one_point_at_a_time_and_it_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (folder, _, points):
+            point = await points.begin()
+            with pytest.raises(BackupError, match="under way"):
+                await points.begin()
+            assert points.renew(point.staged_id)
+            assert not points.renew("another")
+            assert await points.end(point.staged_id)
+            assert not await points.end(point.staged_id)
+            assert list(folder.staged_dir.iterdir()) == []
+            await points.begin()
+
+    run(scenario())
+
+
+def test_a_point_that_nobody_copies_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "KEPT_S", 0.0)
+
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (_, _store, points):
+            point = await points.begin()
+            assert points._watch is not None
+            await points._watch
+            assert not point.folder.exists()
+            assert not points.renew(point.staged_id)
+
+    run(scenario())
+
+
+def test_a_point_that_failed_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (folder, _, points):
+            folder.metadata_file.unlink()
+            with pytest.raises(BackupError, match="no point in time"):
+                await points.begin()
+            assert list(folder.staged_dir.iterdir()) == []
+
+    run(scenario())
+
+
+MANIFEST = Manifest("20260101T000000Z", 1, "0", (FileRow("a", "0" * 64, 3),), 3)
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    assert decode(encode(MANIFEST), "m") == MANIFEST
+
+
+def test_every_flipped_bit_of_a_manifest_is_found() -> None:
+    data = encode(MANIFEST)
+    for at in range((len(data) - 1) * 8):
+        damaged = bytearray(data)
+        damaged[at // 8] ^= 1 << at % 8
+        with pytest.raises(DamagedBackupError):
+            decode(bytes(damaged), "m")
+
+
+def test_a_backup_that_names_files_elsewhere_is_refused(tmp_path: Path) -> None:
+    repository = Repository.open(tmp_path / "backups", create=True)
+    source = tmp_path / "file"
+    source.write_bytes(b"abc")
+    digest, _ = repository.add(source, 3, lambda _: None)
+    wrong = replace(MANIFEST, files=(FileRow("../elsewhere", digest, 3),))
+    with pytest.raises(BackupError, match="elsewhere"):
+        restore(repository, wrong, tmp_path / "data", progress=lambda _: None)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_folder_with_other_files_is_no_repository(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(BackupError, match="other files"):
+        Repository.open(tmp_path, create=True)
+    with pytest.raises(BackupError, match="no folder with backups"):
+        Repository.open(tmp_path)
+
+
+def test_what_a_restore_that_was_cut_short_left_is_removed(tmp_path: Path) -> None:
+    repository = Repository.open(tmp_path / "backups", create=True)
+    source = tmp_path / "file"
+    source.write_bytes(b"abc")
+    digest, _ = repository.add(source, 3, lambda _: None)
+    manifest = replace(MANIFEST, files=(FileRow("bookie/x", digest, 3),))
+    part = tmp_path / "data.restoring"
+    part.mkdir()
+    with pytest.raises(BackupError, match="none of ours"):
+        restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
+    (part / "RESTORING").touch()
+    (part / "half").touch()
+    restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
+    assert (tmp_path / "data" / "bookie" / "x").read_bytes() == b"abc"
+    assert not (tmp_path / "data" / "half").exists()
