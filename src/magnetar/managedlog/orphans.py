@@ -1,23 +1,30 @@
 """Finds ledgers that nothing names, and deletes them.
 
 A ledger is made first and named after, by its log or a cursor: a crash in between leaves one that nobody
-will ever read. When in doubt a ledger is kept:
+will ever read. But a topic whose value was lost leaves the same, and these have messages. When in doubt a
+ledger is kept:
 - only those that say they are of a log are looked at (`custom_metadata`);
 - what cannot be read or decoded anywhere ends the search;
-- a ledger goes when it was named neither at the first look nor at the second, a long time later.
+- a ledger goes when it was named at no look for the whole grace period, counted while a process runs and
+  kept in metadata (`/magnetar/unnamed-ledgers`: JSON, ledger to seconds);
+- and only while metadata is trusted (`metadata/trust.py`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
-from magnetar.ledger.api import Ledgers
+from magnetar.base.errors import LedgerError, StorageError
+from magnetar.ledger.api import Ledgers, NoSuchLedgerError
 from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursor_store import APPLICATION, COMPONENT, SIDE_COMPONENT
 from magnetar.managedlog.log_metadata import ROOT, decode
+from magnetar.metadata.keys import UNNAMED_LEDGERS
 from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.tasks import yield_loop
 
 _log = logging.getLogger("magnetar.managedlog")
@@ -65,32 +72,90 @@ def _is_of_a_log(custom: Mapping[str, bytes]) -> bool:
 
 
 class OrphanSearch:
-    """Looks twice, then rests."""
+    """Lists all ledgers at its first look, and from then on looks at those that nothing named."""
 
-    def __init__(self, store: MetadataStore, ledgers: Ledgers, listing: Listing) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        listing: Listing,
+        trust: MetadataTrust,
+        *,
+        grace_s: int,
+        interval_s: int,
+    ) -> None:
+        """`interval_s`: between two calls of `round`, at least."""
         self._store = store
         self._ledgers = ledgers
         self._listing = listing
-        self._suspects: frozenset[int] | None = None
+        self._trust = trust
+        self._grace_s = grace_s
+        self._interval_s = interval_s
+        self._seen: dict[int, int] | None = None
+        """How long each was seen unnamed, in seconds; None before the first look."""
         self.deleted = 0
         """Ledgers that were deleted."""
 
     async def round(self) -> None:
-        """One look; the second deletes what was found by both. To be called again when what was being made
-        at the first is named.
+        """One look; deletes what was found by all of them for long enough.
 
-        Raises MetadataError, LedgerError, StorageError, InvalidLogDataError: then nothing more is deleted,
-        and the next call begins anew.
+        Raises MetadataError, LedgerError, StorageError, InvalidLogDataError: then nothing more is deleted.
         """
-        suspects, self._suspects = self._suspects, None
-        if suspects is None:
+        if self._seen is None:
             # The list first: what is named later only makes fewer suspects.
             listed = [ledger_id async for ledger_id, custom in self._listing() if _is_of_a_log(custom)]
-            self._suspects = frozenset(listed) - await named_ledgers(self._store)
+            before = await self._noted()
+            unnamed = set(listed) - await named_ledgers(self._store)
+            self._tell(unnamed - set(before))
+            await self._note({ledger_id: before.get(ledger_id, 0) for ledger_id in unnamed})
             return
-        found = suspects - await named_ledgers(self._store) if suspects else suspects
-        for ledger_id in sorted(found):
-            _log.warning("ledger %d is named by no log and no cursor: it is deleted", ledger_id)
-            await self._ledgers.delete(ledger_id)
-            self.deleted += 1
-        self._suspects = frozenset()
+        if not self._seen:
+            return
+        named = await named_ledgers(self._store)
+        await self._note(
+            {each: seen_s + self._interval_s for each, seen_s in self._seen.items() if each not in named}
+        )
+        if self._trust.is_trusted:
+            for ledger_id in sorted(each for each, seen_s in self._seen.items() if seen_s >= self._grace_s):
+                await self._delete(ledger_id)
+                await self._note({each: seen_s for each, seen_s in self._seen.items() if each != ledger_id})
+
+    def _tell(self, ledger_ids: set[int]) -> None:
+        for ledger_id in sorted(ledger_ids):
+            _log.warning(
+                "ledger %d is named by no log and no cursor: it is kept for %d s", ledger_id, self._grace_s
+            )
+
+    async def _delete(self, ledger_id: int) -> None:
+        try:
+            reader = await self._ledgers.open(ledger_id)
+        except NoSuchLedgerError:
+            return
+        except (LedgerError, StorageError) as error:
+            _log.error("ledger %d, which nothing names, cannot be read and is kept: %s", ledger_id, error)
+            return
+        _log.warning(
+            "ledger %d of %d entries, %d bytes is named by no log and no cursor: it is deleted",
+            ledger_id,
+            reader.last_entry + 1,
+            reader.length_bytes,
+        )
+        await self._ledgers.delete(ledger_id)
+        self.deleted += 1
+
+    async def _noted(self) -> dict[int, int]:
+        value = await self._store.get(UNNAMED_LEDGERS)
+        if value is None:
+            return {}
+        try:
+            return {int(ledger): int(seen_s) for ledger, seen_s in json.loads(value.data).items()}
+        except (ValueError, AttributeError) as error:
+            _log.error("%s is unreadable, its ledgers are kept from now on anew: %s", UNNAMED_LEDGERS, error)
+            return {}
+
+    async def _note(self, seen: dict[int, int]) -> None:
+        if seen:
+            await self._store.put(UNNAMED_LEDGERS, json.dumps(seen).encode())
+        elif await self._store.exists(UNNAMED_LEDGERS):
+            await self._store.delete(UNNAMED_LEDGERS)
+        self._seen = seen

@@ -23,6 +23,9 @@
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
 | `/magnetar/offload-owner` | id of this installation, for object stores | managedlog |
+| `/magnetar/unnamed-ledgers` | ledgers that no log names, JSON | managedlog |
+| `/magnetar/generation` | how new this metadata is, decimal | ledger |
+| `/magnetar/deletions/{ledger}` | a deletion that is under way, empty | ledger |
 
 `{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
 only characters that need no encoding; a bundle is `0x00000000_0x40000000`.
@@ -49,6 +52,9 @@ PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
 
 OFFLOAD_OWNER: Final = "/magnetar/offload-owner"
 """Which installation this is: object stores note who wrote to them first."""
+
+UNNAMED_LEDGERS: Final = "/magnetar/unnamed-ledgers"
+"""Ledgers of logs that no log names, and how long they were seen so."""
 
 LEDGERS: Final = "/ledgers"
 """Root of BookKeeper's tree."""

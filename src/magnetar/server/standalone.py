@@ -49,7 +49,7 @@ _log = logging.getLogger("magnetar.server")
 
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
-_ORPHANS_S = 600.0
+_ORPHANS_S = 600
 """Between the two looks at ledgers that nobody names."""
 
 
@@ -217,7 +217,15 @@ class Standalone:
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)
         if stores.listing is not None:
-            self._tasks.every(_ORPHANS_S, OrphanSearch(store, ledgers, stores.listing).round)
+            search = OrphanSearch(
+                store,
+                ledgers,
+                stores.listing,
+                stores.trust,
+                grace_s=config.quarantine_grace_seconds,
+                interval_s=_ORPHANS_S,
+            )
+            self._tasks.every(_ORPHANS_S, search.round)
         broker = Broker(
             config=broker_config(config),
             store=store,
