@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.errors import MetadataError
-from magnetar.bookie.network.collecting import collect
+from magnetar.bookie.belonging import Belonging
+from magnetar.bookie.network.collecting import collect, missing_ledgers
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.served import Answer, Output, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
@@ -92,6 +93,7 @@ class SimBookie:
     async def _main(self, store: SimStore) -> None:
         registry = TreeBookieRegistry(store, self._tree, claim_timeout_s=10.0)
         self._read_only = asyncio.Event()
+        self._belonging = Belonging("")
         collecting = asyncio.get_running_loop().create_task(self._collect(registry))
         try:
             while True:
@@ -118,7 +120,10 @@ class SimBookie:
         while True:
             await asyncio.sleep(_COLLECT_S)
             try:
-                await collect(set(self._ledgers.known()), registry, self._delete)
+                missing = await missing_ledgers(set(self._ledgers.known()), registry)
+                self._belonging, _ = await collect(
+                    self._belonging, missing, self._delete, now_ms=0, elapsed_s=0, grace_s=1
+                )
             except MetadataError:
                 continue
 

@@ -11,6 +11,7 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError, StartupError
+from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, encode_decisions
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.options import StoreOptions
 from magnetar.ledger.api import LedgerEnd, LedgerFencedError, NoSuchLedgerError
@@ -271,6 +272,47 @@ def test_deleted_ledgers_are_collected_and_do_not_come_back(tmp_path: Path) -> N
             with pytest.raises(LedgerFencedError):
                 await marks.reach(1)
             assert await payloads_of(await client.open(kept.ledger_id, b"secret")) == [b"kept"]
+
+    run(tmp_path, story, bookies=1)
+
+
+def test_metadata_that_is_an_older_copy_deletes_nothing(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        node = world.nodes["a"]
+        async with world.client() as client:
+            other, _ = await create(client, 1, 1, 1)
+            other.append([b"other"])
+            await other.close()
+            writer, _ = await create(client, 1, 1, 1)
+            writer.append([b"acknowledged"])
+            await writer.close()
+            lost = writer.ledger_id
+            await node.collect_garbage()
+            await eventually(lambda: node.keeper.state.generation > 0)
+            # Restored: as if the bookie's cookie had never been raised, and the ledger not been made.
+            cookie = world.tree.cookie(node.bookie_id)
+            stored, metadata = await world.store.get(cookie), await world.store.get(world.tree.ledger(lost))
+            assert stored is not None
+            assert metadata is not None
+            await world.store.delete(cookie)
+            await world.store.put(cookie, stored.data)
+            await world.store.delete(world.tree.ledger(lost))
+            await node.collect_garbage()
+            await eventually(lambda: lost in node.keeper.state.held)
+            assert "older copy" in node.keeper.state.doubt
+            # A restart still knows.
+            await world.stop("a")
+            node = await world.start("a")
+            assert "older copy" in node.keeper.state.doubt
+            await world.store.put(world.tree.ledger(lost), metadata.data)
+            await node.collect_garbage()
+            await eventually(lambda: not node.keeper.state.held)
+            assert await payloads_of(await client.open(lost, b"secret")) == [b"acknowledged"]
+            await client.delete(lost)
+            decided = Decisions(accept=True)
+            (tmp_path / "a" / DECISIONS_FILE).write_bytes(encode_decisions(decided))
+            await node.look_at_disk()
+            await eventually(lambda: node.server.known_ledgers() == {other.ledger_id})
 
     run(tmp_path, story, bookies=1)
 

@@ -57,6 +57,7 @@ DRIVERS = {
     "bookie/appender.py",
     "bookie/network/connection.py",
     "bookie/network/entries.py",
+    "bookie/network/keeping.py",
     "bookie/network/node.py",
     "bookie/network/scattered.py",
     "bookie/network/server.py",

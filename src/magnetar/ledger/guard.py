@@ -36,7 +36,8 @@ from magnetar.bookie.files import storage_error
 from magnetar.bookie.quarantine import Round, look
 from magnetar.bookie.store import SegmentStore
 from magnetar.ledger.listing import existing_ledgers
-from magnetar.ledger.paths import DELETIONS, GENERATION, INSTANCE_ID, deletion_path, ledger_path
+from magnetar.ledger.paths import DELETIONS, INSTANCE_ID, deletion_path, ledger_path
+from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, Put
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Exposition

@@ -18,7 +18,6 @@ from typing import Final
 LEDGERS: Final = "/ledgers"
 ID_GENERATOR: Final = "/ledgers/idgen"
 INSTANCE_ID: Final = "/ledgers/INSTANCEID"
-GENERATION: Final = "/magnetar/generation"
 DELETIONS: Final = "/magnetar/deletions"
 SHORT_ID_END: Final = (1 << 31) - 1
 """Ids from here on have the long path."""

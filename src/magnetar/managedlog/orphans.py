@@ -80,7 +80,6 @@ class OrphanSearch:
         ledgers: Ledgers,
         listing: Listing,
         trust: MetadataTrust,
-        *,
         grace_s: int,
         interval_s: int,
     ) -> None:

@@ -53,6 +53,9 @@ PRODUCER_NAME_COUNTER: Final = "/counters/producer-name"
 OFFLOAD_OWNER: Final = "/magnetar/offload-owner"
 """Which installation this is: object stores note who wrote to them first."""
 
+GENERATION: Final = "/magnetar/generation"
+"""How new this metadata is: copies of it that are restored have a lower number than those who saw it."""
+
 UNNAMED_LEDGERS: Final = "/magnetar/unnamed-ledgers"
 """Ledgers of logs that no log names, and how long they were seen so."""
 

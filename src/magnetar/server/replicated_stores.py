@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MagnetarError, MetadataError, StartupError
+from magnetar.base.errors import MagnetarError, MetadataError, StartupError, StorageError
 from magnetar.ledger.client.cluster import Bookies, Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
@@ -32,7 +32,7 @@ from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.keys import BOOKIE_RACKS
+from magnetar.metadata.keys import BOOKIE_RACKS, GENERATION
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
@@ -49,6 +49,7 @@ _log = logging.getLogger("magnetar.server")
 
 _SCOPE: Final = "/magnetar"
 _CLAIM: Final = "/broker"
+_GENERATION_S: Final = 600.0
 _CLAIM_PAUSE_S: Final = 0.5
 
 
@@ -84,6 +85,11 @@ async def _beside(
     cleanup.push_async_callback(store.close)
     tree = BookKeeperTree()
     await initialize_cluster(store, tree, str(uuid.uuid4()))
+    await _raise_generation(store)
+    ticking = TaskGroup("generation of metadata")
+    ticking.every(_GENERATION_S, partial(_raise_generation, store))
+    cleanup.push_async_callback(partial(_raise_generation, store))
+    cleanup.push_async_callback(ticking.close)
     found = await store.get(tree.instance_id)
     assert found is not None, "it was made just now"
     registry = FolderBookieRegistry(folder.bookies_dir, folder.metadata_file, tree)
@@ -103,6 +109,16 @@ async def _beside(
     ledgers = await _ledgers(config, store, store, tree, registry, clock, cleanup)
     collectors = (ledgers.collect_metrics,)
     return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors)
+
+
+async def _raise_generation(store: MetadataStore) -> None:
+    """The bookies remember the highest that they saw: older copies of the file are told by it."""
+    try:
+        found = await store.get(GENERATION)
+        generation = 0 if found is None else int(found.data)
+        await store.put(GENERATION, str(generation + 1).encode())
+    except (StorageError, MetadataError) as error:
+        _log.warning("the generation of metadata was not raised: %s", error)
 
 
 async def _on_cluster(

@@ -217,14 +217,8 @@ class Standalone:
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)
         if stores.listing is not None:
-            search = OrphanSearch(
-                store,
-                ledgers,
-                stores.listing,
-                stores.trust,
-                grace_s=config.quarantine_grace_seconds,
-                interval_s=_ORPHANS_S,
-            )
+            grace_s = config.quarantine_grace_seconds
+            search = OrphanSearch(store, ledgers, stores.listing, stores.trust, grace_s, _ORPHANS_S)
             self._tasks.every(_ORPHANS_S, search.round)
         broker = Broker(
             config=broker_config(config),

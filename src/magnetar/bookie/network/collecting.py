@@ -1,5 +1,10 @@
 """Deletes what lies here of ledgers that do not exist any more.
 
+Whoever deletes a ledger deletes its metadata; bookies find out by what is missing in the listing of all. So a
+listing deletes only while the metadata is certainly the bookie's own and the newest: it has the instance id
+and the bookie's cookie, and its generation is not behind what this bookie saw before. Otherwise, and where a
+listing is empty altogether, what it does not name is kept in quarantine.
+
 Fails safe: only a ledger that a whole listing did not name, and that the store then certainly does not have,
 is gone. Any error ends the round with nothing deleted that was not certain.
 """
@@ -8,9 +13,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from magnetar.bookie.belonging import Belonging
+from magnetar.bookie.quarantine import look
+
 _log = logging.getLogger("magnetar.bookie.network")
+
+_NAMED_MAX = 20
+"""Ledgers of one round that get a line of their own in the log."""
 
 
 class ExistingLedgers(Protocol):
@@ -23,22 +35,79 @@ class ExistingLedgers(Protocol):
         """Every ledger; an error ends the iteration by its exception."""
 
 
-async def collect(
-    known: set[int], existing: ExistingLedgers, delete: Callable[[int], Awaitable[None]]
-) -> int:
-    """One round; returns how many ledgers were deleted.
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What a whole listing did not name of the ledgers here."""
 
-    `known`: what lies here, taken before the round: a ledger exists before its first entry comes, so one
-    that is not listed is no new one. Raises MetadataError, StorageError.
-    """
+    ledgers: list[int]
+    listed: int
+    """How many ledgers it named."""
+
+
+async def missing_ledgers(known: set[int], existing: ExistingLedgers) -> Missing:
+    """`known`: what lies here, taken before: a ledger exists before its first entry comes, so one that is not
+    listed is no new one. Raises MetadataError."""
     missing = set(known)
+    listed = 0
     async for ledger_id in existing.ledger_ids():
+        listed += 1
         missing.discard(ledger_id)
-    count = 0
+    gone = []
     for ledger_id in sorted(missing):
         if await existing.ledger_exists(ledger_id):
             _log.error("ledger %d exists and was not listed", ledger_id)
-            continue
+        else:
+            gone.append(ledger_id)
+    return Missing(gone, listed)
+
+
+def doubt_of(state: Belonging, instance: str, generation: int | None) -> str:
+    """Why a listing of this metadata says nothing; empty: it may be believed. `generation`: None where the
+    metadata does not know the bookie."""
+    if state.instance and instance != state.instance:
+        return f"the metadata is that of cluster {instance}, not of {state.instance}"
+    if generation is None:
+        return "the metadata does not know this bookie any more"
+    if generation < state.generation:
+        return (
+            f"the metadata was restored from an older copy: generation {generation}, this bookie has seen "
+            f"{state.generation}"
+        )
+    return state.doubt
+
+
+async def collect(
+    state: Belonging,
+    missing: Missing,
+    delete: Callable[[int], Awaitable[None]],
+    *,
+    now_ms: int,
+    elapsed_s: int,
+    grace_s: int,
+) -> tuple[Belonging, int]:
+    """One round: deletes, or keeps in quarantine; what the state is then, and how many were deleted.
+
+    Raises StorageError.
+    """
+    unsure = bool(state.doubt) or not missing.listed
+    # What was doubtful once waits for its grace period, also when the doubt is over.
+    waiting = missing.ledgers if unsure else [each for each in missing.ledgers if each in state.held]
+    found = look(state.held, waiting, now_ms=now_ms, elapsed_s=elapsed_s, grace_s=grace_s)
+    _tell(found.entered, found.left)
+    due = [] if state.doubt else found.due
+    going = [*due, *(each for each in missing.ledgers if each not in found.held)]
+    for ledger_id in going:
         await delete(ledger_id)
-        count += 1
-    return count
+    for ledger_id in due:
+        _log.warning("ledger %d is deleted from the quarantine: its grace period is over", ledger_id)
+    held = {each: kept for each, kept in found.held.items() if each not in due}
+    return replace(state, held=held), len(going)
+
+
+def _tell(entered: list[int], left: list[int]) -> None:
+    for ledger_id in entered[:_NAMED_MAX]:
+        _log.error("ledger %d is not named by metadata that is in doubt: it is kept in quarantine", ledger_id)
+    if len(entered) > _NAMED_MAX:
+        _log.error("so are %d more ledgers", len(entered) - _NAMED_MAX)
+    for ledger_id in left:
+        _log.warning("ledger %d leaves the quarantine: it is named again, or deleted", ledger_id)

@@ -44,4 +44,6 @@ def collect(node: BookieNode, traffic: Traffic, out: Exposition) -> Iterable[Non
     gauge("magnetar_bookie_connections", server.connections)
     gauge("magnetar_bookie_pending_bytes", server.entries.pending_bytes)
     gauge("magnetar_bookie_ledgers_in_limbo", server.ledgers.in_limbo)
+    gauge("magnetar_quarantined_ledgers", len(node.keeper.state.held))
+    gauge("magnetar_metadata_doubted", 1 if node.keeper.state.doubt else 0)
     yield

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.errors import MagnetarError, MetadataError, StartupError, StorageError
-from magnetar.bookie.network.collecting import collect
 from magnetar.bookie.network.entries import disk_bytes
 from magnetar.bookie.network.fullness import Fullness, FullnessOptions
 from magnetar.bookie.network.identity import Stamp, stamp_of
+from magnetar.bookie.network.keeping import DEFAULT_GRACE_S, Keeper
 from magnetar.bookie.network.server import BookieServer, ServerOptions
 from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.store import SegmentStore
@@ -26,6 +26,7 @@ from magnetar.metadata.bookkeeper.registry import (
     check_bookie_id,
 )
 from magnetar.metadata.store import MUST_NOT_EXIST
+from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.durable_file import write_durably
 from magnetar.runtime.tasks import Rounds, TaskGroup
 
@@ -54,6 +55,8 @@ class NodeOptions:
     """How long to wait for the registration of this bookie's last process to end."""
     collect_interval_s: float = 600.0
     """Between two looks for deleted ledgers."""
+    quarantine_grace_s: int = DEFAULT_GRACE_S
+    """How long entries are kept that metadata in doubt does not name."""
     disk_interval_s: float = 10.0
     """Between two looks at how full the disk is."""
     server: ServerOptions = field(default_factory=ServerOptions)
@@ -79,6 +82,7 @@ class BookieNode:
         self.port: int
         self.server: BookieServer
         self.read_only = False
+        self.keeper: Keeper
         self.collected = 0
         """Deleted ledgers whose entries went since the start."""
         self._asked_read_only = False
@@ -120,6 +124,7 @@ class BookieNode:
                 raise StartupError(f"{folders}: {error}") from error
             raise
         try:
+            node.keeper = Keeper(options.data, registry, SystemClock(), grace_s=options.quarantine_grace_s)
             await node._join()
         except BaseException:
             await node.server.close()
@@ -191,7 +196,7 @@ class BookieNode:
                 is_full = "is full: read-only" if disk.read_only else "has room again"
                 _log.warning("the disk of %s %s", folder, is_full)
                 self._switch(read_only=self.is_full)
-        if self.is_full:
+        if self.is_full or self.keeper.has_decisions:
             self._collecting.ask()
         await self._announce()
 
@@ -235,8 +240,8 @@ class BookieNode:
     async def _collect(self) -> None:
         server = self.server
         try:
-            count = await collect(server.known_ledgers(), self._registry, server.delete)
-        except MagnetarError as error:
+            count = await self.keeper.round(self.bookie_id, server.known_ledgers(), server.delete)
+        except (OSError, MagnetarError) as error:
             _log.warning("deleted ledgers could not be found: %s", error)
             return
         self.collected += count

@@ -31,6 +31,7 @@ from magnetar.metadata.bookkeeper.registry import (
     check_bookie_id,
 )
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.sqlite_file import check_file
 from magnetar.metadata.store import BadVersionError, NotFoundError
 from magnetar.runtime.durable_file import sync_folder, write_durably
@@ -43,6 +44,8 @@ _LEDGERS_BELOW: Final = (
     "parent < ?1 || '0'))"
 )
 _NODE: Final = "SELECT 1 FROM node WHERE parent = ? AND name = ? AND data IS NOT NULL"
+
+_VALUE: Final = "SELECT data FROM node WHERE parent = ? AND name = ? AND data IS NOT NULL"
 
 
 class FolderBookieRegistry:
@@ -191,6 +194,17 @@ class FolderBookieRegistry:
         except FileNotFoundError as error:
             raise NotFoundError(str(file)) from error
         sync_folder(self._cookies)
+
+    async def generation(self, bookie_id: str) -> int | None:
+        """The broker's: it raises that of its file at its starts and while it runs."""
+        if not (self._cookies / bookie_id).exists():
+            return None
+        parent, _, name = GENERATION.rpartition("/")
+        rows = await asyncio.to_thread(self._query, _VALUE, (parent, name))
+        return int(rows[0][0]) if rows else 0
+
+    async def raise_generation(self, bookie_id: str) -> int:
+        return await self.generation(bookie_id) or 0
 
     async def known_bookies(self) -> frozenset[str]:
         return frozenset(os.listdir(self._cookies))

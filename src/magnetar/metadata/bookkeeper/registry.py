@@ -172,6 +172,18 @@ class BookieRegistry(Protocol):
     async def delete_cookie(self, bookie_id: str, *, expected_version: int) -> None:
         """Forgets a bookie for good. Raises NotFoundError, BadVersionError."""
 
+    async def generation(self, bookie_id: str) -> int | None:
+        """How new the metadata is as far as this bookie is concerned: older copies have a lower number.
+
+        None where the metadata does not know the bookie.
+        """
+
+    async def raise_generation(self, bookie_id: str) -> int:
+        """Makes the metadata newer than every copy made so far, where that is the bookie's to do.
+
+        Raises BadVersionError, NotFoundError.
+        """
+
     async def known_bookies(self) -> frozenset[str]:
         """Every bookie that has a cookie, alive or not."""
 

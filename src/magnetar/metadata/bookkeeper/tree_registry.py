@@ -121,6 +121,17 @@ class TreeBookieRegistry:
     async def delete_cookie(self, bookie_id: str, *, expected_version: int) -> None:
         await self._store.delete(self._tree.cookie(bookie_id), expected_version=expected_version)
 
+    async def generation(self, bookie_id: str) -> int | None:
+        """The version of the cookie: one more each time that it is written, as it is."""
+        found = await self.cookie(bookie_id)
+        return None if found is None else found[1]
+
+    async def raise_generation(self, bookie_id: str) -> int:
+        found = await self.cookie(bookie_id)
+        if found is None:
+            raise NotFoundError(self._tree.cookie(bookie_id))
+        return await self.put_cookie(found[0], expected_version=found[1])
+
     async def known_bookies(self) -> frozenset[str]:
         await self._store.sync()
         return frozenset(await self._store.children(self._tree.cookies))

@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 
 from magnetar.base.errors import MetadataError, StartupError
-from magnetar.bookie.network.collecting import collect
+from magnetar.bookie.belonging import Belonging, Held
+from magnetar.bookie.network.collecting import collect, doubt_of, missing_ledgers
 from magnetar.bookie.network.fullness import Fullness, FullnessOptions
 from magnetar.bookie.network.identity import Stamp, stamp_of
 from magnetar.metadata.bookkeeper.registry import Cookie
 
+BELONGING = Belonging("cluster", 5)
 MINE = Cookie("here:3181", ("/data",), ("/data",), "cluster")
 
 
@@ -89,25 +91,48 @@ class Listing:
             raise MetadataError("the connection is lost")
 
 
-def collected(listing: Listing, known: set[int]) -> list[int]:
+def collected(listing: Listing, known: set[int], state: Belonging = BELONGING) -> tuple[list[int], set[int]]:
+    """What one round deletes, and what is in quarantine then."""
     deleted: list[int] = []
 
     async def delete(ledger_id: int) -> None:
         deleted.append(ledger_id)
 
-    async def story() -> None:
-        assert await collect(known, listing, delete) == len(deleted)
+    async def story() -> Belonging:
+        missing = await missing_ledgers(known, listing)
+        after, count = await collect(state, missing, delete, now_ms=1, elapsed_s=60, grace_s=100)
+        assert count == len(deleted)
+        return after
 
-    asyncio.run(story())
-    return deleted
+    return deleted, set(asyncio.run(story()).held)
 
 
 def test_only_what_is_gone_for_certain_is_deleted() -> None:
-    assert collected(Listing([1, 2], {1, 2}), {1, 2, 3}) == [3]
-    assert collected(Listing([1], {1, 2}), {1, 2, 3}) == [3]
-    assert collected(Listing([], set()), set()) == []
+    assert collected(Listing([1, 2], {1, 2}), {1, 2, 3}) == ([3], set())
+    assert collected(Listing([1], {1, 2}), {1, 2, 3}) == ([3], set())
+    assert collected(Listing([], set()), set()) == ([], set())
 
 
 def test_a_listing_that_breaks_deletes_nothing() -> None:
     with pytest.raises(MetadataError):
         collected(Listing([], set(), breaks=True), {1, 2})
+
+
+def test_an_empty_listing_or_metadata_in_doubt_deletes_nothing() -> None:
+    assert collected(Listing([], set()), {1, 2}) == ([], {1, 2})
+    doubted = replace(BELONGING, doubt="an older copy")
+    assert collected(Listing([1], {1}), {1, 2, 3}, doubted) == ([], {2, 3})
+    # What waits goes on waiting though the doubt is over; what is deleted from now on goes at once.
+    waiting = replace(BELONGING, held={2: Held(1, 30), 4: Held(1, 99)})
+    assert collected(Listing([1], {1}), {1, 2, 3}, waiting) == ([3], {2})
+    assert collected(Listing([1], {1}), {1, 2}, replace(waiting, held={2: Held(1, 40)})) == ([2], set())
+    assert collected(Listing([1], {1}), {1, 2}, replace(doubted, held={2: Held(1, 999)})) == ([], {2})
+
+
+def test_metadata_is_doubted_that_is_another_an_older_or_has_forgotten_the_bookie() -> None:
+    assert doubt_of(BELONGING, "cluster", 5) == doubt_of(BELONGING, "cluster", 9) == ""
+    assert doubt_of(Belonging(""), "cluster", 0) == ""
+    assert "of cluster other, not of cluster" in doubt_of(BELONGING, "other", 5)
+    assert "does not know this bookie" in doubt_of(BELONGING, "cluster", None)
+    assert "generation 4, this bookie has seen 5" in doubt_of(BELONGING, "cluster", 4)
+    assert doubt_of(replace(BELONGING, doubt="before"), "cluster", 9) == "before"

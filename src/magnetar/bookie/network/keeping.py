@@ -1,0 +1,118 @@
+"""What a bookie remembers of its cluster's metadata, and what it deletes because of it.
+
+The file BELONGS of its first folder (`bookie/belonging.py`) has the highest generation that it saw, why
+metadata is doubted, and the ledgers in quarantine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.bookie.belonging import BELONGS_FILE, Belonging, DamagedBelongingError, decode, encode
+from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, decode_decisions
+from magnetar.bookie.network.collecting import collect, doubt_of, missing_ledgers
+from magnetar.metadata.bookkeeper.registry import BookieRegistry
+from magnetar.runtime.durable_file import sync_folder, write_durably
+
+_log = logging.getLogger("magnetar.bookie.network")
+
+DEFAULT_GRACE_S: Final = 604_800
+
+
+class Keeper:
+    """Of one bookie."""
+
+    def __init__(self, folder: Path, registry: BookieRegistry, clock: Clock, *, grace_s: int) -> None:
+        """Raises OSError."""
+        self._registry = registry
+        self._clock = clock
+        self._grace_s = grace_s
+        self._loop = asyncio.get_running_loop()
+        self._file = folder / BELONGS_FILE
+        self._decisions = folder / DECISIONS_FILE
+        self._looked_s: float | None = None
+        self.state = self._read()
+
+    def _read(self) -> Belonging:
+        if not self._file.exists():
+            return Belonging("")
+        try:
+            return decode(self._file.read_bytes())
+        except DamagedBelongingError as error:
+            _log.error("%s: %s: what metadata does not name is kept", self._file, error)
+            return Belonging("", doubt=f"what this bookie knew of its metadata is damaged: {error}")
+
+    async def round(self, bookie_id: str, known: set[int], delete: Callable[[int], Awaitable[None]]) -> int:
+        """Deletes what does not exist any more; how many ledgers those were.
+
+        Raises MetadataError, StorageError, OSError: then nothing was deleted that was not certain.
+        """
+        decided = self._decided()
+        instance = await self._registry.instance_id()
+        generation = await self._registry.generation(bookie_id)
+        before = self.state
+        if decided.accept:
+            _log.warning("the metadata is accepted as it is: %s", before.doubt or "nothing was in doubt")
+            before = replace(before, instance=instance, generation=generation or 0, doubt="")
+        doubt = doubt_of(before, instance, generation)
+        if doubt and doubt != self.state.doubt:
+            _log.error("%s. Nothing that it does not name is deleted", doubt)
+        if not doubt:
+            generation = await self._registry.raise_generation(bookie_id)
+        state = replace(
+            before,
+            instance=before.instance or instance,
+            generation=max(before.generation, generation or 0),
+            doubt=doubt,
+        )
+        # Durable before anything is deleted: the next start must not believe what is doubted now.
+        await self._write(state)
+        missing = await missing_ledgers(known, self._registry)
+        for ledger_id in sorted(decided.delete & set(state.held) & set(missing.ledgers)):
+            await delete(ledger_id)
+            _log.warning("ledger %d is deleted from the quarantine: somebody decided so", ledger_id)
+            missing.ledgers.remove(ledger_id)
+        now_s = self._loop.time()
+        elapsed_s = 0 if self._looked_s is None else int(now_s - self._looked_s)
+        self._looked_s = now_s
+        state, count = await collect(
+            state,
+            missing,
+            delete,
+            now_ms=self._clock.now_ms(),
+            elapsed_s=elapsed_s,
+            grace_s=self._grace_s,
+        )
+        await self._write(state)
+        self._forget_decisions()
+        return count
+
+    async def _write(self, state: Belonging) -> None:
+        if state != self.state:
+            await asyncio.to_thread(write_durably, self._file, encode(state))
+        self.state = state
+
+    @property
+    def has_decisions(self) -> bool:
+        """Whether an operator has decided something that is not done yet."""
+        return self._decisions.exists()
+
+    def _decided(self) -> Decisions:
+        try:
+            return decode_decisions(self._decisions.read_bytes())
+        except FileNotFoundError:
+            return Decisions()
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            _log.error("%s cannot be read and is left alone: %s", self._decisions, error)
+            return Decisions()
+
+    def _forget_decisions(self) -> None:
+        if self._decisions.exists():
+            self._decisions.unlink()
+            sync_folder(self._decisions.parent)
