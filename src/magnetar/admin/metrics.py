@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from magnetar.admin import work_metrics
+from magnetar.admin import unloaded_metrics, work_metrics
 from magnetar.admin.call import Call, Handler, Raw
 from magnetar.admin.namespace_metrics import NamespaceSums
 from magnetar.admin.rates import Rates
@@ -45,6 +45,7 @@ def registry_for(broker: Broker) -> Registry:
     for collect in broker.collectors:
         registry.collector(collect)
     registry.collector(lambda exposition: _collect_topics(broker, rates, lags, sums, exposition))
+    registry.collector(lambda exposition: unloaded_metrics.collect(broker, exposition))
     return registry
 
 

@@ -39,6 +39,8 @@ from magnetar.broker.registry.storage import StoredTopics
 from magnetar.broker.rounds import guarded
 from magnetar.broker.staging import PointsInTime
 from magnetar.broker.topic import Topic
+from magnetar.broker.unloaded.room import INTERVAL_S as UNLOADED_INTERVAL_S
+from magnetar.broker.unloaded.room import UnloadedTopics
 from magnetar.broker.watchers.room import TopicWatchers
 from magnetar.managedlog.errors import LogExistsError
 from magnetar.managedlog.log import ManagedLog
@@ -107,6 +109,7 @@ class Broker:
         self.nonpersistent = NonPersistentTopics(
             clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
         )
+        self.unloaded = UnloadedTopics(self)
         self.inactive = InactiveTopics(self, partitioned=config.inactive_partitioned)
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
@@ -150,6 +153,8 @@ class Broker:
         self.tasks.every(_MAINTENANCE_S, self.maintain)
         self.tasks.every(self.config.compaction_interval_s, self._compact_due)
         self.tasks.every(self.config.inactive_interval_s, self.inactive.round)
+        self.tasks.spawn(guarded(self.unloaded.round(), "looking at topics that are not loaded"))
+        self.tasks.every(UNLOADED_INTERVAL_S, self.unloaded.round)
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
         if self.guard is not None:
             interval_s = self.guard.authentication.renewal_check_s

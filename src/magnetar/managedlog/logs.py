@@ -21,6 +21,7 @@ from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import ROOT, LogMetadata, decode, encode, log_path
 from magnetar.managedlog.log_state import LogState
 from magnetar.managedlog.offloading import delete_copy
+from magnetar.managedlog.peeking import StoredSummary, peek
 from magnetar.managedlog.recovery import recover_log
 from magnetar.managedlog.tail_cache import CacheBudget
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
@@ -126,6 +127,10 @@ class ManagedLogs:
     async def exists(self, name: str) -> bool:
         """Whether there is a log of that name, open or not. Raises MetadataError."""
         return await self._store.exists(log_path(name))
+
+    async def peek(self, name: str, hidden: frozenset[str]) -> StoredSummary | None:
+        """What is known of a log without opening it; see `peeking.py`. Raises what `peek` there does."""
+        return await peek(self._store, name, hidden)
 
     async def names(self, namespace: str) -> list[str]:
         """Names of the logs of a namespace `tenant/namespace`, sorted. Raises MetadataError."""

@@ -9,6 +9,8 @@ from magnetar.observability.rows import counter as _c
 from magnetar.observability.rows import gauge as _g
 
 _K: Final = ("cluster",)
+_N: Final = ("cluster", "namespace")
+_UN: Final = "where topics are not loaded"
 
 TOPIC_WORK: Final = Section(
     "Work on topics",
@@ -38,5 +40,27 @@ TOPIC_WORK: Final = Section(
             "Subscriptions whose acknowledgements were read back after a crash.",
         ),
         _c("magnetar_cursor_replay_entries_total", "", _K, "Entries that were read for them."),
+        _g("magnetar_unloaded_topics", "", _N, "Topics that are not loaded.", _UN),
+        _g(
+            "magnetar_unloaded_inexact_topics",
+            "",
+            _N,
+            "Those whose values are as of an earlier time, as the broker was killed.",
+            _UN,
+        ),
+        _g(
+            "magnetar_unloaded_backlog_entries",
+            "entries",
+            _N,
+            "Entries that the slowest durable subscription of each has not acknowledged.",
+            _UN,
+        ),
+        _g("magnetar_unloaded_storage_bytes", "bytes", _N, "Bytes of their entries.", _UN),
+        _g(
+            "magnetar_unloaded_seen_age_seconds",
+            "seconds",
+            _K,
+            "Since the last look at the topics that are not loaded; since the start when there was none.",
+        ),
     ),
 )

@@ -1,0 +1,113 @@
+"""Looks at the topics that are not loaded, in rounds."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.compaction.room import COMPACTION_CURSOR
+from magnetar.broker.topic import DEDUP_CURSOR
+from magnetar.broker.watchers.selection import is_system
+from magnetar.managedlog.peeking import StoredSummary
+from magnetar.runtime.tasks import pause
+from magnetar.tiered.policy import NEVER
+
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
+
+_log = logging.getLogger("magnetar.broker.unloaded")
+
+INTERVAL_S: Final = 60.0
+"""Between two rounds, from the end of the one to the beginning of the other."""
+TOPICS_PER_TURN: Final = 20
+"""Topics that are looked at in one go: about 2 ms."""
+PAUSE_S: Final = 0.01
+"""Then others have the event loop: 100,000 topics take a minute, and a sixth of one core."""
+KEPT_MAX: Final = 10_000
+"""Topics that are remembered one by one: some 500 bytes each."""
+WOKEN_MAX: Final = 100
+"""Topics that one round loads because they wait for being offloaded."""
+_HIDDEN: Final = frozenset({DEDUP_CURSOR, COMPACTION_CURSOR})
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of one namespace's topics that are not loaded."""
+
+    topics: int = 0
+    backlog_entries: int = 0
+    """Of each topic's subscription that is furthest behind."""
+    size_bytes: int = 0
+    inexact: int = 0
+    """Topics of which the last ledger or a cursor is known as of an earlier time only."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a round found."""
+
+    topics: dict[str, StoredSummary] = field(default_factory=dict)
+    """Topics with something to tell, by full name; of very many the first."""
+    sums: dict[str, Sums] = field(default_factory=dict)
+    """By namespace."""
+    at_ms: int = 0
+    """When the round ended, Unix ms; 0: none has."""
+
+
+class UnloadedTopics:
+    """The unloaded topics of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._woken = 0
+        self.seen = Seen()
+        """By the last round that ended."""
+
+    async def round(self) -> None:
+        """Looks at every name once. A topic that cannot be looked at is logged and left out."""
+        broker, seen = self._broker, Seen()
+        self._woken = 0
+        looked = 0
+        for tenant in await broker.policies.tenants():
+            for namespace in map(NamespaceName.parse, await broker.policies.namespaces(tenant)):
+                sums = seen.sums.setdefault(str(namespace), Sums())
+                for log_name in await broker.logs.names(str(namespace)):
+                    looked += 1
+                    if looked % TOPICS_PER_TURN == 0:
+                        await pause(PAUSE_S)
+                    try:
+                        await self._look(TopicName.from_log_name(log_name), seen, sums)
+                    except MagnetarError as error:
+                        _log.warning("%s cannot be looked at: %s", log_name, error)
+        seen.at_ms = broker.clock.now_ms()
+        self.seen = seen
+
+    async def _look(self, name: TopicName, seen: Seen, sums: Sums) -> None:
+        broker = self._broker
+        if str(name) in broker.topics:
+            return
+        found = await broker.logs.peek(name.log_name, _HIDDEN)
+        if found is None:
+            return
+        sums.topics += 1
+        sums.backlog_entries += found.backlog_entries
+        sums.size_bytes += found.size_bytes
+        sums.inexact += not (found.exact and all(cursor.exact for cursor in found.cursors))
+        if (found.entries or found.backlog_entries) and len(seen.topics) < KEPT_MAX:
+            seen.topics[str(name)] = found
+        if found.to_offload and self._woken < WOKEN_MAX and await self._is_offloaded(name):
+            self._woken += 1
+            # Loaded, it is offloaded as its policy says, and stays as long as it has several ledgers.
+            await broker.topic(name, create=False)
+
+    async def _is_offloaded(self, name: TopicName) -> bool:
+        """Whether a policy offloads the topic by itself."""
+        broker = self._broker
+        if broker.offloading is None or is_system(name):
+            return False
+        own = await broker.policies.topic_policies(name)
+        policy = broker.offloading.policy_of(own, await broker.policies.namespace(name.namespace_name))
+        return policy.threshold_bytes != NEVER or policy.threshold_s != NEVER

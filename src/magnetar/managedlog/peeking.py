@@ -1,0 +1,129 @@
+"""What is known of a log that is not open: from the metadata store alone, nothing is opened or fenced.
+
+| After | Entries | Backlog |
+|---|---|---|
+| a clean stop | exact: every ledger has its end in the list | exact: cursors are folded into their values |
+| a crash | those of the last ledger are missing: at least so many | from a mark-delete that was true once |
+
+`exact` tells which of the two it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.base.ids import Position
+from magnetar.base.names import decode_local
+from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
+from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, log_path
+from magnetar.metadata.store import MetadataStore
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCursor:
+    """A durable cursor of a log that is not open."""
+
+    name: str
+    backlog_entries: int
+    backlog_messages: int
+    """By the share of its ledgers' entries."""
+    backlog_bytes: int
+    """The same."""
+    oldest_ms: int
+    """The oldest entry that is not acknowledged came at this time or before, Unix ms; 0: there is none."""
+    exact: bool
+    """Whether the number of entries is; else it is what was known when the value was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """A log that is not open."""
+
+    entries: int
+    size_bytes: int
+    offloaded_bytes: int
+    to_offload: int
+    """Sealed ledgers without a complete copy in an object store."""
+    exact: bool
+    """Whether every ledger's end is known; else there may be more."""
+    cursors: tuple[StoredCursor, ...]
+
+    @property
+    def backlog_entries(self) -> int:
+        """Of the subscription that is furthest behind."""
+        return max((cursor.backlog_entries for cursor in self.cursors), default=0)
+
+
+async def peek(store: MetadataStore, name: str, hidden: frozenset[str]) -> StoredSummary | None:
+    """What is known of a log; None when there is none. `hidden`: cursors that are nobody's subscription.
+
+    Raises MetadataError, InvalidLogDataError.
+    """
+    path = log_path(name)
+    value = await store.get(path)
+    if value is None:
+        return None
+    metadata = decode(value.data, path)
+    cursors = []
+    for child in await store.children(path):
+        cursor = decode_local(child)
+        found = None if cursor in hidden else await store.get(f"{path}/{child}")
+        if found is not None:
+            info = decode_info(found.data, f"{path}/{child}")
+            acked = sum(entries.count for entries in info.state.acked.values())
+            exact = info.ledger_id == IN_STORE
+            cursors.append(_behind(metadata, cursor, info.state.mark_delete, acked, exact=exact))
+    return _summary(metadata, tuple(cursors))
+
+
+def _summary(metadata: LogMetadata, cursors: tuple[StoredCursor, ...]) -> StoredSummary:
+    sealed = [record for record in metadata.ledgers if record.sealed]
+    copied = [record for record in sealed if record.offload is not None and record.offload.complete]
+    return StoredSummary(
+        entries=sum(record.entries for record in sealed),
+        size_bytes=sum(record.size_bytes for record in sealed),
+        offloaded_bytes=sum(record.size_bytes for record in copied),
+        to_offload=len(sealed) - len(copied),
+        exact=len(sealed) == len(metadata.ledgers),
+        cursors=cursors,
+    )
+
+
+def _messages(metadata: LogMetadata) -> dict[int, int]:
+    """Messages of each sealed ledger, by the index at which the next one begins."""
+    begins = [record.base_index for record in metadata.ledgers[1:]] + [metadata.next_index]
+    return {
+        record.ledger_id: max(record.entries, end - record.base_index)
+        for record, end in zip(metadata.ledgers, begins, strict=False)
+    }
+
+
+def _behind(
+    metadata: LogMetadata, name: str, mark: Position, acked_after: int, *, exact: bool
+) -> StoredCursor:
+    entries, messages, size, oldest_ms = 0, 0.0, 0.0, 0
+    of_ledger = _messages(metadata)
+    for record in metadata.ledgers:
+        left = _left(record, mark)
+        if left:
+            share = left / record.entries
+            entries += left
+            messages += of_ledger[record.ledger_id] * share
+            size += record.size_bytes * share
+            # Its last entry's time: the first one that is left came then or before.
+            oldest_ms = oldest_ms or record.timestamp_ms
+    kept = max(0, entries - acked_after)
+    part = kept / entries if entries else 0.0
+    complete = exact and all(record.sealed for record in metadata.ledgers)
+    return StoredCursor(
+        name, kept, round(messages * part), round(size * part), oldest_ms if kept else 0, complete
+    )
+
+
+def _left(record: LedgerRecord, mark: Position) -> int:
+    """Entries of a ledger after the mark."""
+    if not record.sealed or record.ledger_id < mark.ledger_id:
+        return 0
+    if record.ledger_id > mark.ledger_id:
+        return record.entries
+    return max(0, record.entries - 1 - mark.entry_id)
