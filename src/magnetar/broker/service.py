@@ -37,7 +37,6 @@ from magnetar.broker.registry.partitioned import PartitionedTopics
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.storage import StoredTopics
 from magnetar.broker.rounds import guarded
-from magnetar.broker.staging import PointsInTime
 from magnetar.broker.topic import Topic
 from magnetar.broker.unloaded.room import INTERVAL_S as UNLOADED_INTERVAL_S
 from magnetar.broker.unloaded.room import UnloadedTopics
@@ -55,6 +54,7 @@ from magnetar.tiered.room import Offloading
 
 if TYPE_CHECKING:
     from magnetar.broker.session import Session
+    from magnetar.broker.staging import PointsInTime
     from magnetar.lake.room import LakeRoom
     from magnetar.metadata.bookkeeper.registry import ListBookies
 

@@ -24,6 +24,7 @@ from magnetar.admin.server import AdminServer
 from magnetar.auth.authentication import Authentication
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.bookie.options import Durability
+from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
@@ -37,7 +38,6 @@ from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.server import open_files, security
-from magnetar.server.backup.staging import Staging
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
@@ -102,6 +102,8 @@ class Standalone:
         self._admins: list[AdminServer] = []
         self._broker: Broker
         self._tiering: Tiering
+        self._backed_up: tuple[DataFolder, SegmentStore] | None = None
+        """What a backup copies; None: not all of it lies in one folder here."""
         self._heap: Heap
         self._watch: LoopWatch
 
@@ -231,8 +233,7 @@ class Standalone:
         )
         broker.bookies = stores.bookies
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
-            broker.points_in_time = staging = Staging(folder, ledgers.store, self._clock)
-            self._cleanup.push_async_callback(staging.close)
+            self._backed_up = folder, ledgers.store
         tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
@@ -265,6 +266,14 @@ class Standalone:
             self._tasks.every(config.otlp_interval_seconds, push.push)
             self._cleanup.push_async_callback(push.close)
 
+    def _let_back_up(self, broker: Broker) -> None:
+        if self._backed_up is None:
+            return
+        from magnetar.server.backup.staging import Staging
+
+        broker.points_in_time = staging = Staging(*self._backed_up, self._clock)
+        self._cleanup.push_async_callback(staging.close)
+
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -273,6 +282,7 @@ class Standalone:
     def begin_rest(self) -> None:
         """Called once after `start`: begins what clients of the binary protocol need not wait for."""
         self._watch_over(self._broker)
+        self._let_back_up(self._broker)
         self._tiering.load_tables()
         for admin in self._admins:
             admin.serve()

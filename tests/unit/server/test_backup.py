@@ -112,6 +112,25 @@ def test_what_comes_after_the_point_is_not_in_it(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_messages_and_metadata_are_of_one_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (folder, _, points):
+            belongs = folder.bookie_dir / "BELONGS"
+            belongs.write_bytes(b"generation 1")
+            copied = Sources._copy_tree
+            generations = iter([b"generation 3"])
+
+            def copy_while_generations_go_on(self: Sources, staged: Path) -> None:
+                belongs.write_bytes(next(generations, belongs.read_bytes()))
+                copied(self, staged)
+
+            monkeypatch.setattr(Sources, "_copy_tree", copy_while_generations_go_on)
+            point = await points.begin()
+            assert (point.folder / "bookie" / "BELONGS").read_bytes() == b"generation 3"
+
+    run(scenario())
+
+
 def test_one_point_at_a_time_and_it_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with used(tmp_path / "data") as (folder, _, points):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.bookie.belonging import BELONGS_FILE
 from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.tasks import happens_within
 from magnetar.server.backup.manifest import BackupError
@@ -36,7 +38,8 @@ STAGED_FILE: Final = "STAGED"
 KEPT_S: Final = 600.0
 """A point in time goes after so many seconds without a sign of who copies it: its links hold space."""
 
-_SMALL_FILES: Final = ("FORMAT", "INSTANCEID", "BELONGS")
+_SMALL_FILES: Final = ("FORMAT", "INSTANCEID", BELONGS_FILE)
+_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,25 @@ class Sources:
 
     def copy_metadata(self, staged: Path) -> None:
         """The metadata of one moment, and small files beside the messages. Raises OSError, sqlite3.Error."""
-        target = staged / "metadata" / "metadata.db"
-        target.parent.mkdir(parents=True, exist_ok=True)
         for name in _SMALL_FILES:
             with contextlib.suppress(FileNotFoundError):
                 (staged / "bookie" / name).write_bytes((self.bookie_dir / name).read_bytes())
+        for _ in range(_TRIES):
+            self._copy_tree(staged)
+            # A file of before the metadata and a metadata of two generations later would be refused: a pair
+            # that no crash leaves (bookie/belonging.py). One step at most lies between two equal files.
+            belongs = self.bookie_dir / BELONGS_FILE
+            said = belongs.read_bytes() if belongs.exists() else b""
+            copied = staged / "bookie" / BELONGS_FILE
+            if said == (copied.read_bytes() if copied.exists() else b""):
+                return
+            copied.write_bytes(said)
+        raise OSError(errno.EAGAIN, f"{belongs} changes all the time")
+
+    def _copy_tree(self, staged: Path) -> None:
+        target = staged / "metadata" / "metadata.db"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
         with (
             contextlib.closing(sqlite3.connect(f"file:{self.metadata_file}?mode=rw", uri=True)) as source,
             contextlib.closing(sqlite3.connect(target)) as copy,
