@@ -28,9 +28,8 @@ async def split(call: Call) -> None:
     name, bundle = call.namespace(), call.params["bundle"]
     lower, upper = bundles.bounds_of(bundle)
     document = await call.broker.policies.namespace(name)
+    bundles.check_known(bundle, document)
     known = [int(bound, 16) for bound in (document.get("bundles") or bundles.WHOLE)["boundaries"]]
-    if lower not in known or known.index(lower) + 1 >= len(known) or known[known.index(lower) + 1] != upper:
-        raise PreconditionFailedError(f"{name} has no bundle {bundle}")
     wanted = call.json()
     if wanted is None:
         wanted = []

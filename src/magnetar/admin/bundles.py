@@ -1,7 +1,7 @@
 """Bundles: the ranges of hashes that a namespace's topics fall into (pure).
 
 One broker has them all; they still name parts of a namespace, which can be unloaded and cleared one by
-one. A namespace has one bundle unless it was created with more.
+one. A namespace has four, as in Pulsar, unless it was created with another number.
 Source: Pulsar places a topic by the CRC-32 of its full name; the last range includes its end.
 """
 
@@ -16,38 +16,36 @@ from typing import Any, Final
 from magnetar.admin.call import whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.base.names import TopicName
+from magnetar.broker.bundles import DEFAULT_BUNDLES, LAST, equal_parts
+from magnetar.broker.errors import PreconditionFailedError
 from magnetar.metadata import keys
 
-LAST: Final = 0xFFFFFFFF
 BUNDLES_MAX: Final = 1024
 _NAME: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
 _BOUND: Final = re.compile(r"0x[0-9a-fA-F]{1,8}")
 
 WHOLE: Final[dict[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
-"""The bundles of a namespace that names none."""
+"""The bundles of a namespace whose document names none, as older ones may."""
 
 
 def wanted(document: object) -> dict[str, Any]:
     """The bundles of a namespace created with `document`: `{"numBundles": n}`, `{"boundaries": [...]}` or
-    both; 0 and nothing are one bundle. Raises BadRequestError."""
+    both; 0 and nothing are Pulsar's default. Raises BadRequestError."""
     if document is None:
-        return WHOLE
+        return equal_parts(DEFAULT_BUNDLES)
     if not isinstance(document, dict):
         raise BadRequestError('bundles are {"numBundles": n} or {"boundaries": [...]}')
     bounds = document.get("boundaries") or []
-    number = whole(document.get("numBundles") or max(1, len(bounds) - 1))
+    number = whole(document.get("numBundles") or max(0, len(bounds) - 1) or DEFAULT_BUNDLES)
     if number is None or not 0 < number <= BUNDLES_MAX:
         raise BadRequestError(f"numBundles must be from 1 to {BUNDLES_MAX}")
     if not bounds:
-        found = [LAST * i // number for i in range(number)] + [LAST]
-    else:
-        if not isinstance(bounds, list) or not all(
-            isinstance(b, str) and _BOUND.fullmatch(b) for b in bounds
-        ):
-            raise BadRequestError("boundaries must be a list of numbers like 0x00000000")
-        found = sorted({int(bound, 16) for bound in bounds})
-        if found[0] != 0 or found[-1] != LAST or len(found) != number + 1:
-            raise BadRequestError(f"boundaries of {number} bundles are {number + 1}, from 0x0 to 0xffffffff")
+        return equal_parts(number)
+    if not isinstance(bounds, list) or not all(isinstance(b, str) and _BOUND.fullmatch(b) for b in bounds):
+        raise BadRequestError("boundaries must be a list of numbers like 0x00000000")
+    found = sorted({int(bound, 16) for bound in bounds})
+    if found[0] != 0 or found[-1] != LAST or len(found) != number + 1:
+        raise BadRequestError(f"boundaries of {number} bundles are {number + 1}, from 0x0 to 0xffffffff")
     return {"boundaries": [f"0x{bound:08x}" for bound in found], "numBundles": number}
 
 
@@ -72,6 +70,17 @@ def bounds_of(bundle: str) -> tuple[int, int]:
     if found is None:
         raise BadRequestError(f"a bundle is written 0x00000000_0xffffffff, not {bundle!r}")
     return int(found[1], 16), int(found[2], 16)
+
+
+def check_known(bundle: str, policies: Mapping[str, Any]) -> None:
+    """Whether a namespace's document has the bundle. Raises BadRequestError, PreconditionFailedError."""
+    lower, upper = bounds_of(bundle)
+    bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]
+    if (lower, upper) not in itertools.pairwise(bounds):
+        known = ", ".join(keys.bundle(*pair) for pair in itertools.islice(itertools.pairwise(bounds), 8))
+        raise PreconditionFailedError(
+            f"Cannot find bundle {bundle} in the bundles list", remedy=f"there are {known}"
+        )
 
 
 def within(topic: TopicName, bundle: str) -> bool:

@@ -25,7 +25,7 @@ async def get_cluster(call: Call) -> Policies:
     """Addresses of a cluster."""
     document = await call.broker.policies.cluster_document(call.name("cluster"))
     if document is None:
-        raise NotHereError(f"cluster {call.params['cluster']} does not exist")
+        raise NotHereError("Cluster does not exist", remedy=f"there is no cluster {call.params['cluster']}")
     return document
 
 
@@ -36,7 +36,7 @@ async def create_cluster(call: Call) -> object:
     try:
         await call.broker.store.put(keys.cluster(name), value, expected_version=MUST_NOT_EXIST)
     except BadVersionError as error:
-        raise ConflictError(f"cluster {name} already exists") from error
+        raise ConflictError("Cluster already exists") from error
     return None
 
 

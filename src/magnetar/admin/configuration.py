@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from typing import Final
 
 from magnetar.admin.call import Call, Route
 from magnetar.broker import dynamic
+from magnetar.broker.dynamic_names import KEPT
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies import Policies
+
+_log = logging.getLogger("magnetar.admin")
 
 _C: Final = "/admin/v2/brokers/configuration"
 
 
 async def names(call: Call) -> object:
-    """Names of the settings that may be changed."""
-    return list(dynamic.NAMES)
+    """Names of the settings that may be changed; some of them are kept and change nothing."""
+    return sorted({*dynamic.NAMES, *KEPT})
 
 
 async def values(call: Call) -> object:
@@ -30,17 +34,21 @@ async def in_force(call: Call) -> object:
     return {**own, "clusterName": config.cluster, **dynamic.shown(config)}
 
 
-def _name(call: Call) -> str:
+def _name(call: Call, verb: str) -> str:
     name = call.params["name"]
-    if name not in dynamic.NAMES:
-        raise PreconditionFailedError(f"{name} cannot be changed while the broker runs")
+    if name not in dynamic.NAMES and name not in KEPT:
+        raise PreconditionFailedError(
+            f"Can't {verb} non-dynamic configuration", remedy=f"{name} is a setting of the broker's start"
+        )
     return name
 
 
 async def change(call: Call) -> None:
     """In force on return, on topics that are loaded too."""
-    name, value = _name(call), call.params["value"]
-    if not dynamic.is_valid(name, value):
+    name, value = _name(call, "update"), call.params["value"]
+    if name in KEPT:
+        _log.info("%s is kept, and changes nothing: this broker has no use for it", name)
+    elif not dynamic.is_valid(name, value):
         raise PreconditionFailedError(f"{value[:100]!r} is no value of {name}")
 
     def put(document: Policies) -> None:
@@ -52,7 +60,7 @@ async def change(call: Call) -> None:
 
 async def reset(call: Call) -> None:
     """What the broker was told at start is in force again."""
-    name = _name(call)
+    name = _name(call, "delete")
 
     def forget(document: Policies) -> None:
         document.pop(name, None)

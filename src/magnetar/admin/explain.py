@@ -46,7 +46,7 @@ async def explain(call: Call) -> object:
     topics = await parts(call.broker, call.topic())
     found = [explanation(topic, name) for topic in topics if name in topic.subscriptions]
     if not found:
-        raise SubscriptionNotFoundError(f"{call.topic()} has no subscription {name}")
+        raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {call.topic()}")
     return found
 
 

@@ -79,14 +79,21 @@ async def entry(call: Call) -> object:
 
 
 async def peek(call: Call) -> object:
-    """The n-th message, from 1, that the subscription has not acknowledged. It stays unacknowledged."""
-    topic = await _one(call, "peeking")
-    subscription = find(topic, call.params["subscription"])
+    """The n-th message, from 1, that the subscription has not acknowledged. It stays unacknowledged.
+
+    A subscription that does not exist is made at the first message, as Pulsar does.
+    """
+    topic = await _one(call, "Peek messages")
     number = call.integer("number")
     if number < 1:
         raise BadRequestError("messages are numbered from 1")
+    name = call.params["subscription"]
+    if name not in topic.subscriptions:
+        await topic.subscription(name, initial_earliest=True, start=None, properties={})
+    subscription = find(topic, name)
     if number > subscription.cursor.backlog_entries:
-        raise NotHereError(f"the backlog of {subscription.name} has no message number {number}")
+        remedy = f"the backlog of {name} has {subscription.cursor.backlog_entries} entries"
+        raise NotHereError("Message not found", remedy=remedy)
     return await _message(topic, nth_unacked(topic, subscription, number))
 
 

@@ -21,7 +21,7 @@ _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 async def list_namespaces(call: Call) -> object:
     tenant = call.name("tenant")
     if await call.broker.policies.tenant(tenant) is None:
-        raise NamespaceNotFoundError(f"tenant {tenant} does not exist")
+        raise NamespaceNotFoundError("Tenant not found", remedy=f"there is no tenant {tenant}")
     return await call.broker.policies.namespaces(tenant)
 
 
@@ -49,7 +49,9 @@ async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> N
     async with broker.names.ending(str(name)):
         topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
         if not force and not all(is_system(topic) for topic in topics):
-            raise ConflictError(f"namespace {name} still has topics; delete them or add ?force=true")
+            raise ConflictError(
+                "Cannot delete non empty namespace", remedy="delete its topics, or add ?force=true"
+            )
         for topic in topics:
             try:
                 await broker.delete_topic(topic, force=True)
@@ -89,11 +91,12 @@ async def list_topics(call: Call) -> object:
 async def _in_bundle(call: Call) -> list[TopicName]:
     """Topics of the namespace; only those of the path's bundle, if it names one."""
     name = call.namespace()
-    await call.broker.policies.namespace(name)
-    topics = await call.broker.topics_of(name)
+    document = await call.broker.policies.namespace(name)
     bundle = call.params.get("bundle")
     if bundle is None:
-        return topics
+        return await call.broker.topics_of(name)
+    bundle_ranges.check_known(bundle, document)
+    topics = await call.broker.topics_of(name)
     return [topic for topic in topics if bundle_ranges.within(topic, bundle)]
 
 

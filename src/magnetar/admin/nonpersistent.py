@@ -137,7 +137,7 @@ async def create_subscription(call: Call) -> None:
     name = call.params["subscription"]
     found = await _there(call)
     if any(name in topic.subscriptions for topic in found):
-        raise ConflictError(f"subscription {name} already exists on {call.topic()}")
+        raise ConflictError("Subscription already exists for topic")
     for topic in found:
         await topic.subscription(name, initial_earliest=False, start=None, properties=None)
 
@@ -146,7 +146,7 @@ async def delete_subscription(call: Call) -> None:
     name = call.params["subscription"]
     found = [topic for topic in await _there(call) if name in topic.subscriptions]
     if not found:
-        raise SubscriptionNotFoundError(f"{call.topic()} has no subscription {name}")
+        raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {call.topic()}")
     for topic in found:
         await topic.delete_subscription(name, force=call.flag("force"))
 

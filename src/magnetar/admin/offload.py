@@ -1,21 +1,24 @@
 """Offloading: policies of namespaces and topics, on request, and what came of it.
 
 The store is the broker's own setting: a tenant could else make the broker write wherever its user or its
-credentials may. Policies that name another store, or hold credentials, are refused.
+credentials may. Policies that name another store are kept, and copy nothing; those that hold credentials are
+refused.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from magnetar.admin.call import Call, Route, message_position, position_document
-from magnetar.admin.coercion import LONG_BITS, as_whole
+from magnetar.admin.coercion import LONG_BITS, as_object, as_whole
 from magnetar.admin.errors import NotImplementedHereError
 from magnetar.admin.topics import loaded, refuse_partitioned
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
 from magnetar.broker.policies import Policies
 from magnetar.tiered.policy import (
+    DRIVER,
+    DRIVERS,
     LAG,
     LAG_OF_NAMESPACE,
     NEVER,
@@ -24,27 +27,17 @@ from magnetar.tiered.policy import (
     THRESHOLD_OF_NAMESPACE,
     THRESHOLD_S,
     THRESHOLD_S_OF_NAMESPACE,
+    other_store,
 )
 from magnetar.tiered.room import Offloading, OffloadRunningError
+
+_log = logging.getLogger("magnetar.admin")
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
-_DRIVER: Final = "managedLedgerOffloadDriver"
-_SCHEMES: Final = {
-    "s3": ("s3",),
-    "aws-s3": ("s3",),
-    "google-cloud-storage": ("gs",),
-    "azureblob": ("az",),
-    "filesystem": ("file", "hdfs"),
-    "magnetar-parquet": ("file", "hdfs", "s3", "gs", "az", "memory"),
-}
-"""What each of Pulsar's drivers is in a URL."""
-_BUCKETS: Final = (
-    "managedLedgerOffloadBucket",
-    "s3ManagedLedgerOffloadBucket",
-    "gcsManagedLedgerOffloadBucket",
-)
+_SUPPORTED: Final = "S3,aws-s3,google-cloud-storage,filesystem,azureblob,aliyun-oss"
+"""Pulsar's list, as it names it."""
 _SECRETS: Final = (
     "s3ManagedLedgerOffloadCredentialId",
     "s3ManagedLedgerOffloadCredentialSecret",
@@ -72,7 +65,11 @@ def _number(value: object, what: str) -> int:
 
 def _policies(call: Call) -> dict[str, Any]:
     """The body, Pulsar's offload policies. Raises BadRequestError, PreconditionFailedError."""
-    document = {name: value for name, value in call.json_object().items() if value is not None}
+    given = as_object(call.json())
+    if given is None:
+        level = "topic" if "topic" in call.params else "namespace"
+        raise PreconditionFailedError(f"The offloadPolicies must be specified for {level} offload.")
+    document = {name: value for name, value in given.items() if value is not None}
     if any(document.get(name) for name in _SECRETS):
         raise PreconditionFailedError(
             "credentials are not kept in policies, where many may read them: give them to the broker by its"
@@ -81,19 +78,16 @@ def _policies(call: Call) -> dict[str, Any]:
     for name in (THRESHOLD, THRESHOLD_S, LAG):
         if name in document:
             document[name] = _number(document[name], name)
-    url = urlsplit(_offloading(call).storage.url)
-    driver = document.get(_DRIVER)
-    if driver and url.scheme not in _SCHEMES.get(str(driver).lower(), ()):
-        raise PreconditionFailedError(
-            f"this broker offloads to {url.scheme}://{url.netloc}, not by the driver {driver}: the setting"
-            " offload_url says where to"
-        )
-    for name in _BUCKETS:
-        if url.scheme in ("s3", "gs", "az") and document.get(name, url.netloc) not in ("", url.netloc):
-            raise PreconditionFailedError(
-                f"this broker offloads to the bucket {url.netloc}: the setting offload_url says where to"
-            )
+    driver = document.get(DRIVER)
+    if driver and str(driver).lower() not in DRIVERS:
+        raise PreconditionFailedError(f"The driver is not supported, support value: {_SUPPORTED}")
+    url = _offloading(call).storage.url
+    if other := other_store(document, url):
+        _log.warning("%s: the %s is kept and copies nothing: %s", call.path, other, _ELSEWHERE % url)
     return document
+
+
+_ELSEWHERE: Final = "this broker offloads to %s (the setting offload_url)"
 
 
 # -- namespaces --------------------------------------------------------------------------------------
@@ -205,6 +199,12 @@ async def start(call: Call) -> None:
     await refuse_partitioned(call.broker, name, "offloading on request")
     log = (await loaded(call.broker, name)).log
     position, _ = message_position(call.json())
+    own = await call.broker.policies.topic_policies(name)
+    in_force = own.get(POLICIES) or (await call.broker.policies.namespace(name.namespace_name)).get(POLICIES)
+    if other := other_store(in_force or {}, offloading.storage.url):
+        raise PreconditionFailedError(
+            f"the offload policies name the {other}", remedy=_ELSEWHERE % offloading.storage.url
+        )
     try:
         offloading.offload(log.offloading, min(position, log.last_position))
     except OffloadRunningError as error:

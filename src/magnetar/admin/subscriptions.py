@@ -20,7 +20,7 @@ def find(topic: Topic, name: str) -> Subscription:
     """Raises SubscriptionNotFoundError."""
     subscription = topic.subscriptions.get(name)
     if subscription is None:
-        raise SubscriptionNotFoundError(f"{topic.name} has no subscription {name}")
+        raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {topic.name}")
     return subscription
 
 
@@ -30,7 +30,7 @@ async def _found(call: Call) -> list[tuple[Topic, Subscription]]:
     topics = await parts(call.broker, call.topic())
     found = [(topic, topic.subscriptions[name]) for topic in topics if name in topic.subscriptions]
     if not found:
-        raise SubscriptionNotFoundError(f"{call.topic()} has no subscription {name}")
+        raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {call.topic()}")
     return found
 
 
@@ -55,7 +55,7 @@ async def create_subscription(call: Call) -> None:
     names = [topic_name.with_partition(i) for i in range(count)] if count else [topic_name]
     topics = [await call.broker.topic(part, create=part.partition >= 0) for part in names]
     if any(name in topic.subscriptions for topic in topics):
-        raise ConflictError(f"subscription {name} already exists on {topic_name}")
+        raise ConflictError("Subscription already exists for topic")
     for topic in topics:
         await topic.subscription(
             name,
@@ -90,7 +90,7 @@ async def skip_all(call: Call) -> None:
 async def skip(call: Call) -> None:
     """Skips the next n entries that are not acknowledged."""
     count = call.integer("count")
-    await refuse_partitioned(call.broker, call.topic(), "skipping a number of messages")
+    await refuse_partitioned(call.broker, call.topic(), "Skip messages")
     for topic, subscription in await _found(call):
         end = nth_unacked(topic, subscription, count)
         await subscription.skip_to(end)

@@ -17,7 +17,9 @@ async def list_tenants(call: Call) -> object:
 async def get_tenant(call: Call) -> object:
     document = await call.broker.policies.tenant(call.name("tenant"))
     if document is None:
-        raise NamespaceNotFoundError(f"tenant {call.params['tenant']} does not exist")
+        raise NamespaceNotFoundError(
+            "Tenant does not exist", remedy=f"there is no tenant {call.params['tenant']}"
+        )
     return document
 
 

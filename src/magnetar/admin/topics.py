@@ -59,7 +59,9 @@ async def _part_names(broker: Broker, name: TopicName) -> list[TopicName]:
 async def refuse_partitioned(broker: Broker, name: TopicName, what: str) -> None:
     """Raises NotAllowedError (405, as Pulsar) for what makes sense on one partition only."""
     if name.partition < 0 and await broker.policies.partitions(name):
-        raise NotAllowedError(f"{what} is not possible on a partitioned topic; name one of its partitions")
+        raise NotAllowedError(
+            f"{what} on a partitioned topic is not allowed", remedy="name one of its partitions"
+        )
 
 
 # -- lists -------------------------------------------------------------------------------------------
@@ -93,15 +95,29 @@ async def create_topic(call: Call) -> None:
     if name.partition >= 0:
         await call.broker.check_name(name)
         if name.partition >= await call.broker.policies.partitions(name):
-            raise InvalidTopicError(f"{name} ends like a partition, but is none of a partitioned topic")
+            raise InvalidTopicError(_no_partition(name, await call.broker.policies.partitions(name)))
     await call.broker.create_topic(name, properties)
+
+
+def _no_partition(name: TopicName, partitions: int) -> str:
+    base, begin = (
+        name.local.rpartition("-partition-")[0],
+        f'Can\'t create topic {name.local} with "-partition-"',
+    )
+    if partitions:
+        return f"{begin} followed by a number smaller than number of partition of partitioned topic {base}"
+    return f"{begin} followed by numeric value if there isn't a partitioned topic {base} created."
 
 
 async def delete_topic(call: Call) -> None:
     name = call.topic()
     await call.broker.check_name(name)
     if name.partition < 0 and await call.broker.policies.partitions(name):
-        raise ConflictError(f"{name} is a partitioned topic: delete {name.local}/partitions")
+        raise ConflictError(
+            f"{name} is a partitioned topic, instead of calling delete topic, please call"
+            " delete-partitioned-topic.",
+            remedy=f"DELETE {name.local}/partitions",
+        )
     await call.broker.delete_topic(name, force=call.flag("force"))
 
 
@@ -122,7 +138,7 @@ async def trim(call: Call) -> None:
 
 async def terminate(call: Call) -> object:
     name = call.topic()
-    await refuse_partitioned(call.broker, name, "termination")
+    await refuse_partitioned(call.broker, name, "Termination")
     return position_document(await (await loaded(call.broker, name)).terminate(), name)
 
 
@@ -195,7 +211,11 @@ def _wanted_partitions(call: Call) -> tuple[int, dict[str, str]]:
     if count is None:
         raise BadRequestError("the body must be the number of partitions")
     if not 0 < count <= PARTITIONS_MAX:
-        raise NotAcceptableError(f"the number of partitions must be from 1 to {PARTITIONS_MAX}")
+        raise NotAcceptableError(
+            "Number of partitions should be more than 0"
+            if count <= 0
+            else f"Number of partitions should be less than or equal to {PARTITIONS_MAX}"
+        )
     return count, properties
 
 
@@ -206,7 +226,7 @@ async def create_partitioned(call: Call) -> None:
     if name.partition >= 0:
         raise InvalidTopicError(f"{name} ends like a partition; a partitioned topic may not")
     if await call.broker.exists(name):
-        raise ConflictError(f"topic {name} already exists")
+        raise ConflictError("This topic already exists")
     await call.broker.partitioned.create(name, count, properties)
 
 
@@ -216,9 +236,11 @@ async def grow_partitioned(call: Call) -> None:
     await call.broker.check_name(name)
     current = await call.broker.policies.partitions(name)
     if not current and await call.broker.exists(name):
-        raise ConflictError(f"{name} is not a partitioned topic")
+        raise ConflictError(f"Topic {name} is not the partitioned topic.")
     if count < current:
-        raise FewerPartitionsError(f"{name} has {current} partitions; partitions cannot be taken away")
+        raise FewerPartitionsError(
+            f"Desired partitions {count} can't be less than the current partitions {current}."
+        )
     await call.broker.check_topics_max(name.namespace_name, count - current)
     await call.broker.partitioned.grow(name, count)
 
@@ -228,7 +250,7 @@ async def get_partitions(call: Call) -> object:
     await call.broker.check_name(name)
     count = 0 if name.partition >= 0 else await call.broker.policies.partitions(name)
     if not count and not call.flag("checkAllowAutoCreation") and not await call.broker.exists(name):
-        raise TopicNotFoundError(f"topic {name} does not exist")
+        raise TopicNotFoundError(f"Topic {name} not found")
     return {"partitions": count, "deleted": False}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import MagnetarError
-from magnetar.broker.errors import wire_code
+from magnetar.broker.errors import told, wire_code
 from magnetar.broker.requests import NumberedCommand, Refusal, Request, RequestLine
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
@@ -66,7 +66,7 @@ class Requests:
             await request.work
         except MagnetarError as error:
             _log.info("%s: request %d refused: %s", session.peer, request.request_id, error)
-            session.reply(request.refuse(wire_code(error), str(error)))
+            session.reply(request.refuse(wire_code(error), told(error)))
         except Exception:  # noqa: BLE001  # a bug in one command must be answered and must not stop others
             _log.exception("%s: request %d failed", session.peer, request.request_id)
             session.reply(request.refuse(pb.UnknownError, "internal error; the broker's log has the details"))

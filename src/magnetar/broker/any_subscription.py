@@ -109,7 +109,9 @@ class AnySubscription(ABC):
         """Raises PreconditionFailedError while other consumers are connected."""
         others = [consumer for consumer in self.consumers if consumer is not asking]
         if others and not force:
-            raise PreconditionFailedError(f"subscription {self.name} has other active consumers connected")
+            raise PreconditionFailedError(
+                "Subscription has active connected consumers", remedy="disconnect them, or add ?force=true"
+            )
 
     def _tell_active(self, consumer: Consumer, is_active: bool) -> None:
         if isinstance(consumer, AttachedConsumer) and self.type is SubscriptionType.FAILOVER:

@@ -169,7 +169,7 @@ class AnyTopic(ABC):
         """Removes a subscription. Raises SubscriptionNotFoundError, PreconditionFailedError."""
         subscription = self.subscriptions.get(name)
         if subscription is None:
-            raise SubscriptionNotFoundError(f"{self.name} has no subscription {name}")
+            raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {self.name}")
         subscription.check_deletable(None, force=force)
         await self.drop_subscription(subscription)
 
@@ -213,9 +213,17 @@ class AnyTopic(ABC):
             subscription.detach_all()
 
     def check_deletable(self) -> None:
-        """Raises PreconditionFailedError while producers, consumers or durable subscriptions are there."""
-        if self.producers or any(sub.consumers or sub.durable for sub in self.subscriptions.values()):
-            raise PreconditionFailedError(f"{self.name} has active producers or subscriptions")
+        """Raises PreconditionFailedError while producers or consumers are connected. Subscriptions without
+        consumers go with the topic, as in Pulsar."""
+        producers = len(self.producers)
+        consumers = sum(len(subscription.consumers) for subscription in self.subscriptions.values())
+        if producers or consumers:
+            connected = producers + consumers
+            raise PreconditionFailedError(
+                f"Topic has {connected} client{'s' if connected > 1 else ''} connected"
+                f" Including {consumers} consumers, {producers} producers, and 0 replicators.",
+                remedy="disconnect them, or add ?force=true",
+            )
 
     @abstractmethod
     async def close(self) -> None:

@@ -112,6 +112,13 @@ class InvalidTopicError(RefusedError):
     http_status = 412
 
 
+class EmptyNameError(RefusedError):
+    """A subscription without a name; Pulsar's code for it, which clients take for a wrong configuration."""
+
+    code = pb.ProducerBusy
+    http_status = 412
+
+
 class NotAllowedError(RefusedError):
     code = pb.NotAllowedError
     http_status = 405
@@ -184,6 +191,12 @@ _BRANCH_CODES: tuple[tuple[type[MagnetarError], pb.ServerError], ...] = (
     (MetadataError, pb.MetadataError),
 )
 """Codes of errors from below the broker, most special first."""
+
+
+def told(error: BaseException) -> str:
+    """What a client of the binary protocol is told, which has no field for a remedy."""
+    remedy = getattr(error, "remedy", "")
+    return f"{str(error).rstrip('.')}; {remedy}" if remedy else str(error)
 
 
 def wire_code(error: BaseException) -> pb.ServerError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import ServiceNotReadyError
 
 _FIELDS: Final = {"pulsar": "plain", "pulsar+ssl": "tls", "http": "http", "https": "https"}
 
@@ -46,13 +46,16 @@ class Listeners:
     def addresses(self, host: str, own_port: int = 0, *, listener: str = "") -> Addresses:
         """What a client is told that reaches us by `host`.
 
-        `own_port`: of the connection that asks. Raises NotAllowedError when nothing is advertised by the
+        `own_port`: of the connection that asks. Raises ServiceNotReadyError when nothing is advertised by the
         name `listener`.
         """
         name = listener or self.internal
         if listener and listener not in self.named:
             known = ", ".join(sorted(self.named)) or "none"
-            raise NotAllowedError(f"there is no advertised listener {listener}; known: {known}")
+            # The C++ client tells by this code and these words that it cannot connect; others try again.
+            raise ServiceNotReadyError(
+                f"the broker do not have {listener} listener", remedy=f"known: {known}"
+            )
         own = Addresses(
             plain=f"pulsar://{host}:{self.plain_port or own_port}",
             tls=f"pulsar+ssl://{host}:{self.tls_port}" if self.tls_port else "",

@@ -40,7 +40,7 @@ async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int
         return 0
     rules = await broker.creation(topic)
     if not may_come or not rules.topics:
-        raise TopicNotFoundError(f"topic {topic} does not exist")
+        raise TopicNotFoundError(f"Topic {topic} not found")
     if not rules.partitions or topic.partition >= 0:
         return 0
     # Another client may have been faster.

@@ -9,6 +9,7 @@ from typing import Any, Final
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.base.recent import Recent
+from magnetar.broker.bundles import DEFAULT_BUNDLES, equal_parts
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.metadata import keys
 from magnetar.metadata.store import (
@@ -25,6 +26,14 @@ _DOCUMENTS_KEPT: Final = 100_000
 
 Policies = dict[str, Any]
 """A policies document as Pulsar's admin API shows it."""
+
+
+_EXISTS: Final = {
+    "tenant": "Tenant already exist",
+    "namespace": "Namespace already exists",
+    "partitioned": "This topic already exists",
+}
+"""Pulsar's words, by the first of ours."""
 
 
 class PolicyStore:
@@ -70,7 +79,7 @@ class PolicyStore:
         try:
             await self._store.put(path, _encode(document), expected_version=MUST_NOT_EXIST)
         except BadVersionError as error:
-            raise ConflictError(f"{what} already exists") from error
+            raise ConflictError(_EXISTS[what.partition(" ")[0]], remedy=f"{what} is there") from error
 
     async def bootstrap(self, broker_url: str, http_url: str) -> None:
         """Makes what a standalone starts with: its cluster, tenant `public`, namespace `public/default`."""
@@ -135,15 +144,17 @@ class PolicyStore:
     async def update_tenant(self, name: str, document: Policies) -> None:
         """Raises NamespaceNotFoundError when it does not exist."""
         if await self.tenant(name) is None:
-            raise NamespaceNotFoundError(f"tenant {name} does not exist")
+            raise NamespaceNotFoundError("Tenant does not exist", remedy=f"there is no tenant {name}")
         await self._store.put(keys.tenant(name), _encode(document))
 
     async def delete_tenant(self, name: str) -> None:
         """Raises ConflictError while it has namespaces, NamespaceNotFoundError when it does not exist."""
         if await self.tenant(name) is None:
-            raise NamespaceNotFoundError(f"tenant {name} does not exist")
+            raise NamespaceNotFoundError("Tenant does not exist", remedy=f"there is no tenant {name}")
         if await self.namespaces(name):
-            raise ConflictError(f"tenant {name} still has namespaces")
+            raise ConflictError(
+                "The tenant still has active namespaces", remedy="delete them, or add ?force=true"
+            )
         await self._store.delete(keys.tenant(name))
 
     # -- namespaces --------------------------------------------------------------------------------
@@ -157,18 +168,21 @@ class PolicyStore:
         document = await self._read(keys.namespace_policies(name))
         if document is None:
             raise NamespaceNotFoundError(
-                f"namespace {name} does not exist; create it with PUT /admin/v2/namespaces/{name}"
+                "Namespace does not exist", remedy=f"create {name} with PUT /admin/v2/namespaces/{name}"
             )
         return document
 
     async def create_namespace(self, name: NamespaceName, document: Policies) -> None:
         """Raises ConflictError when it exists, NamespaceNotFoundError when its tenant does not."""
         if await self.tenant(name.tenant) is None:
-            raise NamespaceNotFoundError(f"tenant {name.tenant} does not exist")
+            raise NamespaceNotFoundError(
+                "Tenant does not exist",
+                remedy=f"create {name.tenant} with PUT /admin/v2/tenants/{name.tenant}",
+            )
         complete: Policies = {
             "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
             "replication_clusters": [self.cluster],
-            "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
+            "bundles": equal_parts(DEFAULT_BUNDLES),
             **document,
         }
         # Pulsar's own tool sends an empty list where it was told nothing.
@@ -177,7 +191,7 @@ class PolicyStore:
 
     async def update_namespace(self, name: NamespaceName, change: Callable[[Policies], None]) -> None:
         """Changes the policies in one step; `change` edits the document and may be called again."""
-        missing = NamespaceNotFoundError(f"namespace {name} does not exist")
+        missing = NamespaceNotFoundError("Namespace does not exist", remedy=f"there is no namespace {name}")
         await self._update(keys.namespace_policies(name), change, missing)
 
     async def _update(self, path: str, change: Callable[[Policies], None], missing: MagnetarError) -> None:

@@ -237,7 +237,7 @@ class Broker:
         async with self.names.making(topic_path(name)):
             await self.check_name(name)
             if not await self.exists(name) and not (create and await self.may_create(name)):
-                raise TopicNotFoundError(f"topic {name} does not exist")
+                raise TopicNotFoundError(f"Topic {name} not found")
             return await self.nonpersistent.open(name)
 
     def loaded(self, name: TopicName) -> AnyTopic | None:
@@ -317,7 +317,7 @@ class Broker:
             await self.check_name(name)
             # A partition that nobody uses is there, and there is nothing of it.
             if not await self.exists(name):
-                raise TopicNotFoundError(f"topic {name} does not exist")
+                raise TopicNotFoundError(f"Topic {name} not found")
             return
         if not force:
             topic.check_deletable()
@@ -330,7 +330,7 @@ class Broker:
         await self.registry.settled(name)
         if not name.persistent:
             if await self.exists(name) or await self.policies.partitions(name):
-                raise ConflictError(f"topic {name} already exists")
+                raise ConflictError("This topic already exists")
             await self.any_topic(name)
             return
         await self.check_topics_max(name.namespace_name)
@@ -338,11 +338,11 @@ class Broker:
         async with self.names.making(topic_path(name)):
             await self.check_name(name)
             if await self.exists(name) or await self.policies.partitions(name):
-                raise ConflictError(f"topic {name} already exists")
+                raise ConflictError("This topic already exists")
             try:
                 await self.logs.create(name.log_name, properties or {})
             except LogExistsError as error:
-                raise ConflictError(f"topic {name} already exists") from error
+                raise ConflictError("This topic already exists") from error
         _log.info("topic created: %s", name)
         if await self.inactive.deletes_unused(name):
             # Its time runs while it is loaded.

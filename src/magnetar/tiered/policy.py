@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from magnetar.base.ids import Position
 from magnetar.tiered.api import SealedLedger
@@ -28,6 +29,41 @@ LAG: Final = "managedLedgerOffloadDeletionLagInMillis"
 """Names in the offload policies."""
 
 
+DRIVER: Final = "managedLedgerOffloadDriver"
+DRIVERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": ("s3",),
+    "aws-s3": ("s3",),
+    "google-cloud-storage": ("gs",),
+    "azureblob": ("az",),
+    "filesystem": ("file", "hdfs"),
+    "aliyun-oss": (),
+    "magnetar-parquet": ("file", "hdfs", "s3", "gs", "az", "memory"),
+}
+"""What each of Pulsar's drivers, in small letters, is in a URL."""
+BUCKETS: Final = (
+    "managedLedgerOffloadBucket",
+    "s3ManagedLedgerOffloadBucket",
+    "gcsManagedLedgerOffloadBucket",
+)
+_BUCKET_SCHEMES: Final = ("s3", "gs", "az")
+
+
+def other_store(document: Mapping[str, Any], url: str) -> str:
+    """Where a policy wants ledgers to go, when that is not the broker's `url`; else "".
+
+    Such a policy is kept and copies nothing: a copy in another place than its owner named would be found by
+    nobody, or by those who must not.
+    """
+    parts = urlsplit(url)
+    driver = document.get(DRIVER)
+    if driver and parts.scheme not in DRIVERS.get(str(driver).lower(), ()):
+        return f"driver {driver}"
+    for name in BUCKETS:
+        if parts.scheme in _BUCKET_SCHEMES and (document.get(name) or parts.netloc) != parts.netloc:
+            return f"bucket {document[name]}"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class OffloadPolicy:
     """What holds for one topic."""
@@ -39,9 +75,12 @@ class OffloadPolicy:
     deletion_lag_ms: int = 4 * 3_600_000
     """How long the bookies keep a ledger after its copy was complete."""
 
-    def under(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> OffloadPolicy:
-        """This one as default, below what a topic's and its namespace's documents say."""
+    def under(self, own: Mapping[str, Any], namespace: Mapping[str, Any], url: str = "") -> OffloadPolicy:
+        """This one as default, below what a topic's and its namespace's documents say. Where the narrower
+        of them names another store than `url`, nothing is copied."""
         levels = (own.get(POLICIES) or {}, namespace.get(POLICIES) or {})
+        if url and other_store(levels[0] or levels[1], url):
+            return OffloadPolicy(NEVER, NEVER, NEVER)
         beside = {
             THRESHOLD: namespace.get(THRESHOLD_OF_NAMESPACE),
             THRESHOLD_S: namespace.get(THRESHOLD_S_OF_NAMESPACE),

@@ -118,7 +118,7 @@ class Offloading:
 
     def policy_of(self, own: Mapping[str, Any], namespace: Mapping[str, Any]) -> OffloadPolicy:
         """What holds for a topic with these policies."""
-        return self._default.under(own, namespace)
+        return self._default.under(own, namespace, self.storage.url)
 
     def offload(self, log: OffloadedLog, upto: Position) -> None:
         """Copies, in the background, every sealed ledger that ends before `upto`.

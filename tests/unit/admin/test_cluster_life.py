@@ -56,18 +56,16 @@ def test_what_applies_is_the_topics_own_then_all_clusters_then_the_namespaces_th
 
 def test_bundles_are_split_and_keep_covering_all_hashes() -> None:
     async def story(api: AdminApi) -> None:
-        await api.done("PUT", f"{N}/0x00000000_0xffffffff/split")
-        await api.done("PUT", f"{N}/0x00000000_0x7fffffff/split", [1, 5])
+        await api.done("PUT", f"{N}/0x00000000_0x40000000/split")
+        await api.done("PUT", f"{N}/0x00000000_0x20000000/split", [1, 5])
         found = await api.get(f"{N}/bundles")
-        assert found == {
-            "boundaries": ["0x00000000", "0x00000001", "0x00000005", "0x7fffffff", "0xffffffff"],
-            "numBundles": 4,
-        }
+        bounds = "0x00000000 0x00000001 0x00000005 0x20000000 0x40000000 0x80000000 0xc0000000 0xffffffff"
+        assert found == {"boundaries": bounds.split(), "numBundles": 7}
         await api.publish(TOPIC, b"x")
         status, _ = await api.refused("PUT", f"{N}/0x00000000_0xffffffff/split")
         assert status == 412
         assert (await api.refused("PUT", f"{N}/0x00000000_0x00000001/split"))[0] == 412
-        assert (await api.refused("PUT", f"{N}/0x00000005_0x7fffffff/split", [5]))[0] == 400
+        assert (await api.refused("PUT", f"{N}/0x00000005_0x20000000/split", [5]))[0] == 400
         where = await api.get(f"{N}/0x00000000_0xffffffff/topicHashPositions")
         assert list(where["topicHashPositions"]) == [TOPIC]
 

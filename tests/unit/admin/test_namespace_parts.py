@@ -22,9 +22,18 @@ def topic(number: int) -> TopicName:
 @pytest.mark.parametrize(
     ("document", "bounds"),
     [
-        (None, ["0x00000000", "0xffffffff"]),
-        ({"numBundles": 0}, ["0x00000000", "0xffffffff"]),
-        ({"numBundles": 2}, ["0x00000000", "0x7fffffff", "0xffffffff"]),
+        (None, ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"]),
+        ({"numBundles": 0}, ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"]),
+        ({"numBundles": 1}, ["0x00000000", "0xffffffff"]),
+        ({"numBundles": 2}, ["0x00000000", "0x80000000", "0xffffffff"]),
+        ({"numBundles": 3}, ["0x00000000", "0x55555555", "0xaaaaaaaa", "0xffffffff"]),
+        (
+            {"numBundles": 7},
+            [
+                *("0x00000000", "0x24924924", "0x49249248", "0x6db6db6c", "0x92492490"),
+                *("0xb6db6db4", "0xdb6db6d8", "0xffffffff"),
+            ],
+        ),
         ({"boundaries": ["0xFFFFFFFF", "0x0", "0x10"]}, ["0x00000000", "0x00000010", "0xffffffff"]),
         (
             {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
@@ -57,6 +66,11 @@ def test_bundles_are_parts_that_can_be_unloaded() -> None:
         assert bundle == bundles.bundle_of(topic(0), {"bundles": bundles.wanted({"numBundles": 4})})
         await api.done("PUT", f"{N}/{bundle}/unload?destinationBroker=")
         assert (await api.refused("PUT", f"{N}/half/unload"))[0] == 400
+        for what in ("unload", "clearBacklog"):
+            method = "PUT" if what == "unload" else "POST"
+            unknown = "0x00000000_0x12345678"
+            status, reason = await api.refused(method, f"{N}/{unknown}/{what}")
+            assert (status, reason) == (412, f"Cannot find bundle {unknown} in the bundles list")
 
     with_api(story)
 
@@ -96,7 +110,7 @@ def test_an_unknown_listener_is_refused() -> None:
     async def story(api: AdminApi) -> None:
         path = "/lookup/v2/topic/persistent/public/default/t?listenerName=moon"
         status, reason = await api.refused("GET", path)
-        assert status == 405
+        assert status == 503
         assert "no advertised listener moon" in reason
         headers = {"X-Pulsar-ListenerName": "moon"}
         answer = await api.call("GET", path.partition("?")[0], headers=headers)

@@ -130,15 +130,51 @@ def test_a_topics_policies_come_first(tmp_path: Path) -> None:
     with_api(story, work_dir=tmp_path)
 
 
-def test_other_stores_and_credentials_are_refused(tmp_path: Path) -> None:
+def test_policies_of_another_store_are_kept_and_copy_nothing(tmp_path: Path) -> None:
+    """As Pulsar's tools send them; a copy in a place that nobody named would be found by nobody."""
+
     async def story(api: AdminApi) -> None:
-        for body in (
-            {"managedLedgerOffloadDriver": "aws-s3", "s3ManagedLedgerOffloadBucket": "theirs"},
-            {"s3ManagedLedgerOffloadCredentialSecret": "very secret"},
-        ):
-            status, reason = await api.refused("POST", f"{N}/offloadPolicies", body)
-            assert status == 412
-            assert "very secret" not in reason
+        await api.topic("t")
+        given = {
+            "offloadersDirectory": "./offloaders",
+            "managedLedgerOffloadDriver": "aws-s3",
+            "s3ManagedLedgerOffloadRegion": "eu-west-1",
+            "s3ManagedLedgerOffloadBucket": "theirs",
+            "managedLedgerExtraConfigurations": {},
+            "managedLedgerOffloadThresholdInBytes": 0,
+            "managedLedgerOffloadedReadPriority": "TIERED_STORAGE_FIRST",
+            "s3ManagedLedgerOffloadRole": None,
+        }
+        await api.done("POST", f"{N}/offloadPolicies", given)
+        assert await api.get(f"{N}/offloadPolicies") == {
+            name: value for name, value in given.items() if value is not None
+        }
+        assert api.broker.offloading is not None
+        assert api.broker.offloading.policy_of({}, await document(api)) == OffloadPolicy(-1, -1, -1)
+        answer = await api.call("PUT", f"{T}/t/offload", "latest")
+        assert (answer.status, answer.reason) == (412, "the offload policies name the driver aws-s3")
+        # A topic's own, for the store that there is, comes first.
+        await api.done("POST", f"{T}/t/offloadPolicies", {"managedLedgerOffloadDriver": "magnetar-parquet"})
+        await api.done("PUT", f"{T}/t/offload", "latest")
+
+    with_api(story, work_dir=tmp_path)
+
+
+def test_credentials_and_what_is_no_driver_are_refused(tmp_path: Path) -> None:
+    async def story(api: AdminApi) -> None:
+        body = {"s3ManagedLedgerOffloadCredentialSecret": "very secret"}
+        status, reason = await api.refused("POST", f"{N}/offloadPolicies", body)
+        assert status == 412
+        assert "very secret" not in reason
+        status, reason = await api.refused(
+            "POST", f"{N}/offloadPolicies", {"managedLedgerOffloadDriver": "x"}
+        )
+        assert status == 412
+        assert reason.startswith("The driver is not supported, support value: S3,aws-s3,")
+        assert await api.refused("POST", f"{N}/offloadPolicies") == (
+            412,
+            "The offloadPolicies must be specified for namespace offload.",
+        )
         assert (await api.refused("POST", f"{N}/offloadPolicies", [1]))[0] == 400
 
     with_api(story, work_dir=tmp_path)

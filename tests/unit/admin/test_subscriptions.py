@@ -56,7 +56,7 @@ def test_deletion() -> None:
         await api.done("DELETE", S)
         assert await api.refused("DELETE", S) == (
             404,
-            "persistent://public/default/t has no subscription s",
+            "Subscription s not found for topic persistent://public/default/t",
         )
         assert await api.get(f"{T}/t/subscriptions") == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from magnetar.broker.producer import Producer
 from support.admin_api import AdminApi, RecordingConnection, T, with_api
 
-MISSING = (404, "topic persistent://public/default/t does not exist")
+MISSING = (404, "Topic persistent://public/default/t not found")
 
 
 def test_creation_and_deletion() -> None:
@@ -14,8 +14,9 @@ def test_creation_and_deletion() -> None:
         assert (await api.refused("PUT", f"{T}/t"))[0] == 409
         assert await api.get(T) == ["persistent://public/default/t"]
         await api.done("PUT", f"{T}/t/subscription/s")
-        assert (await api.refused("DELETE", f"{T}/t"))[0] == 412
-        await api.done("DELETE", f"{T}/t?force=true")
+        await api.publish("t", b"not acknowledged")
+        # Nobody is connected to the subscription: it goes with the topic, as in Pulsar.
+        await api.done("DELETE", f"{T}/t")
         assert await api.refused("DELETE", f"{T}/t") == MISSING
         assert await api.get(T) == []
         assert (await api.refused("PUT", "/admin/v2/persistent/public/none/t"))[0] == 404
@@ -295,5 +296,41 @@ def test_schemas() -> None:
         assert (await api.get(f"{path}/schema/0"))["version"] == 0
         await api.call("DELETE", f"{path}/schema?force=true")
         assert (await api.refused("GET", f"{path}/schema/0"))[0] == 404
+
+    with_api(story)
+
+
+def test_what_is_connected_keeps_a_topic() -> None:
+    async def story(api: AdminApi) -> None:
+        topic = await api.topic("t")
+        producer = Producer(producer_id=1, name="p", connection=RecordingConnection())
+        topic.attach_producer(producer)
+        assert await api.refused("DELETE", f"{T}/t") == (
+            412,
+            "Topic has 1 client connected Including 0 consumers, 1 producers, and 0 replicators.",
+        )
+        topic.detach_producer(producer)
+        await api.done("DELETE", f"{T}/t")
+
+    with_api(story)
+
+
+def test_a_partitioned_topic_goes_with_idle_subscriptions() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{T}/p/partitions", 2)
+        await api.done("PUT", f"{T}/p/subscription/s")
+        await api.done("DELETE", f"{T}/p/partitions")
+        assert (await api.refused("DELETE", f"{T}/p/partitions"))[0] == 404
+
+    with_api(story)
+
+
+def test_peeking_makes_a_subscription_that_is_not_there() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.publish("t", b"first", b"second")
+        peeked = await api.call("GET", f"{T}/t/subscription/new/position/2")
+        assert (peeked.status, peeked.body) == (200, b"second")
+        assert await api.get(f"{T}/t/subscriptions") == ["new"]
+        assert await api.refused("GET", f"{T}/t/subscription/new/position/3") == (404, "Message not found")
 
     with_api(story)

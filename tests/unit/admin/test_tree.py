@@ -105,8 +105,8 @@ def test_namespaces() -> None:
         assert await api.get(f"{N}/public/n/replication") == ["standalone"]
         assert (await api.get(f"{N}/public/n"))["replication_clusters"] == ["standalone"]
         assert await api.get(f"{N}/public/n/bundles") == {
-            "boundaries": ["0x00000000", "0xffffffff"],
-            "numBundles": 1,
+            "boundaries": ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"],
+            "numBundles": 4,
         }
         assert await api.get(f"{N}/public/n/backlogQuotaMap") == {}
         assert (await api.refused("GET", f"{N}/public/none/topics"))[0] == 404
@@ -149,7 +149,8 @@ def test_unloading_and_clearing_a_namespace() -> None:
 
         await api.done("POST", f"{N}/public/default/clearBacklog/s")
         assert await backlogs() == {"s": 0, "other": 2}
-        await api.done("POST", f"{N}/public/default/0x00000000_0xffffffff/clearBacklog")
+        bundle = (await api.call("GET", "/lookup/v2/topic/persistent/public/default/t/bundle")).body.decode()
+        await api.done("POST", f"{N}/public/default/{bundle}/clearBacklog")
         assert await backlogs() == {"s": 0, "other": 0}
         await api.done("PUT", f"{N}/public/default/unload")
         assert api.broker.topics == {}
@@ -227,7 +228,7 @@ def test_lookups_lead_to_the_host_that_the_client_reached() -> None:
             "httpUrlTls": "",
             "nativeUrl": "pulsar://[::1]:6650",
         }
-        assert (await api.call("GET", f"{path}/bundle")).body == b"0x00000000_0xffffffff"
+        assert (await api.call("GET", f"{path}/bundle")).body == b"0x80000000_0xc0000000"
         assert (await api.refused("GET", "/lookup/v2/topic/persistent/public/none/t"))[0] == 404
         assert (await api.refused("GET", "/lookup/v2/topic/odd/public/default/t"))[0] == 404
         passing = await api.get("/lookup/v2/topic/non-persistent/public/default/t")

@@ -13,6 +13,7 @@ from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
+    EmptyNameError,
     NotAllowedError,
     RefusedError,
     SubscriptionNotFoundError,
@@ -75,7 +76,7 @@ def _check_compacted(request: pb.CommandSubscribe) -> None:
 async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None:
     _check_compacted(request)
     if not request.subscription:
-        raise NotAllowedError("a subscription needs a name")
+        raise EmptyNameError("Empty subscription name", remedy="a subscription needs a name")
     topic_name = TopicName.parse(request.topic)
     await permission.allow(session, Action.CONSUME, topic_name, request.subscription)
     topic = await session.broker.any_topic(topic_name, create=request.force_topic_creation)

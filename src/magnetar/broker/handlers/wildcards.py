@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker.attached import AttachedConsumer
-from magnetar.broker.errors import NotAllowedError, RefusedError
+from magnetar.broker.errors import EmptyNameError, RefusedError
 from magnetar.broker.handlers import permission
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
@@ -31,7 +31,7 @@ async def opened(session: Session, request: pb.CommandSubscribe) -> bool:
     if levels is None:
         return False
     if not request.subscription:
-        raise NotAllowedError("a subscription needs a name")
+        raise EmptyNameError("Empty subscription name", remedy="a subscription needs a name")
     await permission.allow(session, Action.CONSUME, name, request.subscription)
     consumer = await Wildcard(session, request, name, levels).open()
     try:

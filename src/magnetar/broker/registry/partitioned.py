@@ -35,7 +35,7 @@ class PartitionedTopics:
         async with broker.names.making(topic_path(name)):
             await broker.check_name(name)
             if await broker.exists(name):
-                raise ConflictError(f"topic {name} already exists")
+                raise ConflictError("This topic already exists")
             await broker.policies.create_partitioned(name, partitions, properties)
 
     async def grow(self, name: TopicName, partitions: int) -> None:

@@ -59,7 +59,7 @@ class StoredTopics:
         broker = self._broker
         if not await self._is_partition(name):
             if not (create and await broker.may_create(name)):
-                raise TopicNotFoundError(f"topic {name} does not exist")
+                raise TopicNotFoundError(f"Topic {name} not found")
             await broker.check_topics_max(name.namespace_name)
             await broker.topic_turn(name.tenant)
         async with broker.names.making(topic_path(name)):
@@ -67,7 +67,7 @@ class StoredTopics:
             await broker.check_name(name)
             is_new = not await self._is_partition(name)
             if is_new and not (create and await broker.may_create(name)):
-                raise TopicNotFoundError(f"topic {name} does not exist")
+                raise TopicNotFoundError(f"Topic {name} not found")
             topic = await self._open(name)
             if is_new:
                 _log.info("topic created by its first use: %s", name)
@@ -88,7 +88,7 @@ class StoredTopics:
             await broker.logs.delete(name.log_name)
         except LogNotFoundError as error:
             if not await self._is_partition(name):
-                raise TopicNotFoundError(f"topic {name} does not exist") from error
+                raise TopicNotFoundError(f"Topic {name} not found") from error
         if name.partition < 0:
             # With the data and before the name is free: a later topic of that name keeps its own.
             await broker.schemas.delete(name)
