@@ -317,6 +317,31 @@ def test_metadata_that_is_an_older_copy_deletes_nothing(tmp_path: Path) -> None:
     run(tmp_path, story, bookies=1)
 
 
+@VERSIONS
+def test_ids_that_bookies_know_are_stepped_over(tmp_path: Path, use_v2: bool) -> None:
+    async def story(world: World) -> None:
+        async with world.client(use_v2=use_v2) as client:
+            written = []
+            for _ in range(3):
+                writer, _ = await create(client, 3, 3, 2)
+                writer.append([b"acknowledged"])
+                await writer.close()
+                written.append(writer.ledger_id)
+        # Metadata as it was before these ledgers: it counts from where it stood.
+        older = MemoryMetadataStore(ManualClock())
+        registry = TreeLedgerRegistry(older, world.tree)
+        options = ClientOptions(use_v2=use_v2, new_ids_asked=True)
+        again = LedgerClient(Cluster(registry, world.bookies, options))
+        await world.stop("a")
+        fresh, _ = await create(again, 2, 2, 2)
+        assert fresh.ledger_id == max(written) + 1
+        assert {each async for each in registry.ledger_ids()} == {fresh.ledger_id}
+        await again.close()
+        await older.close()
+
+    run(tmp_path, story)
+
+
 def test_a_bookie_with_another_disk_does_not_start(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         await world.stop("a")

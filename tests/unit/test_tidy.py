@@ -87,6 +87,7 @@ DRIVERS = {
     "ledger/client/driving.py",
     "ledger/client/explicit_lac.py",
     "ledger/client/following.py",
+    "ledger/client/fresh_ids.py",
     "ledger/client/pool.py",
     "ledger/client/reading.py",
     "ledger/client/tail_reads.py",

@@ -20,7 +20,8 @@ def client_options(settings: LedgerSettings) -> ClientOptions:
     user: tuple[str, str] | None = None
     if settings.bookie_user and settings.bookie_password is not None:
         user = settings.bookie_user, _password(settings)
-    return ClientOptions(tls=_tls(settings) if settings.bookie_tls else None, user=user)
+    tls = _tls(settings) if settings.bookie_tls else None
+    return ClientOptions(tls=tls, user=user, new_ids_asked=True)
 
 
 def _password(settings: LedgerSettings) -> str:

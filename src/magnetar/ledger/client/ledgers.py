@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -10,6 +11,7 @@ from magnetar.ledger.client import metrics
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.driving import CoreDriver
 from magnetar.ledger.client.errors import LedgerUnauthorizedError
+from magnetar.ledger.client.fresh_ids import is_used
 from magnetar.ledger.client.handles import LedgerHandle as LedgerHandle
 from magnetar.ledger.client.handles import digester_of, layout_of
 from magnetar.ledger.client.options import LedgerOptions as LedgerOptions
@@ -20,6 +22,8 @@ from magnetar.ledger.registry import StoredLedger
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.wire.bookkeeper.digests import master_key
+
+_log = logging.getLogger("magnetar.ledger.client")
 
 
 class LedgerClient:
@@ -54,7 +58,17 @@ class LedgerClient:
             password=options.password,
             digest=options.digest,
         )
-        stored = await self.cluster.ledgers.create(metadata)
+        while True:
+            stored = await self.cluster.ledgers.create(metadata)
+            if not self.cluster.options.new_ids_asked or not await is_used(
+                self.cluster.pool, stored.ledger_id, ensemble
+            ):
+                break
+            _log.error(
+                "ledger %d has entries on bookies already, is metadata an older copy? Another id is taken",
+                stored.ledger_id,
+            )
+            await self.cluster.ledgers.delete(stored.ledger_id, expected_version=stored.version)
         return LedgerWriteHandle(self.cluster, stored, options, listener)
 
     async def open(self, ledger_id: int, password: bytes = b"", *, recover: bool = True) -> LedgerHandle:

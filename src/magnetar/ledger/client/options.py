@@ -59,4 +59,6 @@ class ClientOptions:
     """Connections begin with START_TLS and go on under this; None: they stay in clear."""
     user: tuple[str, str] | None = field(default=None, repr=False)
     """Name and password that are proven to bookies by the hand-shake of SASL; None: nothing is."""
+    new_ids_asked: bool = False
+    """Whether the bookies of a new ledger are asked first if they hold anything under its id."""
     quarantine: QuarantineOptions = field(default_factory=QuarantineOptions)
