@@ -1,6 +1,8 @@
 """The column `value`: payloads decoded by the topic's schema, beside the payload itself.
 
-The newest version that has fields says which; values of older ones are resolved to it, as readers do.
+It has the fields of all versions: those of the newest, and behind them what it has dropped, so that a value
+keeps what it was written with, however long ago. Fields of both have the type that the newest gives them;
+values of older versions are resolved to it, as readers do. Of Protobuf it has those of the newest.
 Fields have ids that outlive versions: they are given in the order in which versions, from the oldest on,
 bring fields up, so that a file of any time has the same id for the same field. A value that is not what
 its schema says has no decoded fields, and its payload as every other.
@@ -46,13 +48,18 @@ class ValueColumn:
         self._known: dict[bytes, TopicSchema] = {schema.version: schema for schema in schemas}
         self.field: pa.Field | None = None
         """The column; None when no version has fields."""
+        types: list[tuple[TopicSchema, pa.DataType]] = []
         for schema in schemas:
             found = _type_of(schema)
             if found is not None:
-                self._latest = schema
-                kind = self._identified(found, "")
-                self.field = pa.field("value", kind, metadata=field_id(VALUE_ID))
-                self._values = _values_of(schema, found, self._known)
+                # In the order of versions, whatever the newest one is.
+                self._identified(found, "")
+                types.append((schema, found))
+        if types:
+            self._latest = types[-1][0]
+            whole = _union(types)
+            self.field = pa.field("value", self._identified(whole, ""), metadata=field_id(VALUE_ID))
+            self._values = _values_of(self._latest, whole, self._known)
 
     def _identified(self, kind: pa.DataType, path: str) -> pa.DataType:
         """`kind` with an id for each field in it."""
@@ -169,6 +176,45 @@ def _type_of(schema: TopicSchema) -> pa.DataType | None:
         # A definition that cannot be read costs the segment its decoded fields, nothing else.
         return None
     return kind if pa.types.is_struct(kind) and _has_leaves(kind) else None
+
+
+def _union(types: Sequence[tuple[TopicSchema, pa.DataType]]) -> pa.DataType:
+    """The newest version's type with the fields that older ones of its kind have besides."""
+    latest, whole = types[-1]
+    if latest.kind == _PROTOBUF_NATIVE:
+        # Its values are read by numbers, which another version may have used again.
+        return whole
+    renamed = _aliases(latest)
+    for schema, kind in reversed(types[:-1]):
+        if schema.kind == latest.kind:
+            whole = _with_fields_of(whole, kind, renamed)
+    return whole
+
+
+def _with_fields_of(
+    whole: pa.DataType, older: pa.DataType, renamed: frozenset[str] = frozenset()
+) -> pa.DataType:
+    """`whole` and what `older` has besides, but for `renamed` fields."""
+    if pa.types.is_struct(whole) and pa.types.is_struct(older):
+        fields = []
+        for each in whole:
+            number = older.get_field_index(each.name)
+            merged = each.type if number < 0 else _with_fields_of(each.type, older.field(number).type)
+            fields.append(pa.field(each.name, merged, nullable=each.nullable))
+        names = {each.name for each in whole} | renamed
+        return pa.struct([*fields, *(each.with_nullable(True) for each in older if each.name not in names)])
+    if pa.types.is_list(whole) and pa.types.is_list(older):
+        return pa.list_(pa.field("element", _with_fields_of(whole.value_type, older.value_type)))
+    if pa.types.is_map(whole) and pa.types.is_map(older):
+        return pa.map_(whole.key_type, _with_fields_of(whole.item_type, older.item_type))
+    return whole
+
+
+def _aliases(schema: TopicSchema) -> frozenset[str]:
+    """Names under which older versions have fields of this one."""
+    from magnetar.arrow.avro_types import parse_avro
+
+    return frozenset(name for each in parse_avro(schema.definition).fields for name in each.names)
 
 
 def _has_leaves(kind: pa.DataType) -> bool:

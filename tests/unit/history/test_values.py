@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -84,16 +85,16 @@ def test_json_values_of_all_versions(tmp_path: Path) -> None:
         schemas,
     )
     assert table["value"].to_pylist() == [
-        {"new": None, "id": 1},
-        {"new": ["a", "b"], "id": 2},
+        {"new": None, "id": 1, "old": "x"},
+        {"new": ["a", "b"], "id": 2, "old": None},
         None,
         None,
-        {"new": None, "id": 3},
+        {"new": None, "id": 3, "old": None},
         None,
     ]
     kind = table.schema.field("value").type
-    # `old` has 1001 for ever, though the newest version does not have it.
-    assert ids(kind) == {"new": 1002, "id": 1000}
+    # `old` has 1001 for ever, and its values, though the newest version does not have it.
+    assert ids(kind) == {"new": 1002, "id": 1000, "old": 1001}
     older = written(tmp_path, [(b'{"id":1,"old":"x"}', version(0))], schemas[:1])
     assert ids(older.schema.field("value").type) == {"id": 1000, "old": 1001}
     assert table.schema.field("value").metadata[b"PARQUET:field_id"] == b"40"
@@ -125,13 +126,66 @@ def test_avro_values_are_resolved_to_the_newest_version(tmp_path: Path) -> None:
         schemas,
     )
     assert table["value"].to_pylist() == [
-        {"id": 1, "amount": None},
-        {"id": 1 << 40, "amount": 0.5},
+        {"id": 1, "amount": None, "old": "x"},
+        {"id": 1 << 40, "amount": 0.5, "old": None},
         None,
-        {"id": None, "amount": None},
+        {"id": None, "amount": None, "old": None},
     ]
     # An int that became a long is the same field.
-    assert ids(table.schema.field("value").type) == {"id": 1000, "amount": 1002}
+    assert ids(table.schema.field("value").type) == {"id": 1000, "amount": 1002, "old": 1001}
+
+
+@pytest.mark.parametrize("kind", [pb.Schema.Type.Avro, pb.Schema.Type.Json])
+def test_fields_that_were_dropped_keep_their_values(tmp_path: Path, kind: int) -> None:
+    """In records within records too; renamed fields are not dropped; what comes back is itself."""
+    place_1 = {
+        "type": "record",
+        "name": "Place",
+        "fields": [nullable("city", "string"), nullable("zip", "int")],
+    }
+    place_2 = {"type": "record", "name": "Place", "fields": [nullable("city", "string")]}
+    definitions = [
+        avro(nullable("id", "long"), nullable("note", "string"), nullable("to", place_1)),
+        avro(nullable("id", "long"), nullable("to", place_2), nullable("rate", "double")),
+        avro({**nullable("number", "long"), "aliases": ["id"]}, nullable("to", place_2)),
+    ]
+    schemas = [TopicSchema(version(at), kind, definition) for at, definition in enumerate(definitions)]
+    first = {"id": 1, "note": "n", "to": {"city": "x", "zip": 7}}
+    second = {"id": 2, "to": {"city": "y"}, "rate": 0.5}
+    third = {"number": 3, "to": None}
+
+    def encoded(at: int, value: dict[str, Any]) -> bytes:
+        if kind == pb.Schema.Type.Json:
+            return json.dumps(value).encode()
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(definitions[at])), value)
+        return out.getvalue()
+
+    values = [(encoded(at, value), version(at)) for at, value in enumerate((first, second, third))]
+    table = written(tmp_path, values, schemas)
+    rows = table["value"].to_pylist()
+    assert [row["note"] for row in rows] == ["n", None, None]
+    assert [row["rate"] for row in rows] == [None, 0.5, None]
+    assert [row["to"] for row in rows] == [{"city": "x", "zip": 7}, {"city": "y", "zip": None}, None]
+    assert set(rows[0]) == {"number", "to", "note", "rate"}
+    if kind == pb.Schema.Type.Avro:
+        assert [row["number"] for row in rows] == [1, 2, 3]
+    again = written(tmp_path, values[:2], [*schemas, schemas[0]])
+    old, new = (ids(each.schema.field("value").type) for each in (table, again))
+    assert {name: number for name, number in new.items() if name in old} == old
+    assert again["value"].to_pylist()[0]["id"] == 1
+
+
+def test_files_of_before_have_the_ids_of_files_of_now(tmp_path: Path) -> None:
+    """A file that was written when the field was there, and one from after it was dropped, make one table."""
+    definitions = [avro(nullable("id", "long"), nullable("old", "string")), avro(nullable("id", "long"))]
+    schemas = [
+        TopicSchema(version(at), pb.Schema.Type.Json, definition) for at, definition in enumerate(definitions)
+    ]
+    value = [(b'{"id":1,"old":"x"}', version(0))]
+    before, after = written(tmp_path, value, schemas[:1]), written(tmp_path, value, schemas)
+    assert before["value"].to_pylist() == after["value"].to_pylist() == [{"id": 1, "old": "x"}]
+    assert ids(before.schema.field("value").type) == ids(after.schema.field("value").type)
 
 
 def test_protobuf_values(tmp_path: Path) -> None:
