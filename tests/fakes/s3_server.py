@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable
 from email.utils import formatdate
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -26,6 +27,8 @@ class FakeS3:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
+        self.turn = threading.Lock()
+        """Held while an object is changed under a condition."""
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.requests: list[tuple[str, str]] = []
         """Method and path of each."""
@@ -52,6 +55,10 @@ class FakeS3:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _tag(data: bytes) -> str:
+    return f'"{sha256(data).hexdigest()[:32]}"'
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,8 +113,13 @@ class _Handler(BaseHTTPRequestHandler):
             rows = "".join(f"<Deleted><Key>{deleted}</Key></Deleted>" for deleted in keys)
             return 200, f"<DeleteResult>{rows}</DeleteResult>".encode(), {}
         if self.command == "PUT":
-            s3.objects[key] = body
-            return 200, b"", {"ETag": '"x"'}
+            with s3.turn:
+                there = s3.objects.get(key)
+                wanted, none = self.headers.get("if-match"), self.headers.get("if-none-match")
+                if (none and there is not None) or (wanted and (there is None or wanted != _tag(there))):
+                    return 412, b"<Error><Code>PreconditionFailed</Code></Error>", {}
+                s3.objects[key] = body
+            return 200, b"", {"ETag": _tag(body)}
         if self.command == "DELETE":
             s3.uploads.pop(query.get("uploadId", ""), None)
             s3.objects.pop(key, None)
@@ -118,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.s3.objects.get(key)
         if data is None:
             return 404, b"<Error><Code>NoSuchKey</Code></Error>", {}
-        headers = {"ETag": '"x"', "Last-Modified": formatdate(1_700_000_000, usegmt=True)}
+        headers = {"ETag": _tag(data), "Last-Modified": formatdate(1_700_000_000, usegmt=True)}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("range") or "")
         if asked is None:
             return 200, data, headers

@@ -21,7 +21,9 @@ from magnetar.runtime.threads import in_thread
 from magnetar.tiered.attempt import Effect
 from magnetar.tiered.context import parse_object_name
 from magnetar.tiered.errors import StoreError
+from magnetar.tiered.guarded import Owners, installation_id
 from magnetar.tiered.offloader import Offloader
+from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.api import (
     AsyncByteSource,
@@ -39,7 +41,7 @@ from magnetar.tiered.parquet.api import (
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.room import Offloading
 from magnetar.tiered.storage import TieredStorage
-from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.api import ObjectStore, Tagged
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore
 
 Row = tuple[int, bytes, int, int, int]
@@ -175,16 +177,13 @@ class FaultyStore:
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
+        self.url = store.url
         self.fault: Callable[[str, str], Exception | None] = lambda call, name: None
         """Asked before each call; what it returns is raised."""
 
     def _check(self, call: str, name: str) -> None:
         if (error := self.fault(call, name)) is not None:
             raise error
-
-    @property
-    def url(self) -> str:
-        return self.store.url
 
     async def put(self, name: str, file: Path) -> None:
         self._check("put", name)
@@ -197,6 +196,14 @@ class FaultyStore:
     async def size(self, name: str) -> int:
         self._check("size", name)
         return await self.store.size(name)
+
+    async def read(self, name: str) -> Tagged | None:
+        self._check("read", name)
+        return await self.store.read(name)
+
+    async def swap(self, name: str, data: bytes, known: str | None) -> None:
+        self._check("swap", name)
+        await self.store.swap(name, data, known)
 
     async def list(self, folder: str) -> AsyncIterator[Any]:
         self._check("list", folder)
@@ -313,6 +320,25 @@ class TieredProcess(Process):
             spawn=self.spawn,
             tiers=self.storage,
         )
+
+    def own_stores(self) -> StoreOwner:
+        """Has the owner of the store asked from now on; nobody waits for others."""
+
+        async def pause(seconds: float) -> None:
+            self.clock.advance(int(seconds * 1000))
+
+        context = OwnerContext(
+            self.store,  # type: ignore[arg-type]
+            self.clock,
+            lambda: installation_id(self.store, self.tiering.new_id),  # type: ignore[arg-type]
+            self.tiering.new_id,
+            pause,
+            5.0,
+        )
+        self.storage.owners = Owners(context, default_url="", alone=True)
+        self.objects.url = "test://store"
+        self.storage.url = "test://store"
+        return self.storage.owners.of(self.objects)
 
     async def crash(self) -> TieredProcess:
         """kill -9; what is in the object store stays."""

@@ -19,6 +19,7 @@ KEEP_EVERYTHING = {
     "MAGNETAR_RETENTION_MINUTES": "-1",
     "MAGNETAR_RETENTION_MIB": "-1",
     "MAGNETAR_OFFLOAD_INTERVAL_SECONDS": "1",
+    "MAGNETAR_OFFLOAD_OWNER_POLL_SECONDS": "1",
     # A process more, and two seconds of it: tests of tables ask for it.
     "MAGNETAR_LAKE_CATALOG": "none",
 }

@@ -134,6 +134,7 @@ DRIVERS = {
     "tiered/merger.py",
     "tiered/offloader.py",
     "tiered/parquet/worker.py",
+    "tiered/owner.py",
     "tiered/room.py",
     "websocket/app.py",
     "websocket/endpoint.py",

@@ -66,6 +66,10 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.backup:restore",
         "Make a data folder of a backup in REPOSITORY, the newest one unless BACKUP_ID names another.",
     ),
+    "offload": Command(
+        "magnetar.cli.offload:offload",
+        "Object stores of history: whose they are, and taking one over (docs/tiered-storage.md).",
+    ),
     "produce": Command(
         "magnetar.cli.messages.produce:produce",
         "Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable.",

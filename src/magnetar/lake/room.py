@@ -12,7 +12,7 @@ The list is read from the store each time, never taken from memory: whoever owns
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from magnetar.lake.values import FilesGoneError, LakeError, ListVersion, LogFile
 from magnetar.managedlog.log_metadata import LogMetadata, decode, log_path
 from magnetar.managedlog.orphans import log_paths
 from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.tasks import yield_loop
 from magnetar.tiered.backoff import Backoff
@@ -92,11 +93,16 @@ class LakeRoom:
         clock: Clock,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         used: bool,
+        allowed: Callable[[], Awaitable[object]] | None = None,
+        trust: MetadataTrust | None = None,
     ) -> None:
         """`upkeep` does what takes long, so that nothing else waits for it; `spawn` runs background work;
-        `used`: whether the catalog may have tables already."""
+        `used`: whether the catalog may have tables already; `allowed` raises when the store is another
+        installation's: its tables are as well; `trust`: whether metadata names all that there is."""
         self.figures = Figures()
         self._used = used
+        self._allowed = allowed
+        self._trust = trust or MetadataTrust()
         self.worker = worker
         self.upkeep = upkeep
         self.jobs = Jobs(spawn)
@@ -176,6 +182,7 @@ class LakeRoom:
 
     async def _sync(self, wanted: LogFiles) -> Synced:
         self._used = True
+        await self._check_allowed()
         synced = Synced(**await self.worker.call("sync", log=wanted.to_json()))
         self.figures.count(synced)
         if synced.outcome == "changed":
@@ -188,6 +195,10 @@ class LakeRoom:
                 synced.restored,
             )
         return synced
+
+    async def _check_allowed(self) -> None:
+        if self._allowed is not None:
+            await self._allowed()
 
     def _check_gone(self, log_name: str, synced: Synced) -> None:
         """Raises FilesGoneError."""
@@ -248,6 +259,7 @@ class LakeRoom:
                 version = ListVersion.decode(seen)
                 await self._sync(LogFiles(str(topic.base), topic.partition, version, ()))
             return
+        await self._check_allowed()
         if await self.worker.call("drop", topic=str(topic.base), versions=dict(status.versions)):
             _log.info("table %s is dropped: its topic was deleted", status.table)
 
@@ -314,6 +326,9 @@ class LakeRoom:
         Raises LakeError, MetadataError.
         """
         if not dry_run:
+            await self._check_allowed()
+            if (doubt := self._trust.doubt) is not None:
+                raise LakeError(f"nothing that no list names is deleted: {doubt}")
             for log_name in await self.logs_of(topic):
                 await self.sync(log_name)
         found: dict[str, Any] | None = await self.upkeep.call(
@@ -325,6 +340,9 @@ class LakeRoom:
             keep_min=keep_min,
             dry_run=dry_run,
         )
+        if found is not None and not dry_run:
+            for path in found["deleted_metadata"]:
+                _log.info("table %s: %s is named by no snapshot: it is deleted", found["table"], path)
         return found
 
     async def tables(self) -> Sequence[str]:

@@ -177,6 +177,7 @@ def maintain(
         "expired_snapshots": len(expired),
         "snapshots": len(table.metadata.snapshots) - len(gone),
         "deleted_metadata_files": len(unnamed),
+        "deleted_metadata": [path for path, _ in unnamed],
         "deleted_metadata_bytes": sum(size for _, size in unnamed),
         "manifests": _manifests(table),
         "files": len(files),

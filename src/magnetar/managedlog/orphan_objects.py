@@ -6,33 +6,30 @@ doubt an object is kept:
 - only names that an attempt gave are looked at;
 - what cannot be read or decoded anywhere ends the search;
 - an object goes when it is older than a safe age and was named by nobody after it was listed;
-- a store that another installation wrote to first is never swept: its objects are named in lists elsewhere.
+- only a store's owner does (`magnetar.tiered.ownership`), and only while metadata is trusted;
+- what was in the store before it was this installation's stays: lists elsewhere may name it, or lists that
+  are newer than this metadata.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from magnetar.base.clock import Clock
 from magnetar.managedlog.log_metadata import decode
 from magnetar.managedlog.orphans import log_paths
-from magnetar.metadata.keys import OFFLOAD_OWNER
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.tasks import yield_loop
-from magnetar.runtime.threads import in_thread
 from magnetar.tiered.context import parse_object_name
-from magnetar.tiered.errors import MissingObjectError
 from magnetar.tiered.storage import TieredStorage
-from magnetar.tiered.stores.api import ObjectStore
 
 _log = logging.getLogger("magnetar.managedlog")
 
-OWNER_OBJECT: Final = "magnetar-owner"
-"""Object that holds the id of the installation that wrote to a store first."""
+_CLOCKS_MS: Final = 3_600_000
+"""By how much the clocks of broker and store may differ."""
 _PER_TURN: Final = 50
 
 
@@ -55,90 +52,55 @@ class OrphanObjects:
     """Looks through the store that new copies go to."""
 
     def __init__(
-        self,
-        store: MetadataStore,
-        storage: TieredStorage,
-        *,
-        clock: Clock,
-        age_ms: int,
-        new_id: Callable[[], UUID],
+        self, store: MetadataStore, storage: TieredStorage, *, trust: MetadataTrust, clock: Clock, age_ms: int
     ) -> None:
-        """`age_ms`: younger objects are left alone."""
+        """`trust`: whether metadata names all that there is; `age_ms`: younger objects are left alone."""
         self._store = store
         self._storage = storage
+        self._trust = trust
         self._clock = clock
         self._age_ms = age_ms
-        self._new_id = new_id
 
     async def round(self) -> int:
         """One look; how many objects were deleted.
 
         Raises MetadataError, InvalidLogDataError, StoreError: then nothing more is deleted.
         """
-        objects = self._storage.store(self._storage.url)
-        old: dict[str, UUID] = {}
-        async for found in objects.list(""):
-            parsed = parse_object_name(found.name)
-            if parsed is not None and self._clock.now_ms() - found.modified_ms >= self._age_ms:
-                old[found.name] = parsed[2]
-        if not old or not await self._owns(objects):
+        if (doubt := self._trust.doubt) is not None:
+            _log.warning("objects that no log names are kept: %s", doubt)
             return 0
+        objects = self._storage.store(self._storage.url)
+        found = [each async for each in objects.list("")]
+        if not found:
+            return 0
+        holding = await self._storage.check_owner()
+        from_ms = 0 if holding is None or not holding.adopted_ms else holding.adopted_ms + _CLOCKS_MS
         # After the list: what is named later only makes fewer orphans.
         named = await named_attempts(self._store)
-        orphans = [name for name, attempt in old.items() if attempt not in named]
-        for name in orphans:
-            _log.warning("object %s in %s is named by no log: it is deleted", name, objects.url)
-            await objects.delete(name)
+        orphans = []
+        self._storage.figures.kept = 0
+        for each in found:
+            parsed = parse_object_name(each.name)
+            if parsed is None or parsed[2] in named:
+                continue
+            if each.modified_ms < from_ms:
+                self._storage.figures.kept += 1
+            elif self._clock.now_ms() - each.modified_ms >= self._age_ms:
+                orphans.append(each)
+        if self._storage.figures.kept:
+            _log.warning(
+                "%d objects in %s are named by no log and older than this installation's time in the store:"
+                " they are kept; magnetar offload claim --sweep-earlier has them deleted",
+                self._storage.figures.kept,
+                objects.url,
+            )
+        for each in orphans:
+            _log.warning(
+                "object %s in %s, %d bytes, is named by no log: it is deleted",
+                each.name,
+                objects.url,
+                each.size_bytes,
+            )
+            await objects.delete(each.name)
             self._storage.figures.orphans += 1
         return len(orphans)
-
-    async def claim(self) -> None:
-        """To be called before objects are written: notes whose the store is, when nobody has.
-
-        Raises MetadataError, StoreError.
-        """
-        objects = self._storage.store(self._storage.url)
-        if await _owner(objects) is None:
-            await self._write_owner(objects, await self._own_id())
-
-    async def _owns(self, objects: ObjectStore) -> bool:
-        owner = await _owner(objects)
-        if owner == await self._own_id():
-            return True
-        _log.warning(
-            "the store %s belongs to %s: its objects are not swept",
-            objects.url,
-            "nobody" if owner is None else f"another installation ({owner[:36]})",
-        )
-        return False
-
-    async def _own_id(self) -> str:
-        while (value := await self._store.get(OFFLOAD_OWNER)) is None:
-            try:
-                await self._store.put(
-                    OFFLOAD_OWNER, str(self._new_id()).encode(), expected_version=MUST_NOT_EXIST
-                )
-            except BadVersionError:
-                continue
-        return value.data.decode()
-
-    async def _write_owner(self, objects: ObjectStore, own: str) -> None:
-        file = self._storage.work_dir / OWNER_OBJECT
-
-        def write(path: Path) -> None:
-            path.write_text(f"{own}\n")
-
-        await in_thread(lambda: write(file))
-        try:
-            await objects.put(OWNER_OBJECT, file)
-        finally:
-            await in_thread(lambda: file.unlink(missing_ok=True))
-
-
-async def _owner(objects: ObjectStore) -> str | None:
-    """The installation that wrote to the store first. Raises StoreError."""
-    try:
-        size = await objects.size(OWNER_OBJECT)
-        return (await objects.get(OWNER_OBJECT, 0, size)).decode(errors="replace").strip()
-    except MissingObjectError:
-        return None

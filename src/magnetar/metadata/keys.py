@@ -22,6 +22,7 @@
 | `/loadbalance/brokers/{broker}` | broker data, JSON, ephemeral | broker |
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
+| `/magnetar/offload-stores/{store}` | what was last written to an object store's record, JSON | tiered |
 | `/magnetar/offload-owner` | id of this installation, for object stores | managedlog |
 | `/magnetar/unnamed-ledgers` | ledgers that no log names, JSON | managedlog |
 | `/magnetar/generation` | how new this metadata is, decimal | ledger |
@@ -58,6 +59,8 @@ GENERATION: Final = "/magnetar/generation"
 
 UNNAMED_LEDGERS: Final = "/magnetar/unnamed-ledgers"
 """Ledgers of logs that no log names, and how long they were seen so."""
+OFFLOAD_STORES: Final = "/magnetar/offload-stores"
+"""Children: the object stores that this installation has written to."""
 
 LEDGERS: Final = "/ledgers"
 """Root of BookKeeper's tree."""

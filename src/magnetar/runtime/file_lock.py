@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from magnetar.base.errors import StartupError
+
+
+@contextlib.contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Alone with what the file stands for, among all threads and processes that see it; waits for others.
+
+    Linux does the same over NFS. Raises OSError.
+    """
+    with file.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 class FileLock:

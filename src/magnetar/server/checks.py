@@ -36,6 +36,7 @@ _SECONDS: Final = {
     "openid_cache_expiration_seconds": 1,
     "openid_key_id_cache_miss_refresh_seconds": 1,
     "offload_interval_seconds": 1,
+    "offload_owner_poll_seconds": 1,
     "otlp_interval_seconds": 1,
     "canary_interval_seconds": 1,
     "log_event_records_per_minute": 0,

@@ -33,6 +33,9 @@ class OffloadSettings(LimitSettings):
     """Bytes of copies kept in memory for consumers, over all topics. At least 8 MiB."""
     offload_orphan_hours: int = 24
     """Age at which objects that no topic names are deleted. At least 1."""
+    offload_owner_poll_seconds: int = 5
+    """Between two looks at whose a store is. Who starts after a crash waits three times as long before it
+    offloads or deletes objects, unless the store lies in the data folder. At least 1."""
     lake_catalog: str = ""
     """Where Iceberg's tables over the copies are listed: the URL of a REST catalog or of a database,
     "environment" for pyiceberg's own settings, "none" for no tables; empty: a file of the data folder."""

@@ -43,7 +43,7 @@ from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder
 from magnetar.server.message_stores import open_stores
-from magnetar.server.tiering import Tiering
+from magnetar.server.tiering import Tiering, open_tiering
 
 _log = logging.getLogger("magnetar.server")
 
@@ -200,12 +200,7 @@ class Standalone:
             failed=self._storage_failed,
         )
         store, ledgers = stores.metadata, stores.ledgers
-        tiering = self._tiering = Tiering(
-            config,
-            None if folder is None else folder.offload_dir,
-            clock=self._clock,
-            catalog_file=None if folder is None else folder.lake_catalog_file,
-        )
+        tiering = self._tiering = await open_tiering(config, folder, stores, self._clock)
         logs = ManagedLogs(
             store=store,
             ledgers=ledgers,

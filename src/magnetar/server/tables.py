@@ -15,6 +15,7 @@ from magnetar.lake.process import WorkerProcess, is_installed
 from magnetar.lake.room import LakeRoom
 from magnetar.lake.setup import NONE, catalog_settings
 from magnetar.lake.values import CatalogSettings
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.server.config import StandaloneConfig
 from magnetar.tiered.storage import TieredStorage
@@ -36,6 +37,7 @@ def begin_tables(
     broker: Broker,
     clock: Clock,
     tasks: TaskGroup,
+    trust: MetadataTrust,
 ) -> LakeRoom | None:
     """The tables with their rounds; None when there are to be none. `file`: of the catalog where the settings
     name no other. Raises StartupError."""
@@ -49,6 +51,8 @@ def begin_tables(
         clock=clock,
         spawn=tasks.spawn,
         used=bool(config.lake_catalog) or file.exists(),
+        allowed=storage.check_owner,
+        trust=trust,
     )
     broker.collectors.append(lake.figures.collect)
     tasks.every(_AGAIN_S, lake.round)

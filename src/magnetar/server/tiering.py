@@ -17,13 +17,19 @@ from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.managedlog.orphan_objects import OrphanObjects
+from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import HelperSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.schemas import key_value
 from magnetar.server.config import StandaloneConfig
+from magnetar.server.datafolder import DataFolder
+from magnetar.server.message_stores import MessageStores
 from magnetar.server.offload_settings import default_policy
-from magnetar.tiered.errors import StoreError
+from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
+from magnetar.tiered.guarded import Owners, installation_id
 from magnetar.tiered.offloader import Offloader
+from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.api import TopicSchema, Worker
 from magnetar.tiered.room import Offloading
@@ -68,6 +74,8 @@ class Tiering:
         folder: Path | None,
         *,
         clock: Clock,
+        metadata: MetadataStore,
+        trust: MetadataTrust,
         catalog_file: Path | None = None,
     ) -> None:
         """`folder` is where files under way lie; None: nothing is kept. `catalog_file`: of the catalog of
@@ -81,8 +89,12 @@ class Tiering:
         self._tasks = TaskGroup("tiered storage")
         self._work_dir = _work_dir(folder)
         self._temporary = folder is None
+        self._trust = trust
+        url = _url(config, folder)
+        self.owners = _owners(config, url, clock, metadata)
         self.storage = TieredStorage(
-            url=_url(config, folder),
+            url=url,
+            owners=self.owners,
             work_dir=self._work_dir,
             clock=clock,
             open_store=self._open_store,
@@ -126,9 +138,12 @@ class Tiering:
             self.storage,
             clock=self._clock,
             age_ms=self._config.offload_orphan_hours * 3_600_000,
-            new_id=uuid.uuid4,
+            trust=self._trust,
         )
-        self.offloading.before_each = orphans.claim
+        self.offloading.before_each = self._check_owner
+        broker.collectors.append(self.owners.collect)
+        self._tasks.spawn(self._take_stores())
+        self._tasks.every(self._config.offload_owner_poll_seconds, lambda: self.owners.look(_not_looked))
         if self._catalog_file is not None:
             self.storage.follower = _LateTables(self.load_tables)
             if self._config.lake_catalog:
@@ -142,6 +157,15 @@ class Tiering:
 
         self._tasks.every(_SWEEP_S, sweep)
 
+    async def _check_owner(self) -> None:
+        await self.storage.check_owner()
+
+    async def _take_stores(self) -> None:
+        try:
+            await self.owners.begin(self.storage.store, _not_looked)
+        except MagnetarError as error:
+            _log.warning("object stores could not be looked at, which is done when one is needed: %s", error)
+
     def load_tables(self) -> LakeRoom | None:
         """The tables, begun when this is called first; None when there are none. After `begin`.
 
@@ -154,7 +178,13 @@ class Tiering:
             from magnetar.server.tables import begin_tables
 
             self._lake = begin_tables(
-                self._config, self._catalog_file, self.storage, self._broker, self._clock, self._tasks
+                self._config,
+                self._catalog_file,
+                self.storage,
+                self._broker,
+                self._clock,
+                self._tasks,
+                self._trust,
             )
             self._broker.lake = self.storage.follower = self._lake
         return self._lake
@@ -184,9 +214,45 @@ class Tiering:
         await self._tasks.close()
         if self._lake is not None:
             await self._lake.close()
+        await self.owners.close(_not_looked)
         await self.storage.close()
         if self._temporary:
             shutil.rmtree(self._work_dir, ignore_errors=True)
+
+
+async def open_tiering(
+    config: StandaloneConfig, folder: DataFolder | None, stores: MessageStores, clock: Clock
+) -> Tiering:
+    """Tiered storage of a process. Raises StartupError."""
+    return Tiering(
+        config,
+        None if folder is None else folder.offload_dir,
+        clock=clock,
+        metadata=stores.metadata,
+        trust=stores.trust,
+        catalog_file=None if folder is None else folder.lake_catalog_file,
+    )
+
+
+def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: MetadataStore) -> Owners:
+    return Owners(
+        OwnerContext(
+            metadata=metadata,
+            clock=clock,
+            installation=lambda: installation_id(metadata, uuid.uuid4),
+            new_id=uuid.uuid4,
+            pause=asyncio.sleep,
+            poll_s=config.offload_owner_poll_seconds,
+        ),
+        default_url="" if config.offload_url else url,
+        alone=not config.metadata_url,
+    )
+
+
+def _not_looked(owner: StoreOwner, error: MagnetarError) -> None:
+    # What makes a store read-only was said when that was found.
+    if not isinstance(error, ReadOnlyStoreError):
+        _log.warning("the record of %s could not be looked at: %s", owner.url, error)
 
 
 def _url(config: StandaloneConfig, folder: Path | None) -> str:

@@ -3,6 +3,8 @@
 StorageError
 └── StoreError                 the store refused or could not be reached; says what to do next
     ├── MissingObjectError     an object that a list of ledgers names is not there
+    ├── ReadOnlyStoreError     the store is another installation's: nothing may be written or deleted
+    ├── SwapLostError          somebody else has changed a small object meanwhile
     └── StoreSetupError        the URL, its library or the credentials are wrong: no use in trying again
 CorruptDataError
 └── DamagedObjectError         an object's bytes are not what was written
@@ -27,6 +29,26 @@ class MissingObjectError(StoreError):
     """An object that should be there is not."""
 
     retriable = False
+
+
+class SwapLostError(StoreError):
+    """A small object is not what the caller has seen: nothing was changed."""
+
+    retriable = False
+
+
+class ReadOnlyStoreError(StoreError):
+    """The store is another installation's, or a copy of this one has it: it is read, and left as it is."""
+
+    retriable = False
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"the store {url} is read-only here",
+            reason,
+            "give this installation another offload_url; or, when the other one is gone for good, take the"
+            " store over: magnetar offload claim",
+        )
 
 
 class StoreSetupError(StoreError):

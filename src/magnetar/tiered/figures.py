@@ -50,6 +50,8 @@ class Figures:
         """Objects deleted, with their ledgers or as orphans."""
         self.orphans = 0
         """Objects that nobody named."""
+        self.kept = 0
+        """Objects that nobody names, and that were in the store before it was this installation's."""
         self.local_deleted = 0
         """Ledgers taken from the bookies."""
         self.share = 0.0
@@ -88,6 +90,9 @@ class Figures:
             "Objects deleted.",
             self.deleted,
             labels(("status", "succeed")),
+        )
+        out.gauge(
+            "magnetar_offload_objects_kept", "Objects that no log names, from before this owner.", self.kept
         )
         out.gauge("magnetar_offload_share", "Share of time that offloading takes now.", self.share)
         for name, text, latency in (

@@ -12,10 +12,13 @@ from magnetar.tiered.api import Follower
 from magnetar.tiered.context import OffloadedCopy
 from magnetar.tiered.copy_reader import OffloadedReader
 from magnetar.tiered.figures import Figures
+from magnetar.tiered.guarded import Owners
 from magnetar.tiered.offloader import discard
+from magnetar.tiered.ownership import Holding
 from magnetar.tiered.parquet.api import Worker
 from magnetar.tiered.pieces import PieceCache
 from magnetar.tiered.stores.api import ObjectStore
+from magnetar.tiered.stores.memory import MEMORY_URL
 
 _log = logging.getLogger("magnetar.tiered")
 
@@ -40,10 +43,12 @@ class TieredStorage:
         new_worker: Callable[[bool], Worker],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         cache_bytes: int = READ_CACHE_BYTES,
+        owners: Owners | None = None,
     ) -> None:
         """`url` is where new copies go; `open_store` opens any URL that a stored list names; `work_dir` is
         for files under way; `new_worker` makes a worker that has not started its process; it is
-        told whether consumers will wait for it."""
+        told whether consumers will wait for it; `owners` are asked before a store is changed; None: nobody
+        is."""
         self.url = url
         self.work_dir = work_dir
         self.clock = clock
@@ -51,6 +56,7 @@ class TieredStorage:
         self.cache = PieceCache(cache_bytes)
         self.follower: Follower | None = None
         """Told of copies that come and go; None: nobody else names their objects."""
+        self.owners = owners
         self._open_store = open_store
         self._new_worker = new_worker
         self._spawn = spawn
@@ -62,8 +68,26 @@ class TieredStorage:
         """The store at a URL; opened when it is first wanted. Raises StoreSetupError."""
         store = self._stores.get(url)
         if store is None:
-            store = self._stores[url] = self._open_store(url)
+            store = self._open_store(url)
+            if self.owners is not None and store.url != MEMORY_URL:
+                store = self.owners.guard(store)
+            self._stores[url] = store
         return store
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether the store of new copies is one that has an owner."""
+        return self.owners is not None and self.store(self.url).url != MEMORY_URL
+
+    async def check_owner(self) -> Holding | None:
+        """What is noted of the store of new copies; None: nobody has to be asked.
+
+        Raises ReadOnlyStoreError when it is another installation's, StoreError, MetadataError.
+        """
+        store = self.store(self.url)
+        if self.owners is None or store.url == MEMORY_URL:
+            return None
+        return await self.owners.of(store).check()
 
     def converter(self) -> Worker:
         """Converts and compares; consumers never wait for it."""

@@ -11,7 +11,13 @@ import pytest
 
 from fakes.tiered import FaultyStore, refusal
 from magnetar.base.clock import ManualClock
-from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, StoreSetupError
+from magnetar.tiered.errors import (
+    DamagedObjectError,
+    MissingObjectError,
+    StoreError,
+    StoreSetupError,
+    SwapLostError,
+)
 from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.local import LocalStore
 from magnetar.tiered.stores.memory import MemoryStore
@@ -47,6 +53,14 @@ def file_with(folder: Path, data: bytes) -> Path:
     return file
 
 
+_SOME_TAG = {
+    "LocalStore": "0",
+    "MemoryStore": "0",
+    "CloudStore": '{"e_tag": "7"}',
+    "HdfsStore": "7",
+}
+
+
 async def names(found: AsyncIterator[object]) -> list[str]:
     return sorted([each.name async for each in found])  # type: ignore[attr-defined]
 
@@ -73,6 +87,44 @@ def test_what_is_put_is_there(store: ObjectStore, tmp_path: Path) -> None:
         await store.delete(NAME)
         assert await names(store.list("public/default/persistent/a%2Fb")) == []
         await store.close()
+
+    asyncio.run(story())
+
+
+def test_a_small_object_is_changed_by_one_at_a_time(store: ObjectStore) -> None:
+    """Who has not seen the last change changes nothing, and of several that try at once one does."""
+
+    async def story() -> None:
+        assert await store.read("record") is None
+        with pytest.raises(SwapLostError):
+            await store.swap("record", b"0", _SOME_TAG[type(store).__name__])
+        await store.swap("record", b"1", None)
+        with pytest.raises(SwapLostError):
+            await store.swap("record", b"2", None)
+        first = await store.read("record")
+        assert first is not None
+        assert first.data == b"1"
+        # The file system that stands in for Hadoop's lets one file replace another.
+        tries_max = 1 if type(store).__name__ == "HdfsStore" else 5
+        tries = [store.swap("record", b"by %d" % number, first.tag) for number in range(tries_max)]
+        done = await asyncio.gather(*tries, return_exceptions=True)
+        assert sorted(type(each).__name__ for each in done) == [
+            "NoneType",
+            *["SwapLostError"] * (tries_max - 1),
+        ]
+        second = await store.read("record")
+        assert second is not None
+        assert second.data == b"by %d" % done.index(None)
+        assert second.tag != first.tag
+        for number in range(20):
+            known = await store.read("record")
+            assert known is not None
+            await store.swap("record", b"%d" % number, known.tag)
+        with pytest.raises(SwapLostError):
+            await store.swap("record", b"late", first.tag)
+        last = await store.read("record")
+        assert last is not None
+        assert last.data == b"19"
 
     asyncio.run(story())
 

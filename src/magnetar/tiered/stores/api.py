@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,14 @@ class StoredObject:
     size_bytes: int
     modified_ms: int
     """By the store's clock, Unix ms."""
+
+
+class Tagged(NamedTuple):
+    """A small object that is changed in place, unlike all others."""
+
+    data: bytes
+    tag: str
+    """Of these bytes; another one after each change."""
 
 
 class ObjectStore(Protocol):
@@ -44,6 +52,16 @@ class ObjectStore(Protocol):
 
     async def size(self, name: str) -> int:
         """Bytes of an object. Raises MissingObjectError."""
+
+    async def read(self, name: str) -> Tagged | None:
+        """A small object as it is now; None when there is none."""
+
+    async def swap(self, name: str, data: bytes, known: str | None) -> None:
+        """Makes `data` of a small object if its tag is `known`, or if there is none and that is None: of
+        several that try at the same time one does. Durable on return. Others see all of it or nothing.
+
+        Raises SwapLostError: nothing was changed. After any other error it is unknown whether it was.
+        """
 
     def list(self, folder: str) -> AsyncIterator[StoredObject]:
         """Objects whose names begin with `folder` and a slash, at any depth, all for ""; in any order.

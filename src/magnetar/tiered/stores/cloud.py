@@ -7,6 +7,7 @@ stay with S3 until a lifecycle rule of the bucket (abort incomplete multipart up
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
@@ -15,8 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import obstore
 from obstore import exceptions
 
-from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, StoreSetupError
-from magnetar.tiered.stores.api import StoredObject
+from magnetar.tiered.errors import (
+    DamagedObjectError,
+    MissingObjectError,
+    StoreError,
+    StoreSetupError,
+    SwapLostError,
+)
+from magnetar.tiered.stores.api import StoredObject, Tagged
 from magnetar.tiered.stores.redaction import redacted
 
 if TYPE_CHECKING:
@@ -103,6 +110,40 @@ class CloudStore:
         meta: Any = await self._ask(name, obstore.head_async(self._store, name))
         return int(meta["size"])
 
+    async def read(self, name: str) -> Tagged | None:
+        try:
+            found: Any = await self._ask(name, obstore.get_async(self._store, name))
+        except MissingObjectError:
+            return None
+        data = bytes(await self._ask(name, found.bytes_async()))
+        meta = found.meta
+        # Google's preconditions are about the version, the others' about the tag.
+        return Tagged(data, json.dumps({key: meta[key] for key in ("e_tag", "version") if meta.get(key)}))
+
+    async def swap(self, name: str, data: bytes, known: str | None) -> None:
+        mode: Any = "create" if known is None else json.loads(known)
+        try:
+            # In one request: a multipart upload has no condition.
+            await obstore.put_async(self._store, name, data, mode=mode, use_multipart=False)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+            raise SwapLostError(
+                f"{name} in {self._url}", "somebody else has changed it", "look at it again"
+            ) from None
+        except (exceptions.NotSupportedError, NotImplementedError) as error:
+            raise StoreSetupError(
+                self._url,
+                f"the store knows no conditional writes ({self._reason(error)})",
+                "use a server that knows If-Match and If-None-Match",
+            ) from None
+        except exceptions.NotFoundError as error:
+            if known is None or "NoSuchBucket" in str(error):
+                await self._ask(name, _raising(error))
+            raise SwapLostError(
+                f"{name} in {self._url}", "somebody else has deleted it", "look at it again"
+            ) from None
+        except (exceptions.BaseError, OSError, ValueError) as error:
+            await self._ask(name, _raising(error))
+
     async def list(self, folder: str) -> AsyncIterator[StoredObject]:
         stream = obstore.list(self._store, folder or None, chunk_size=_LISTED_AT_ONCE)
         while True:
@@ -125,3 +166,7 @@ class CloudStore:
 
     async def close(self) -> None:
         """obstore closes its connections when they are idle."""
+
+
+async def _raising(error: Exception) -> None:
+    raise error

@@ -9,14 +9,17 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 from pyarrow import fs
 
 from magnetar.runtime.threads import in_thread
-from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError
-from magnetar.tiered.stores.api import StoredObject
+from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, SwapLostError
+from magnetar.tiered.stores.api import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
+_CHANGES_KEPT: Final = 8
+"""Of a small object that is changed, beside the newest: whoever reads one finds it for a while."""
 
 _T = TypeVar("_T")
 
@@ -74,6 +77,65 @@ class HdfsStore:
                 f"{name} in {self._url}", "the file is not there", "restore it from a backup"
             )
         return int(info.size)
+
+    async def read(self, name: str) -> Tagged | None:
+        number = await self._newest(name)
+        if number is None:
+            return None
+
+        def work() -> bytes:
+            with self._files.open_input_file(self._change(name, number)) as stream:
+                return bytes(stream.read())
+
+        try:
+            return Tagged(await self._do(name, work), str(number))
+        except MissingObjectError:
+            # Swept by whoever changed it meanwhile.
+            return await self.read(name)
+
+    async def swap(self, name: str, data: bytes, known: str | None) -> None:
+        """Every change is a file with the next number: a name can be given once only."""
+        number = 0 if known is None else int(known) + 1
+        if await self._newest(name) != (None if known is None else int(known)):
+            raise self._lost(name)
+        path = self._change(name, number)
+        part = f"{path}-{uuid4()}{_UNFINISHED}"
+
+        def write() -> bool:
+            self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            with self._files.open_output_stream(part) as target:
+                target.write(data)
+            if self._files.get_file_info(path).type != fs.FileType.NotFound:
+                self._files.delete_file(part)
+                return False
+            # HDFS gives no file a name that another one has.
+            self._files.move(part, path)
+            return True
+
+        if not await self._do(name, write) or await self._newest(name) != number:
+            raise self._lost(name)
+        if number > _CHANGES_KEPT:
+            await self._do(name, lambda: self._sweep(name, number - _CHANGES_KEPT))
+
+    def _lost(self, name: str) -> SwapLostError:
+        return SwapLostError(f"{name} in {self._url}", "somebody else has changed it", "look at it again")
+
+    def _change(self, name: str, number: int) -> str:
+        return f"{self._root}/{name}/{number:019d}"
+
+    def _numbers(self, name: str) -> list[int]:
+        selector = fs.FileSelector(f"{self._root}/{name}", allow_not_found=True)
+        found = [info.base_name for info in self._files.get_file_info(selector)]
+        return sorted(int(each) for each in found if each.isdigit())
+
+    async def _newest(self, name: str) -> int | None:
+        numbers = await self._do(name, lambda: self._numbers(name))
+        return numbers[-1] if numbers else None
+
+    def _sweep(self, name: str, below: int) -> None:
+        for number in self._numbers(name):
+            if number < below:
+                self._files.delete_file(self._change(name, number))
 
     async def list(self, folder: str) -> AsyncIterator[StoredObject]:
         top = f"{self._root}/{folder}".rstrip("/")

@@ -6,17 +6,27 @@ import errno
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
-from magnetar.runtime.durable_file import settle_folder, sync_folder
+from magnetar.runtime.durable_file import settle_folder, sync_folder, write_durably
+from magnetar.runtime.file_lock import alone
 from magnetar.runtime.threads import in_thread
-from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, StoreError, StoreSetupError
-from magnetar.tiered.stores.api import StoredObject
+from magnetar.tiered.errors import (
+    DamagedObjectError,
+    MissingObjectError,
+    StoreError,
+    StoreSetupError,
+    SwapLostError,
+)
+from magnetar.tiered.stores.api import StoredObject, Tagged
 
 _UNFINISHED: Final = ".unfinished"
 """Ends the name of a file while it is written. One that a crash left is listed with the others and swept, as
 an object that nobody names."""
+_LOCK: Final = ".lock"
+"""Ends the name of a file that is held while a small object is changed."""
 _LISTED_AT_ONCE: Final = 500
 
 _T = TypeVar("_T")
@@ -87,6 +97,35 @@ class LocalStore:
         path = self._path(name)
         return await self._do(name, lambda: path.stat().st_size)
 
+    async def read(self, name: str) -> Tagged | None:
+        path = self._path(name)
+
+        def work() -> Tagged | None:
+            try:
+                return _tagged(path.read_bytes())
+            except FileNotFoundError:
+                return None
+
+        return await self._do(name, work)
+
+    async def swap(self, name: str, data: bytes, known: str | None) -> None:
+        path = self._path(name)
+
+        def work() -> bool:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with alone(path.with_name(path.name + _LOCK)):
+                try:
+                    there = _tagged(path.read_bytes()).tag
+                except FileNotFoundError:
+                    there = None
+                if there != known:
+                    return False
+                write_durably(path, data)
+                return True
+
+        if not await self._do(name, work):
+            raise SwapLostError(str(path), "somebody else has changed it", "look at it again")
+
     async def list(self, folder: str) -> AsyncIterator[StoredObject]:
         top = self._path(folder) if folder else self._root
         files = _files(top)
@@ -103,6 +142,10 @@ class LocalStore:
 
     async def close(self) -> None:
         """Nothing is held."""
+
+
+def _tagged(data: bytes) -> Tagged:
+    return Tagged(data, sha256(data).hexdigest())
 
 
 def _copy_durably(file: Path, path: Path, root: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
-from magnetar.tiered.errors import DamagedObjectError, MissingObjectError
-from magnetar.tiered.stores.api import StoredObject
+from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, SwapLostError
+from magnetar.tiered.stores.api import StoredObject, Tagged
 
 MEMORY_URL: Final = "memory://"
 
@@ -54,6 +55,19 @@ class MemoryStore:
     async def size(self, name: str) -> int:
         await yield_loop()
         return len(self._object(name))
+
+    async def read(self, name: str) -> Tagged | None:
+        await yield_loop()
+        data = self.objects.get(name)
+        return None if data is None else Tagged(data, sha256(data).hexdigest())
+
+    async def swap(self, name: str, data: bytes, known: str | None) -> None:
+        await yield_loop()
+        there = self.objects.get(name)
+        if known != (None if there is None else sha256(there).hexdigest()):
+            raise SwapLostError(name, "somebody else has changed it", "look at it again")
+        self.objects[name] = data
+        self._modified[name] = self._clock.now_ms()
 
     async def list(self, folder: str) -> AsyncIterator[StoredObject]:
         for name in sorted(self.objects):

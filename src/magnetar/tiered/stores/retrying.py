@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from magnetar.tiered.errors import StoreError
-from magnetar.tiered.stores.api import ObjectStore, StoredObject
+from magnetar.tiered.stores.api import ObjectStore, StoredObject, Tagged
 
 PAUSES_S: Final = (0.2, 1.0, 4.0)
 """Before each further attempt. What fails after the last is tried again by whoever asked, minutes later."""
@@ -55,6 +55,13 @@ class RetryingStore:
 
     async def size(self, name: str) -> int:
         return await self._try(lambda: self._store.size(name))
+
+    async def read(self, name: str) -> Tagged | None:
+        return await self._try(lambda: self._store.read(name))
+
+    async def swap(self, name: str, data: bytes, known: str | None) -> None:
+        """Not repeated: who lost an answer has to look first."""
+        await self._store.swap(name, data, known)
 
     def list(self, folder: str) -> AsyncIterator[StoredObject]:
         """Not repeated: half of a list was given away already."""

@@ -1,0 +1,57 @@
+"""`magnetar offload`: the object stores of history, and whose they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from magnetar.adminclient import paths
+from magnetar.cli.caller import Caller, calls, confirm
+
+_STORES: Final = f"{paths.ROOT}/offload/stores"
+_COLUMNS: Final = ("url", "role", "changes", "reason")
+
+
+@click.group()
+def offload() -> None:
+    """Object stores of history: whose they are, and taking one over (docs/tiered-storage.md)."""
+
+
+@offload.command(epilog="Example: magnetar offload stores")
+@calls
+def stores(caller: Caller) -> None:
+    """Show the stores that the broker has looked at, and whether it may write to them."""
+    with caller.admin() as admin:
+        found = admin.call("GET", _STORES)
+    caller.show(found, columns=_COLUMNS)
+
+
+@offload.command(epilog="Example: magnetar offload claim")
+@click.option("--store", "url", help="Of the store, as `stores` shows it; else the one of new copies.")
+@click.option(
+    "--sweep-earlier",
+    is_flag=True,
+    help="Have objects deleted that were there before and that no topic of this broker names.",
+)
+@click.option("--dry-run", is_flag=True, help="Show whose it is, and take nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@calls
+def claim(caller: Caller, url: str | None, *, sweep_earlier: bool, dry_run: bool, yes: bool) -> None:
+    """Make a store this installation's, whosever it is.
+
+    Whoever had it reads it from then on, and neither writes nor deletes. Do this only when the other one is
+    gone for good, or was copied from this one.
+    """
+    if dry_run:
+        with caller.admin() as admin:
+            found = [row for row in admin.call("GET", _STORES) if url in (None, row["url"])]
+        caller.show(found, columns=_COLUMNS)
+        return
+    what = url or "the store of new copies"
+    confirm(f"Take {what} from whoever has it?", yes=yes)
+    query: dict[str, object] = {} if url is None else {"url": url}
+    if sweep_earlier:
+        query["sweepEarlier"] = "true"
+    with caller.admin() as admin:
+        caller.show(admin.call("POST", f"{_STORES}/claim", query=query))

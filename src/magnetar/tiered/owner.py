@@ -1,0 +1,289 @@
+"""Takes and keeps object stores: reads records, notes words, asks whether an owner lives. See `ownership.py`.
+
+    start ─ the record says our word ─ released, or nobody else can have it ─────────────── step: it is ours
+                                     └ else ask, and wait ─ the same record ─────────────── step: it is ours
+                                                          ├ a word that metadata has noted: a peer; ours too
+                                                          └ another word: its owner lives ─ read-only
+          ─ no record, or one of an earlier version ─ step: it is ours, what is in it is kept
+          ─ another word ─ read-only, until somebody claims it
+
+Each object that is written costs a step, each one that is deleted a look at the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from magnetar.base.clock import Clock
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.tiered.context import parse_object_name
+from magnetar.tiered.errors import ReadOnlyStoreError, StoreError, SwapLostError
+from magnetar.tiered.ownership import RECORD, Holding, OwnerRecord, Verdict, judge, why_foreign
+from magnetar.tiered.stores.api import ObjectStore
+
+_log = logging.getLogger("magnetar.tiered")
+
+POLLS: Final = 3
+"""A living owner looks at the record so often while somebody waits for it."""
+_TRIES: Final = 30
+"""Changes of peers that may come between."""
+
+
+class Role(Enum):
+    """What this process may do with a store."""
+
+    UNDECIDED = "undecided"
+    OWNER = "owner"
+    READ_ONLY = "read-only"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerContext:
+    """What the owners of all stores have in common."""
+
+    metadata: MetadataStore
+    clock: Clock
+    installation: Callable[[], Awaitable[str]]
+    """Id of this metadata."""
+    new_id: Callable[[], UUID]
+    pause: Callable[[float], Awaitable[object]]
+    poll_s: float
+    """Between two looks of a living owner at the record. All who share a store need about the same."""
+    step: Callable[[str], None] = lambda step: None
+    """Told where a crash may come, after each: `asked`, `noted`, `changed`."""
+
+
+class _State(NamedTuple):
+    record: OwnerRecord | None
+    tag: str | None
+    noted: Holding | None
+    version: int
+    verdict: Verdict
+    installation: str
+
+
+class StoreOwner:
+    """One store."""
+
+    def __init__(self, context: OwnerContext, store: ObjectStore, path: str, *, private: bool) -> None:
+        """`path`: of the note in metadata. `private`: only who holds the data folder reaches the store."""
+        self.role = Role.UNDECIDED
+        self.reason = ""
+        """Why it is read-only; else "" ."""
+        self.epoch = 0
+        self._context = context
+        self._store = store
+        self._path = path
+        self._private = private
+        self._taking: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def url(self) -> str:
+        """Of the store."""
+        return self._store.url
+
+    @property
+    def store(self) -> ObjectStore:
+        """The store itself."""
+        return self._store
+
+    # ------------------------------------------------------------ what writers ask for
+
+    async def step(self) -> None:
+        """Before an object is written, and after a list names it.
+
+        Raises ReadOnlyStoreError, StoreError, MetadataError.
+        """
+        await self.settle()
+        async with self._turn:
+            await self._step()
+
+    async def check(self) -> Holding:
+        """Before an object is deleted. Raises ReadOnlyStoreError, StoreError, MetadataError."""
+        await self.settle()
+        state = await self._look()
+        if state.verdict is not Verdict.OURS:
+            raise self._refused(state)
+        assert state.noted is not None
+        self._is_owner(state.noted.epoch)
+        return state.noted
+
+    async def look(self) -> None:
+        """From time to time: answers who asks, notices who took the store.
+
+        Raises ReadOnlyStoreError, StoreError, MetadataError.
+        """
+        if self.role is Role.UNDECIDED:
+            return
+        state = await self._look()
+        if state.verdict is Verdict.OURS:
+            assert state.record is not None
+            self._is_owner(state.record.epoch)
+            if state.record.asked or state.record.released:
+                await self.step()
+        elif state.verdict is Verdict.FOREIGN:
+            self._refused(state)
+
+    async def claim(self, *, sweep_earlier: bool = False) -> None:
+        """Takes the store whosever it is; somebody decided so. `sweep_earlier`: what is in it and named by no
+        list may be deleted. Raises StoreError, MetadataError."""
+        async with self._turn:
+            await self._step(claim=True, sweep_earlier=sweep_earlier)
+        _log.warning("the store %s was claimed: this installation writes to it and deletes from it", self.url)
+
+    async def release(self) -> None:
+        """The process stops, and no other one of this installation goes on: who starts next need not wait.
+
+        Raises StoreError, MetadataError.
+        """
+        if self.role is not Role.OWNER:
+            return
+        async with self._turn:
+            state = await self._look()
+            if state.verdict is Verdict.OURS and state.record is not None and not self._private:
+                await self._store.swap(RECORD, replace(state.record, released=True).encode(), state.tag)
+
+    async def close(self) -> None:
+        """Ends what is under way, as a crash would."""
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
+
+    # ------------------------------------------------------------ how it becomes ours
+
+    async def settle(self) -> None:
+        """Returns when it is ours. Raises ReadOnlyStoreError, StoreError, MetadataError."""
+        if self.role is Role.OWNER:
+            return
+        if self.role is Role.READ_ONLY:
+            # A peer may have claimed it meanwhile.
+            if (state := await self._look()).verdict is Verdict.FOREIGN:
+                raise self._refused(state)
+            return
+        if self._taking is None or self._taking.done():
+            self._taking = asyncio.get_running_loop().create_task(self._take())
+            # All who waited for it may have been cancelled.
+            self._taking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._taking)
+
+    async def _take(self) -> None:
+        while True:
+            state = await self._look()
+            record = state.record
+            if state.verdict is Verdict.FOREIGN:
+                if not self._private or record is None or record.installation != state.installation:
+                    raise self._refused(state)
+                # As after a backup was restored: nobody else reaches this copy of the store.
+                _log.warning("%s: %s; what no log names in it is kept", self.url, self._why(state))
+                async with self._turn:
+                    await self._step(claim=True)
+                return
+            if state.verdict is Verdict.FREE or self._private or (record is not None and record.released):
+                async with self._turn:
+                    await self._step()
+                return
+            assert record is not None
+            if not record.asked:
+                asking = replace(record, asked=str(self._context.new_id()))
+                try:
+                    await self._store.swap(RECORD, asking.encode(), state.tag)
+                except SwapLostError:
+                    continue
+                self._context.step("asked")
+                record = asking
+            # Who lives answers by another word. Compared by change: clocks of two machines say nothing.
+            await self._context.pause(self._context.poll_s * POLLS)
+            after = await self._look()
+            if after.verdict is Verdict.OURS and after.record is not None:
+                if after.record.word != record.word:
+                    self._is_owner(after.record.epoch)
+                    return
+                if after.record.asked == record.asked:
+                    async with self._turn:
+                        await self._step()
+                    return
+
+    async def _look(self) -> _State:
+        installation = await self._context.installation()
+        # The record first: what peers note meanwhile only makes more words ours.
+        found = await self._store.read(RECORD)
+        try:
+            record = None if found is None else OwnerRecord.decode(found.data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{RECORD} in {self.url}", f"it cannot be read: {error}", "restore it, or claim the store"
+            ) from error
+        value = await self._context.metadata.get(self._path)
+        noted = None if value is None else Holding.decode(value.data)
+        version = MUST_NOT_EXIST if value is None else value.stat.version
+        verdict = judge(record, noted, installation)
+        return _State(record, None if found is None else found.tag, noted, version, verdict, installation)
+
+    async def _step(self, *, claim: bool = False, sweep_earlier: bool = False) -> None:
+        """Notes a new word and writes it. `claim`: also where the record says none of ours."""
+        for _ in range(_TRIES):
+            state = await self._look()
+            if state.verdict is Verdict.FOREIGN and not claim:
+                raise self._refused(state)
+            noted = state.noted or Holding(self.url)
+            if state.record is None and noted.word:
+                _log.warning("the record in %s is gone: it is made anew", self.url)
+            said = "" if state.record is None else state.record.word
+            # A step that a crash cut short is ended before another one begins.
+            unfinished = state.verdict is not Verdict.FOREIGN and said == noted.word != noted.next
+            if not unfinished:
+                noted = noted.stepping(said, str(self._context.new_id()))
+                if state.verdict is not Verdict.OURS or claim:
+                    noted = await self._adopting(state, noted, sweep_earlier=sweep_earlier)
+                try:
+                    await self._context.metadata.put(
+                        self._path, noted.encode(), expected_version=state.version
+                    )
+                except BadVersionError:
+                    continue
+                self._context.step("noted")
+            record = OwnerRecord(state.installation, noted.next, noted.epoch)
+            try:
+                await self._store.swap(RECORD, record.encode(), state.tag)
+            except SwapLostError:
+                # A peer ended this step, or somebody asks, or has taken it: the next look tells.
+                continue
+            self._context.step("changed")
+            if not unfinished:
+                self._is_owner(noted.epoch)
+                return
+        raise StoreError(f"{RECORD} in {self.url}", "it changes all the time", "it is tried again")
+
+    async def _adopting(self, state: _State, noted: Holding, *, sweep_earlier: bool) -> Holding:
+        epoch = max(noted.epoch, 0 if state.record is None else state.record.epoch + 1)
+        kept = not sweep_earlier
+        if state.record is None and kept:
+            # A store that is new has nothing to be kept.
+            objects = self._store.list("")
+            kept = any([parse_object_name(found.name) is not None async for found in objects])
+        adopted_ms = self._context.clock.now_ms() if kept else 0
+        return replace(noted, url=self.url, epoch=epoch, adopted_ms=adopted_ms)
+
+    def _is_owner(self, epoch: int) -> None:
+        if self.role is not Role.OWNER:
+            _log.info("the store %s is this installation's", self.url)
+        self.role, self.reason, self.epoch = Role.OWNER, "", epoch
+
+    @staticmethod
+    def _why(state: _State) -> str:
+        return why_foreign(state.record, state.noted, state.installation)
+
+    def _refused(self, state: _State) -> ReadOnlyStoreError:
+        reason = self._why(state)
+        error = ReadOnlyStoreError(self.url, reason)
+        if self.role is not Role.READ_ONLY or self.reason != reason:
+            _log.error("%s", error)
+        self.role, self.reason = Role.READ_ONLY, reason
+        return error
