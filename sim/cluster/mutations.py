@@ -23,6 +23,7 @@ from magnetar.ledger.remote.ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.managedlog import recovery
 from magnetar.managedlog.appender import Appender, LedgerFeed
+from magnetar.managedlog.holes import Bounds, bounds_of
 from magnetar.managedlog.lifecycle import LedgerLifecycle
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
 from magnetar.managedlog.stored_log import StoredLog
@@ -224,21 +225,18 @@ async def _updated_whoever_has_it(self: StoredLog, change: Callable[[LogMetadata
 _UPDATE: Final = StoredLog.update
 
 
-async def _last_end_only(metadata: LogMetadata, ledgers: Any) -> LogMetadata:
+async def _last_end_only(metadata: LogMetadata, ledgers: Any, name: str) -> LogMetadata:
     records = metadata.ledgers
     kept = tuple(record for at, record in enumerate(records) if record.sealed or at == len(records) - 1)
-    return await _FIND_ENDS(replace(metadata, ledgers=kept), ledgers)
+    return await _FIND_ENDS(replace(metadata, ledgers=kept), ledgers, name)
 
 
 _FIND_ENDS: Final[Callable[..., Awaitable[LogMetadata]]] = recovery._find_ends
 
 
-async def _index_of_the_list(reader: LedgerReader) -> tuple[int, int, int]:
-    first, _, time_ms = await _BOUNDS(reader)
-    return first, first + 1, time_ms
-
-
-_BOUNDS: Final = recovery._bounds
+async def _index_of_the_list(reader: LedgerReader, index_before: int) -> Bounds:
+    known = await bounds_of(reader, index_before)
+    return Bounds(known.base_index, known.base_index + 1, known.time_ms)
 
 
 async def _deleted_when_in_doubt(self: LedgerLifecycle) -> None:
@@ -371,7 +369,7 @@ CLUSTER_MUTATIONS: Final = {
     ),
     "index-goes-on": Mutation(
         "the index goes on behind the last message",
-        [(recovery, "_bounds", _index_of_the_list)],
+        [(recovery, "bounds_of", _index_of_the_list)],
         found_by=0,
         scenario="cluster",
     ),

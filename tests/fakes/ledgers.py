@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import LedgerError
+from magnetar.base.errors import LedgerError, LostEntriesError
 from magnetar.ledger.api import (
     Copies,
     LedgerClosedError,
@@ -26,6 +26,10 @@ class FakeLedger:
         self.ledger_id = ledger_id
         self.custom_metadata = dict(custom_metadata)
         self.runs: list[EntryRun] = []
+        self.lost: set[int] = set()
+        """Entries that damage took."""
+        self.loss = ""
+        """What damage may have taken behind the last one."""
         self.durable = -1
         self.closed = False
         self.writer: FakeWriter | None = None
@@ -75,6 +79,10 @@ class FakeReader:
     def length_bytes(self) -> int:
         return self._ledger.length_bytes
 
+    @property
+    def loss(self) -> str:
+        return self._ledger.loss
+
     def read_now(self, first: int, last: int, bytes_max: int) -> list[EntryRun] | None:
         if self._ledgers.reads_wait:
             return None
@@ -90,6 +98,15 @@ class FakeReader:
             raise NoSuchLedgerError(self.ledger_id)
         if not 0 <= first <= self.last_entry:
             raise NoSuchEntryError(self.ledger_id, first)
+        lost = self._ledger.lost
+        if first in lost:
+            start, stop = first, first
+            while start - 1 in lost:
+                start -= 1
+            while stop + 1 in lost:
+                stop += 1
+            raise LostEntriesError("fake", 0, "damaged", self.ledger_id, start, stop)
+        last = min([last, *(entry - 1 for entry in lost if entry > first)])
         return self._ledger.entry_runs(first, min(last, self.last_entry), bytes_max)
 
 

@@ -46,6 +46,7 @@ def internal_stats(topic: Topic) -> Document:
         "cursors": {
             name: _cursor(cursor, topic.subscriptions.get(name)) for name, cursor in info.cursors.items()
         },
+        "lostEntriesPassedOver": [] if (lost := topic.log.reading.skipped) is None else lost.shown(),
         "schemaLedgers": [],
         "compactedLedger": compacted_ledger(topic),
         "firstIndex": info.ledgers[0].first_index if info.ledgers else info.next_index,

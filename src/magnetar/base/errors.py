@@ -55,7 +55,14 @@ class LostEntriesError(CorruptDataError):
     def __init__(
         self, path: str, offset: int, detail: str, ledger_id: int, first_entry: int, last_entry: int | None
     ) -> None:
-        super().__init__(path, offset, detail, ledger_id)
+        entries = f"{first_entry} to {'the end' if last_entry is None else last_entry}"
+        super().__init__(
+            path,
+            offset,
+            f"{detail}; entries {entries} are lost, what is around them is whole: see `magnetar doctor storage`;"
+            " auto_skip_non_recoverable_data leads consumers past them",
+            ledger_id,
+        )
         self.first_entry = first_entry
         self.last_entry = last_entry
 

@@ -191,14 +191,15 @@ class SegmentSet:
     def missing(self, index: LedgerIndex, entry: int) -> LostEntriesError:
         """The error for an entry that was written and lies in no block, logged."""
         ledger_id = index.ledger_id
-        following = index.following(entry)
+        before, following = index.preceding(entry), index.following(entry)
+        first = 0 if before is None else before + 1
         last = None if following is None else following - 1
         for owner in (ledger_id, UNKNOWN_OWNER):
             for segment, damage in self._damages(owner):
                 if damage.last_entry < 0 or damage.last_entry >= entry:
-                    return lost(segment, damage.offset, f"entry {entry} was here", ledger_id, entry, last)
+                    return lost(segment, damage.offset, f"entry {entry} was here", ledger_id, first, last)
         folder = next((str(segment.path.parent) for segment in self._segments.values()), "")
-        error = LostEntriesError(folder, 0, f"entry {entry} is in no segment", ledger_id, entry, last)
+        error = LostEntriesError(folder, 0, f"entry {entry} is in no segment", ledger_id, first, last)
         _log.error("%s", error)
         return error
 

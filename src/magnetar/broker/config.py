@@ -22,6 +22,8 @@ class BrokerConfig:
     """Host in lookup answers; None: the address through which the client reached us."""
     message_bytes_max: int = 5 * 1024 * 1024
     """Largest message; announced to clients, who cut larger ones into chunks."""
+    skip_lost: bool = False
+    """Whether consumers are led past entries that damage took."""
     deduplication: bool = False
     """Whether topics deduplicate when neither they nor their namespace say."""
     deduplication_limits: DedupLimits = field(default_factory=DedupLimits)

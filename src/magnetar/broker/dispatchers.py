@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from magnetar.base.ids import Position
 from magnetar.broker.any_subscription import KeySharedPolicy, SubscriptionType
+from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
@@ -21,6 +23,14 @@ def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPo
         and isinstance(dispatcher, KeySharedDispatcher)
         and policy == KeySharedPolicy(dispatcher.sticky, dispatcher.allow_out_of_order)
     )
+
+
+def tell_end(consumers: Iterable[AttachedConsumer]) -> None:
+    """The topic was terminated and everything is acknowledged: who was not told yet is told."""
+    for consumer in consumers:
+        if not consumer.told_end:
+            consumer.told_end = True
+            consumer.connection.end_of_topic(consumer)
 
 
 class Log(Protocol):

@@ -60,6 +60,7 @@ _QUOTA_POLICY: Final = "backlogQuotaDefaultRetentionPolicy"
 _FIELDS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
     "allowAutoSubscriptionCreation": (_flag, "creation.subscriptions"),
     "allowAutoTopicCreation": (_flag, "creation.topics"),
+    "autoSkipNonRecoverableData": (_flag, "skip_lost"),
     "brokerDeduplicationEnabled": (_flag, "deduplication"),
     "brokerDeleteInactiveTopicsEnabled": (_flag, "inactive.delete"),
     "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": (_positive, "inactive.idle_s"),

@@ -64,6 +64,7 @@ class PoliciesInForce:
         """Takes the settings that were changed while brokers run."""
         config: BrokerConfig = overridden(self._told, await self._broker.policies.configuration())
         self._broker.config = config
+        self._broker.logs.holes.skip_all = config.skip_lost
         self._limits = LimitsInForce(config.limits, config.cluster)
 
     def changed(self, path: str) -> None:

@@ -21,7 +21,7 @@ from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
-from magnetar.broker.dispatchers import goes_on, nothing_to_send
+from magnetar.broker.dispatchers import goes_on, nothing_to_send, tell_end
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
@@ -345,7 +345,7 @@ class Subscription(AnySubscription):
         if self._pumping or self._reading or self._turns.due or self._dispatcher is None:
             return
         if self._log.terminated is not None and not self._acks.backlog_entries:
-            self._tell_end()
+            tell_end(self.consumers)
         if nothing_to_send(self._dispatcher, self._log):
             return
         self._pumping = True
@@ -353,12 +353,6 @@ class Subscription(AnySubscription):
             self._pump(self._dispatcher)
         finally:
             self._pumping = False
-
-    def _tell_end(self) -> None:
-        for consumer in self.consumers:
-            if not consumer.told_end:
-                consumer.told_end = True
-                consumer.connection.end_of_topic(consumer)
 
     def _pump(self, dispatcher: Dispatcher) -> None:
         sent = entries = 0
@@ -387,6 +381,8 @@ class Subscription(AnySubscription):
                 self._reading = True
                 self._spawn(self._outputs.reading(self._read(want, dispatcher, bytes_max), bytes_max))
                 return
+            if (skipped := self._log.reading.skipped) is not None:
+                runs = skipped.lead(self.cursor, want.position, runs, replay=want.replay)
             if not runs and not want.replay:
                 return
             sent += self._deliver(dispatcher, want, runs)
@@ -437,6 +433,8 @@ class Subscription(AnySubscription):
             return
         finally:
             self._reading = False
+        if (skipped := self._log.reading.skipped) is not None:
+            runs = skipped.lead(self.cursor, want.position, runs, replay=want.replay)
         # What was read for other filters is read again.
         if dispatcher is self._dispatcher and screen is self._screen and (runs or want.replay):
             self._deliver(dispatcher, want, runs)

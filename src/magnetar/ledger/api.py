@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
@@ -104,6 +104,20 @@ class LedgerReader(Protocol):
         `first` is not readable, NoSuchLedgerError when the ledger was deleted meanwhile,
         CorruptDataError when no good copy exists.
         """
+
+
+@runtime_checkable
+class SaysLoss(Protocol):
+    """A reader that knows whether its ledger went on behind the last entry."""
+
+    @property
+    def loss(self) -> str:
+        """What damage may have taken there, in words; empty: nothing."""
+
+
+def may_have_lost(reader: LedgerReader) -> str:
+    """What damage may have taken behind a ledger's last entry, in words; empty: nothing that is known of."""
+    return reader.loss if isinstance(reader, SaysLoss) else ""
 
 
 class LedgerWriter(LedgerReader, Protocol):

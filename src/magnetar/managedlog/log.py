@@ -55,7 +55,7 @@ class ManagedLog:
         self._name = stored.name
         self._stored = stored
         self._ledgers = ledgers
-        self._reading = reading
+        self.reading = reading
         self._cache = cache
         self._cursors = cursors
         self._state = LogState.OPEN if stored.metadata.terminated is None else LogState.TERMINATED
@@ -254,7 +254,7 @@ class ManagedLog:
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
         """Like `read`, but None instead of waiting for a device or a network."""
-        return self._reading.read_now(position, bytes_max, entries_max)
+        return self.reading.read_now(position, bytes_max, entries_max)
 
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
         """Durable entries from the first readable one >= `position` on; empty at the end of the log.
@@ -263,7 +263,7 @@ class ManagedLog:
         than there are, as one call reads one ledger. Runs are in order; they begin anew at the border of
         a ledger. Raises LedgerError, CorruptDataError.
         """
-        return await self._reading.read(position, bytes_max, entries_max)
+        return await self.reading.read(position, bytes_max, entries_max)
 
     def next_position(self, position: Position) -> Position:
         """The first entry after `position` that exists or may come to exist."""
@@ -282,18 +282,18 @@ class ManagedLog:
 
         Raises what `read` raises.
         """
-        index = await lookup.index_of(self._ledgers, self._reading, position)
+        index = await lookup.index_of(self._ledgers, self.reading, position)
         return self.next_index if index is None else index
 
     async def position_of_index(self, index: int) -> Position:
         """The entry that holds message `index`; the first entry when that is trimmed, where the next
         entry will be when it was not appended yet. Raises what `read` raises."""
-        return await lookup.position_of_index(self._ledgers, self._reading, index)
+        return await lookup.position_of_index(self._ledgers, self.reading, index)
 
     async def position_of_time(self, publish_ms: int) -> Position:
         """The first entry whose broker time is >= `publish_ms`, Unix ms; where the next entry will be
         when there is none. Raises what `read` raises."""
-        return await lookup.position_of_time(self._ledgers, self._reading, publish_ms)
+        return await lookup.position_of_time(self._ledgers, self.reading, publish_ms)
 
     # Cursors
 

@@ -17,6 +17,7 @@ from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_replay import ReplayProgress
 from magnetar.managedlog.errors import LogClosedError, LogExistsError, LogNotFoundError
+from magnetar.managedlog.holes import HolePolicy
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import ROOT, LogMetadata, decode, encode, log_path
 from magnetar.managedlog.log_state import LogState
@@ -42,8 +43,11 @@ class ManagedLogs:
         config: ManagedLogConfig | None = None,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         tiers: Tiers | None = None,
+        holes: HolePolicy | None = None,
     ) -> None:
-        """`spawn` runs background work; it must outlive the logs. `tiers` has what was offloaded."""
+        """`spawn` runs background work; it must outlive the logs. `tiers` has what was offloaded; `holes`
+        says which lost entries are passed over, by default none."""
+        self.holes = holes or HolePolicy()
         self.config = config or ManagedLogConfig()
         self.cache_budget = CacheBudget(self.config.cache_bytes)
         self._store = store
@@ -86,6 +90,7 @@ class ManagedLogs:
                 flusher=self._flusher,
                 budget=self.cache_budget,
                 tiers=self._tiers,
+                holes=self.holes,
                 closed=self._forget,
                 progress=self.replays,
             )

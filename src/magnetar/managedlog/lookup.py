@@ -43,7 +43,7 @@ async def position_of_index(ledgers: LedgerList, reading: LogReading, index: int
 
 async def index_of(ledgers: LedgerList, reading: LogReading, position: Position) -> int | None:
     """Index of the first message of the first entry >= `position`; None at the end of the log."""
-    runs = await reading.read(position, 1, 1)
+    runs = await reading.read_intact(position, 1, 1)
     return runs[0].base_index if runs else None
 
 
@@ -54,12 +54,13 @@ async def _first(
     low, high = 0, ledger.entries
     while low < high:
         middle = (low + high) // 2
-        runs = await reading.read(Position(ledger.ledger_id, middle), 1, 1)
-        if not runs or runs[0].ledger_id != ledger.ledger_id:
+        runs = await reading.read_intact(Position(ledger.ledger_id, middle), 1, 1)
+        if ledgers.find(ledger.ledger_id) is None:
             # The ledger was trimmed while it was searched.
             return ledgers.first_position
-        if wanted(runs[0]):
+        # Where the rest of the ledger is lost the answer lies before, or behind all of it.
+        if not runs or runs[0].ledger_id != ledger.ledger_id or wanted(runs[0]):
             high = middle
         else:
-            low = middle + 1
+            low = max(middle, runs[0].first_entry) + 1
     return ledgers.next_position(Position(ledger.ledger_id, low - 1))

@@ -1,24 +1,30 @@
 """The way out: from the tail cache when the position is near the end, else from the ledgers.
 
 A ledger that was taken from the bookies is read from its copy in an object store; a reader cannot tell.
+Entries that are lost are errors, or passed over where an operator said so (holes.py).
 """
 
 from __future__ import annotations
 
+import logging
+
 from magnetar.base.entries import EntryRun, cut
-from magnetar.base.errors import LedgerError
+from magnetar.base.errors import LedgerError, LostEntriesError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import LedgerReader, Ledgers, NoSuchLedgerError
+from magnetar.managedlog.holes import HolePolicy, Skipped
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.tail_cache import TailCache
 from magnetar.tiered.api import CopyReader, Tiers
 from magnetar.tiered.context import OffloadedCopy
 
+_log = logging.getLogger("magnetar.managedlog")
+
 
 class LogReading:
     """Reads entries of one log; opens ledgers when they are first read."""
 
-    __slots__ = ("_cache", "_ledgers", "_name", "_readers", "_source", "_tiers")
+    __slots__ = ("_cache", "_holes", "_ledgers", "_name", "_readers", "_source", "_tiers", "skipped")
 
     def __init__(
         self,
@@ -27,7 +33,11 @@ class LogReading:
         cache: TailCache,
         source: Ledgers,
         tiers: Tiers | None = None,
+        holes: HolePolicy | None = None,
     ) -> None:
+        self.skipped: Skipped | None = None
+        """Lost entries that were passed over; None: none were."""
+        self._holes = holes or HolePolicy()
         self._name = name
         self._ledgers = ledgers
         self._cache = cache
@@ -46,6 +56,9 @@ class LogReading:
     def _start(self, position: Position) -> tuple[Position, Ledger] | None:
         """The first readable entry >= `position` and its ledger; None at the end of the log."""
         start = self._ledgers.next_position(Position(position.ledger_id, position.entry_id - 1))
+        if self.skipped is not None:
+            start = self.skipped.behind(start)
+            start = self._ledgers.next_position(Position(start.ledger_id, start.entry_id - 1))
         ledger = self._ledgers.find(start.ledger_id)
         if ledger is None or start.entry_id >= ledger.entries:
             return None
@@ -53,10 +66,30 @@ class LogReading:
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
         """See ManagedLog.read_now."""
-        found = self._start(position)
-        if found is None:
-            return []
-        start, ledger = found
+        while True:
+            found = self._start(position)
+            if found is None:
+                return []
+            start, ledger = found
+            try:
+                return self._read_there(start, ledger, bytes_max, entries_max)
+            except LostEntriesError as error:
+                self._skip(ledger, start.entry_id, error)
+
+    def _skip(self, ledger: Ledger, entry: int, error: LostEntriesError) -> None:
+        """Passes over a hole from `entry` on; raises the error where that is not allowed."""
+        last = self._holes.skips_to(error, ledger.entries - 1)
+        if last is None or last < entry:
+            raise error
+        if self.skipped is None:
+            self.skipped = Skipped()
+        self.skipped.add(ledger.ledger_id, entry, last)
+        self._holes.skipped_entries += last - entry + 1
+        _log.error("log %s: entries %d to %d are passed over: %s", self._name, entry, last, error)
+
+    def _read_there(
+        self, start: Position, ledger: Ledger, bytes_max: int, entries_max: int
+    ) -> list[EntryRun] | None:
         cached_from = self._cache.first_position
         if cached_from is not None and start >= cached_from:
             return cut(self._cache.runs_from(start), start, bytes_max, entries_max)
@@ -80,12 +113,29 @@ class LogReading:
                 reader = await self._reader(ledger)
                 last = min(ledger.entries, start.entry_id + entries_max) - 1
                 return await reader.read(start.entry_id, last, bytes_max)
+            except LostEntriesError as error:
+                self._skip(ledger, start.entry_id, error)
             except NoSuchLedgerError:
                 self.forget(ledger.ledger_id)
                 # Trimmed meanwhile: the first readable entry is another one now. Or taken from the bookies:
                 # it is read from its copy.
                 if self._ledgers.find(ledger.ledger_id) is not None and (ledger.local or not local):
                     raise
+
+    async def read_intact(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
+        """Like `read`, but lost entries are left out: for what is derived from a log, never for consumers."""
+        while True:
+            try:
+                return await self.read(position, bytes_max, entries_max)
+            except LostEntriesError as error:
+                hole = error
+            start = self._start(position)
+            if start is None:
+                return []
+            (ledger_id, entry), ledger = start
+            if ledger_id == hole.ledger_id:
+                last = ledger.entries - 1 if hole.last_entry is None else hole.last_entry
+                position = Position(ledger_id, max(entry, last) + 1)
 
     async def _reader(self, ledger: Ledger) -> LedgerReader:
         reader = self._readers.get(ledger.ledger_id)

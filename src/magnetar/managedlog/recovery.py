@@ -17,10 +17,11 @@ from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
-from magnetar.ledger.api import LedgerReader, Ledgers
+from magnetar.ledger.api import Ledgers, may_have_lost
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_replay import ReplayProgress
+from magnetar.managedlog.holes import HolePolicy, bounds_of
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_cursors import LogCursors
@@ -46,13 +47,14 @@ async def recover_log(
     flusher: CursorFlusher,
     budget: CacheBudget,
     tiers: Tiers | None,
+    holes: HolePolicy,
     closed: Callable[[ManagedLog], None],
     progress: ReplayProgress,
 ) -> ManagedLog:
     """Opens or creates a log; `closed` is told when it has ended. Raises what `ManagedLogs.open` raises."""
     stored = await StoredLog.load(store, name)
     swept = await _sweep(stored.metadata.deleted_ledgers, ledgers, name)
-    found = await _find_ends(stored.metadata, ledgers)
+    found = await _find_ends(stored.metadata, ledgers, name)
     ledger_list = LedgerList([_sealed(record) for record in found.ledgers])
     cache = TailCache(budget)
     cursors = LogCursors(
@@ -66,7 +68,7 @@ async def recover_log(
         spawn=spawn,
         progress=progress,
     )
-    reading = LogReading(name, ledger_list, cache, ledgers, tiers)
+    reading = LogReading(name, ledger_list, cache, ledgers, tiers, holes)
     offloading = LogOffloading(
         stored=stored, ledgers=ledger_list, reading=reading, source=ledgers, tiers=tiers, clock=clock
     )
@@ -120,8 +122,11 @@ async def _sweep(ledger_ids: tuple[int, ...], ledgers: Ledgers, name: str) -> li
     return gone
 
 
-async def _find_ends(metadata: LogMetadata, ledgers: Ledgers) -> LogMetadata:
-    """The value with the end of every ledger; empty ledgers are taken from the list."""
+async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogMetadata:
+    """The value with the end of every ledger; empty ledgers are taken from the list.
+
+    Damage keeps no log from being opened: what is lost is said when somebody reads there.
+    """
     records: list[LedgerRecord] = []
     empty: list[int] = []
     next_index = 0
@@ -133,14 +138,25 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers) -> LogMetadata:
             next_index = max(next_index, record.base_index)
             continue
         reader = await ledgers.open(record.ledger_id)
+        if loss := may_have_lost(reader):
+            last = reader.last_entry
+            _log.error(
+                "log %s: ledger %d may have gone on behind entry %d: %s", name, record.ledger_id, last, loss
+            )
         if reader.last_entry < 0:
             empty.append(record.ledger_id)
             continue
-        base_index, next_index, time_ms = await _bounds(reader)
-        last_time = max(last_time, time_ms)
+        bounds = await bounds_of(reader, max(record.base_index, next_index, metadata.next_index))
+        next_index = max(next_index, bounds.next_index)
+        last_time = max(last_time, bounds.time_ms)
+        time_ms = bounds.time_ms or last_time
         records.append(
             LedgerRecord(
-                record.ledger_id, reader.last_entry + 1, reader.length_bytes, max(time_ms, 1), base_index
+                record.ledger_id,
+                reader.last_entry + 1,
+                reader.length_bytes,
+                max(time_ms, 1),
+                bounds.base_index,
             )
         )
     return replace(
@@ -150,10 +166,3 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers) -> LogMetadata:
         last_broker_time_ms=last_time,
         deleted_ledgers=(*metadata.deleted_ledgers, *empty),
     )
-
-
-async def _bounds(reader: LedgerReader) -> tuple[int, int, int]:
-    """Index of the first message, index after the last one, and broker time of the last entry."""
-    first = (await reader.read(0, 0, 1))[0]
-    last = (await reader.read(reader.last_entry, reader.last_entry, 1))[-1]
-    return first.base_index, last.base_index + last.message_count, last.broker_time_ms

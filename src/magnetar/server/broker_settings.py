@@ -19,6 +19,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         cluster=config.cluster,
         advertised_host=config.advertised_address or None,
         message_bytes_max=config.max_message_bytes,
+        skip_lost=config.auto_skip_non_recoverable_data,
         deduplication=config.deduplication,
         deduplication_limits=DedupLimits(
             producers_max=config.deduplication_producers_max,

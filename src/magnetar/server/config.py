@@ -72,6 +72,8 @@ class StandaloneConfig(LedgerSettings):
     nothing; -1: for ever. As in Pulsar, both retention settings must allow it to keep a message."""
     retention_mib: int = 0
     """MiB of acknowledged messages that a topic keeps, where the namespace says nothing; -1: no limit."""
+    auto_skip_non_recoverable_data: bool = False
+    """Whether consumers are led past entries that damage took; otherwise dispatch waits there."""
     deduplication: bool = False
     """Whether topics drop what a producer sends again, where neither they nor their namespace say."""
     deduplication_producers_max: int = 10_000

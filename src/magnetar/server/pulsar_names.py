@@ -32,6 +32,7 @@ SAME: Final = {
     "brokerDeleteInactivePartitionedTopicMetadataEnabled": "inactive_partitioned_topic_deletion",
     "brokerDeleteInactiveTopicsEnabled": "inactive_topic_deletion",
     "brokerDeleteInactiveTopicsMode": "inactive_topic_mode",
+    "autoSkipNonRecoverableData": "auto_skip_non_recoverable_data",
     "brokerServicePort": "broker_port",
     "brokerServicePortTls": "broker_tls_port",
     "clusterName": "cluster",

@@ -23,6 +23,7 @@ import magnetar
 from magnetar.admin.server import AdminServer
 from magnetar.auth.authentication import Authentication
 from magnetar.base.errors import MagnetarError, StartupError
+from magnetar.bookie.given_up import ranges, read_given_up
 from magnetar.bookie.options import Durability
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
@@ -30,6 +31,7 @@ from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.holes import HolePolicy
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.managedlog.orphans import OrphanSearch
 from magnetar.runtime import loop as event_loop
@@ -210,6 +212,10 @@ class Standalone:
             ),
             spawn=self._tasks.spawn,
             tiers=tiering.storage,
+            holes=HolePolicy(
+                skip_all=config.auto_skip_non_recoverable_data,
+                given_up=None if folder is None else ranges(read_given_up(folder.bookie_dir)),
+            ),
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)

@@ -73,7 +73,7 @@ class DedupRoom:
 
     async def _replay(self) -> None:
         position = self._log.next_position(self._complete)
-        while runs := await self._log.read(position, _REPLAY_BYTES, _REPLAY_ENTRIES):
+        while runs := await self._log.reading.read_intact(position, _REPLAY_BYTES, _REPLAY_ENTRIES):
             for run in runs:
                 for offset, entry in enumerate(run.entries):
                     self._replay_entry(entry, run.count_of(offset))

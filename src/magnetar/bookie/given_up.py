@@ -1,0 +1,67 @@
+"""What an operator gave up: entries that damage took, and that consumers are led past.
+
+A file beside the segments, written by `magnetar doctor storage salvage` and never by a broker:
+
+    <folder>/GIVEN-UP.json   {"version": 1, "entries": [{"ledger", "first", "last", "topic", "file", "offset",
+                             "why", "at"}, ...]}: the entries `first` to `last` of a ledger; the rest tells
+                             people where they were
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import StartupError
+from magnetar.runtime.durable_file import write_durably
+
+GIVEN_UP_FILE: Final = "GIVEN-UP.json"
+_VERSION: Final = 1
+
+
+class GivenUp(NamedTuple):
+    """Entries of one ledger."""
+
+    ledger: int
+    first: int
+    last: int
+    topic: str
+    """Whose ledger it is; empty when nobody's."""
+    file: str
+    offset: int
+    why: str
+    at: str
+    """When, as ISO 8601."""
+
+
+def read_given_up(folder: Path) -> list[GivenUp]:
+    """What was given up in the store of this folder. Raises StartupError when the file cannot be read."""
+    path = folder / GIVEN_UP_FILE
+    try:
+        said = json.loads(path.read_bytes())
+        if said["version"] != _VERSION:
+            raise ValueError(f"version {said['version']}")
+        return [GivenUp(**each) for each in said["entries"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StartupError(
+            f"{path} cannot be read ({error}): restore it, or move it away and run"
+            " `magnetar doctor storage salvage` again"
+        ) from error
+
+
+def write_given_up(folder: Path, entries: Iterable[GivenUp]) -> None:
+    """Replaces the file, durably. Raises OSError."""
+    said = {"version": _VERSION, "entries": [each._asdict() for each in entries]}
+    write_durably(folder / GIVEN_UP_FILE, json.dumps(said, indent=1).encode())
+
+
+def ranges(entries: Iterable[GivenUp]) -> dict[int, list[tuple[int, int]]]:
+    """First and last entries by ledger, ascending."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for each in sorted(entries, key=lambda each: (each.ledger, each.first)):
+        found.setdefault(each.ledger, []).append((each.first, each.last))
+    return found

@@ -1,0 +1,137 @@
+"""Entries of a log that were written and are lost: whether they are passed over, and what was (pure).
+
+A hole is proven: its bytes are there and do not match their checksum, or were found damaged when the segment
+was scanned. It is passed over when an operator says so, either for good for these entries (`magnetar doctor
+storage salvage`, kept beside the segments) or for every hole (`auto_skip_non_recoverable_data`). Without that
+dispatch waits there and says why: a copy of the disk may still be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import LostEntriesError
+from magnetar.base.ids import Position
+from magnetar.ledger.api import LedgerReader, may_have_lost
+from magnetar.managedlog.cursor import Cursor
+
+INDEXES_PER_ENTRY: Final = 1_000
+"""Messages that a lost entry may have held, as the clients batch by default: where the last entries of a
+ledger are lost, so many indexes (PIP-70) are left out for each, so that none is given twice."""
+UNCERTAIN_INDEXES: Final = 1_000_000
+"""The same where nobody knows how many entries were lost."""
+
+
+class HolePolicy:
+    """What the operator said of lost entries. One for all logs of a process."""
+
+    def __init__(
+        self, *, skip_all: bool = False, given_up: Mapping[int, Sequence[tuple[int, int]]] | None = None
+    ) -> None:
+        """`given_up`: first and last entries by ledger, ascending."""
+        self.skip_all = skip_all
+        """May be changed at any time."""
+        self.skipped_entries = 0
+        """Passed over since the process began."""
+        self._given_up = dict(given_up or {})
+
+    def skips_to(self, error: LostEntriesError, last: int) -> int | None:
+        """The last entry of this hole that may be passed over, `last` at most; None: none may."""
+        last = last if error.last_entry is None else min(error.last_entry, last)
+        if self.skip_all:
+            return last
+        assert error.ledger_id is not None
+        for first, stop in self._given_up.get(error.ledger_id, ()):
+            if first <= error.first_entry <= stop:
+                return min(stop, last)
+        return None
+
+
+class Skipped:
+    """The entries of one log that were passed over since it was opened."""
+
+    def __init__(self) -> None:
+        self._holes: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, ledger_id: int, first: int, last: int) -> None:
+        """Entries `first` to `last` of a ledger are passed over."""
+        self._holes.setdefault(ledger_id, []).append((first, last))
+
+    def behind(self, position: Position) -> Position:
+        """`position`, or the place behind the hole that it lies in."""
+        ledger_id, entry = position
+        for first, last in sorted(self._holes.get(ledger_id, ())):
+            if first <= entry <= last:
+                entry = last + 1
+        return Position(ledger_id, entry)
+
+    def shown(self) -> list[str]:
+        """Each hole as `ledger:first-last`."""
+        return [
+            f"{ledger_id}:{first}-{last}"
+            for ledger_id, holes in sorted(self._holes.items())
+            for first, last in sorted(holes)
+        ]
+
+    def lead(self, cursor: Cursor, wanted: Position, runs: list[EntryRun], *, replay: bool) -> list[EntryRun]:
+        """Of what was read from `wanted` on what its subscription gets; the holes count as acknowledged."""
+        self.acknowledge(cursor)
+        # Who asked for one entry again, and it is lost, did not ask for those behind it: they were sent.
+        past = replay and runs and (runs[0].ledger_id, runs[0].first_entry) > wanted
+        return [] if past else runs
+
+    def acknowledge(self, cursor: Cursor) -> None:
+        """What nobody can get counts as acknowledged, or the cursor would stay in front of it for ever."""
+        for ledger_id, holes in self._holes.items():
+            for first, last in holes:
+                if Position(ledger_id, last) > cursor.mark_delete:
+                    cursor.ack_between(Position(ledger_id, first - 1), Position(ledger_id, last + 1))
+
+
+class Bounds:
+    """What the first and the last intact entry of a ledger tell."""
+
+    __slots__ = ("base_index", "next_index", "time_ms")
+
+    def __init__(self, base_index: int, next_index: int, time_ms: int) -> None:
+        self.base_index = base_index
+        """Messages in the log before the ledger."""
+        self.next_index = next_index
+        """No message of the ledger has this index or a higher one."""
+        self.time_ms = time_ms
+        """Broker time of the last intact entry; 0 when there is none."""
+
+
+async def bounds_of(reader: LedgerReader, index_before: int) -> Bounds:
+    """Of a ledger that has an entry at least; `index_before`: of the first message, as far as it is known.
+
+    Lost entries at the ends do not keep a log from being opened. Raises LedgerError, StorageError.
+    """
+    first = await _intact(reader, 0, step=1)
+    last = await _intact(reader, reader.last_entry, step=-1)
+    lost_in_front = first is None or first.first_entry > 0
+    base_index = max(index_before, 0) if first is None or lost_in_front else first.base_index
+    if first is not None and lost_in_front:
+        # Each lost entry was one message at least.
+        base_index = min(base_index or first.base_index - first.first_entry, first.base_index)
+    next_index, time_ms, last_entry = base_index, 0, -1
+    if last is not None:
+        next_index, time_ms = last.base_index + last.message_count, last.broker_time_ms
+        last_entry = last.last_entry
+    next_index += (reader.last_entry - last_entry) * INDEXES_PER_ENTRY
+    if may_have_lost(reader):
+        next_index += UNCERTAIN_INDEXES
+    return Bounds(base_index, next_index, time_ms)
+
+
+async def _intact(reader: LedgerReader, entry: int, *, step: int) -> EntryRun | None:
+    """The intact entry nearest to `entry`, looked for in the direction of `step`; None: all are lost."""
+    while 0 <= entry <= reader.last_entry:
+        try:
+            return (await reader.read(entry, entry, 1))[0]
+        except LostEntriesError as error:
+            last = reader.last_entry if error.last_entry is None else error.last_entry
+            entry = max(entry, last) + 1 if step > 0 else min(entry, error.first_entry) - 1
+    return None
