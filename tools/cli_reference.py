@@ -42,7 +42,10 @@ def reference() -> str:
         command = magnetar.get_command(context, name)
         assert command is not None
         if isinstance(command, click.Group):
-            lines += [command.help or "", ""]
+            if command.invoke_without_command:
+                lines += _described(name, command, shared)
+            else:
+                lines += [command.help or "", ""]
             lines += [line for each in _leaves(command, name) for line in _described(*each, shared)]
         else:
             lines += _described(name, command, shared)

@@ -42,10 +42,10 @@ def test_1400_damaged_bytes_cost_their_blocks_and_no_topic(standalone_folder: St
             for topic, producer in zip(TOPICS, producers, strict=True):
                 producer.send(f"{topic} {number}".encode())
         process.kill()
-    path = segments(process.data_dir / "bookie")[0]
-    data = path.read_bytes()
-    # Some way before the end, among the last blocks of many topics.
-    at = data.index(f"{TOPICS[5]} {MESSAGES - 1}".encode())
+    # The last blocks of many topics.
+    wanted = f"{TOPICS[5]} {MESSAGES - 1}".encode()
+    path = next(path for path in segments(process.data_dir / "bookie") if wanted in path.read_bytes())
+    at = path.read_bytes().index(wanted)
     with path.open("r+b") as file:
         file.seek(at)
         file.write(random.Random(4).randbytes(DAMAGE_BYTES))
@@ -61,9 +61,9 @@ def test_1400_damaged_bytes_cost_their_blocks_and_no_topic(standalone_folder: St
         for topic in TOPICS:
             consumer = client.subscribe(topic, "s")
             found = received(consumer)
-            wanted = [f"{topic} {number}".encode() for number in range(MESSAGES)]
+            sent = [f"{topic} {number}".encode() for number in range(MESSAGES)]
             assert found[-1] == f"{topic} new".encode()
-            assert found[:-1] == wanted[: len(found) - 1], "nothing false, in order"
+            assert found[:-1] == sent[: len(found) - 1], "nothing false, in order"
             assert len(found) >= MESSAGES
             lost += MESSAGES + 1 - len(found)
             consumer.close()

@@ -59,7 +59,7 @@ class LostEntriesError(CorruptDataError):
         super().__init__(
             path,
             offset,
-            f"{detail}; entries {entries} are lost, what is around them is whole: see `magnetar doctor storage`;"
+            f"{detail}; entries {entries} are lost, no others (`magnetar doctor storage` shows all);"
             " auto_skip_non_recoverable_data leads consumers past them",
             ledger_id,
         )

@@ -40,6 +40,7 @@ from magnetar.bookie.segment import (
     decode_segment_header,
     decode_trailer,
     encode_footer,
+    encode_segment_header,
     resembles_trailer,
 )
 from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
@@ -74,7 +75,7 @@ def load_segments(folder: StoreFolder, disk: Disk) -> list[SegmentFile]:
         if end:
             ends[segment_id] = end
     for segment, follower in pairwise(segments):
-        if segment.sealed is None and (start := _read_start(follower, disk)) is not None:
+        if segment.sealed is None and (start := read_start(follower, disk)) is not None:
             ends.setdefault(start[0], start[1])
     kept: list[SegmentFile] = []
     followed = False
@@ -172,7 +173,8 @@ def check_header(folder: StoreFolder, disk: Disk, segment_id: int, fd: int) -> N
         )
 
 
-def _read_start(segment: SegmentFile, disk: Disk) -> tuple[int, int] | None:
+def read_start(segment: SegmentFile, disk: Disk) -> tuple[int, int] | None:
+    """What the START block of an open segment says: the segment before, and where that ended."""
     header = decode_header(disk.read(segment.fd, DATA_OFFSET, HEADER_BYTES), 0, segment.salt, DATA_OFFSET)
     if header is None or header.kind != Kind.START:
         return None
@@ -271,6 +273,31 @@ def rebuild_index(segment: SegmentFile, disk: Disk) -> None:
     seal_segment(segment, disk, footer, old.rows_offset)
     segment.sealed = sealed_index(segment, footer, old.rows_offset)
     _log.error("%s: the index was damaged and is made anew from %d blocks", segment.path, index.block_count)
+
+
+def mend_index(segment: SegmentFile, disk: Disk) -> bool:
+    """Makes the footer of a sealed segment anew when rows in it are damaged; whether they were.
+
+    The segment must be pinned. Raises OSError.
+    """
+    try:
+        for ledger_id in segment.ledger_ids() if segment.sealed is not None else ():
+            segment.load_rows(ledger_id)
+    except CorruptDataError:
+        rebuild_index(segment, disk)
+        return True
+    return False
+
+
+def mend_header(segment: SegmentFile, folder: StoreFolder, disk: Disk) -> bool:
+    """Writes a damaged header anew, where the salt is known; whether it was. Pinned; raises OSError."""
+    if segment.salt == 0 or decode_segment_header(disk.read(segment.fd, 0, HEADER_READ_BYTES)) is not None:
+        return False
+    header = encode_segment_header(segment.segment_id, folder.instance, segment.salt)
+    # Not the checkpoint behind it.
+    disk.write(segment.fd, [header[:HEADER_READ_BYTES]], 0)
+    disk.sync(segment.fd)
+    return True
 
 
 # -- names ------------------------------------------------------------------------------------------

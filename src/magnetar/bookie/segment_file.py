@@ -28,6 +28,7 @@ class SegmentFile:
         "_disk",
         "_dropped",
         "_readers",
+        "blocks_end",
         "fd",
         "index",
         "live_count",
@@ -47,6 +48,8 @@ class SegmentFile:
         self.path = path
         self.fd = fd
         self.salt = salt
+        self.blocks_end = 0
+        """Where its trailer says that blocks end; 0: unknown, or not asked for."""
         self.index: SegmentIndex | None = SegmentIndex(segment_id)
         """The whole index while the segment is not sealed."""
         self.sealed: SealedIndex | None = None

@@ -17,6 +17,7 @@ import click
 from magnetar.base.errors import MagnetarError
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.damage import default_data, storage
 from magnetar.cli.exit_codes import code_of
 from magnetar.cli.output import styled
 
@@ -46,7 +47,7 @@ class Finding(NamedTuple):
     detail: str
 
 
-@click.command(epilog="Example: magnetar doctor --data /var/lib/magnetar")
+@click.group(invoke_without_command=True, epilog="Example: magnetar doctor --data /var/lib/magnetar")
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Folder of the broker's data.  [the default one]"
 )
@@ -54,7 +55,9 @@ class Finding(NamedTuple):
 @calls
 def doctor(caller: Caller, data: Path | None, local: bool) -> int:
     """Look at disk, sync speed, limits and ports of this machine, at the broker's health and its clock."""
-    folder = data or _default_data()
+    if click.get_current_context().invoked_subcommand is not None:
+        return 0
+    folder = data or default_data()
     found = []
     for finding in (*machine(folder), *(() if local else broker(caller))):
         found.append(finding)
@@ -67,9 +70,7 @@ def doctor(caller: Caller, data: Path | None, local: bool) -> int:
     return exit_codes.NOT_FOUND if any(finding.state == BAD for finding in found) else 0
 
 
-def _default_data() -> Path:
-    home = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(home) if home.startswith("/") else Path.home() / ".local" / "share") / "magnetar"
+doctor.add_command(storage)
 
 
 def machine(folder: Path) -> Iterator[Finding]:

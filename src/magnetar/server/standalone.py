@@ -87,6 +87,11 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def _holes(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
+    given_up = None if folder is None else ranges(read_given_up(folder.bookie_dir))
+    return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)
+
+
 class Standalone:
     """The composed process. `start`, then `wait`, then `close`, which is safe at any stage."""
 
@@ -212,10 +217,7 @@ class Standalone:
             ),
             spawn=self._tasks.spawn,
             tiers=tiering.storage,
-            holes=HolePolicy(
-                skip_all=config.auto_skip_non_recoverable_data,
-                given_up=None if folder is None else ranges(read_given_up(folder.bookie_dir)),
-            ),
+            holes=_holes(config, folder),
         )
         self._cleanup.push_async_callback(self._tasks.close)
         self._cleanup.push_async_callback(logs.close)
