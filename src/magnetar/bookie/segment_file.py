@@ -78,10 +78,13 @@ class SegmentFile:
     def count_live(self, deleted: set[int]) -> None:
         """Counts the ledgers that live, when the segment is sealed.
 
-        Nobody knows whether the owner of lost blocks lives: it counts as one that does. If the file went, so
-        would all knowledge of the loss, and the owner would seem to have ended where it did not.
+        One whose blocks here are all lost counts as well, and so do lost blocks of nobody knows whom. If the
+        file went, so would all knowledge of the loss: the owner would seem to end where it does not.
         """
-        lost = any(damage.ledger_id == UNKNOWN_OWNER for damage in self.damages)
+        lost = any(
+            damage.ledger_id == UNKNOWN_OWNER or (damage.ledger_id >= 0 and damage.ledger_id not in deleted)
+            for damage in self.damages
+        )
         self.live_count = lost + sum(1 for ledger_id in self.ledger_ids() if ledger_id not in deleted)
 
     def holds(self, ledger_id: int) -> bool:

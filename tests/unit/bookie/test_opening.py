@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import LostEntriesError
+from magnetar.bookie.blocks import HEADER_BYTES
 from magnetar.bookie.index import UNKNOWN_OWNER, Damage
 from magnetar.bookie.segment import (
     CHECKPOINT_AT,
@@ -222,6 +223,23 @@ def test_damage_of_unknown_ledgers_outlives_the_living_of_its_segment(tmp_path: 
                 assert [(d.ledger_id, d.offset) for s in store.segments for d in s.damages] == [
                     (UNKNOWN_OWNER, DATA_OFFSET)
                 ]
+
+    run(story())
+
+
+def test_known_damage_outlives_the_living_of_its_segment_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with store_in(tmp_path) as store:
+            sink = Sink()
+            store.appender(1, sink).append([b"only"], None, 0, 1)
+            await sink.reached(0)
+            await until(lambda: store._marked)
+            crashed = crash_copy(tmp_path, tmp_path / "crashed")
+        flip(segments(crashed)[0], DATA_OFFSET + HEADER_BYTES + 5)
+        for _ in range(2):
+            async with store_in(crashed) as store:
+                await store.delete(99)
+                assert store.segments.last_lost(1) == 0
 
     run(story())
 
