@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, udf
 
+from magnetar.spark import batches_to
 from support.spark_topics import (
     connection,
     fill,
@@ -173,6 +174,51 @@ def test_batches_of_a_function_are_numbered(spark: SparkSession, standalone: Sta
         options = {**connection(standalone, topic), "txnAppId": "copies", "txnVersion": str(number)}
         writer.options(**options).mode("append").save()
     assert sorted(values_of(reading(spark, standalone, topic).load())) == numbered(40)
+
+
+def test_two_writes_of_a_batch_need_names_of_their_own(
+    spark: SparkSession, standalone: StandaloneProcess
+) -> None:
+    """Two writes under one name would be taken for a repetition, and the second would vanish."""
+    topic = new_topic(standalone)
+    named = {**connection(standalone, topic), "writeId": "copies", "batchId": "0"}
+    frame_of(spark, 20).write.format("magnetar").options(**named).mode("append").save()
+    with pytest.raises(Exception, match="writeId of its own"):
+        frame_of(spark, 20, 20).write.format("magnetar").options(**named).mode("append").save()
+
+
+def test_updates_by_a_function_whose_writes_are_named_by_the_query(
+    spark: SparkSession, standalone: StandaloneProcess, tmp_path: Path
+) -> None:
+    """Totals in the mode update, and marks, to one topic, from one function, which is run twice."""
+    source, target = new_topic(standalone), new_topic(standalone)
+    fill(standalone, source, numbered(20))
+    to = {name: text for name, text in connection(standalone, target).items() if name != "topic"}
+    totals = batches_to(target, options=to)
+    marks = batches_to(target, name="marks", options=to)
+
+    def both(frame: DataFrame, batch_id: int) -> None:
+        for _ in range(2):
+            totals(frame, batch_id)
+            marks(frame.selectExpr("key", "'mark' AS value"), batch_id)
+
+    counted = (
+        spark.readStream.format("magnetar")
+        .options(**connection(standalone, source), startingOffsets="earliest")
+        .load()
+        .groupBy("key")
+        .count()
+        .selectExpr("key", "CAST(count AS STRING) AS value")
+    )
+    query = (
+        counted.writeStream.outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .foreachBatch(both)
+        .start()
+    )
+    assert query.awaitTermination(DEADLINE_S)
+    assert sorted(values_of(reading(spark, standalone, target).load())) == ["2"] * 10 + ["mark"] * 10
 
 
 def test_what_an_unnamed_write_staged_goes_with_it(

@@ -72,6 +72,8 @@ class Manifest:
     """Last message of each partition that the batch touches before it; None when that was empty."""
     rows: int = 0
     run: Run = Run()
+    digest: int | None = None
+    """Of the rows, whatever their order; None when it is not known."""
 
     @property
     def staged(self) -> tuple[StagedTask, ...]:
@@ -97,6 +99,7 @@ class Manifest:
             "ends": self.ends,
             "rows": self.rows,
             "run": [self.run.id, *self.run.earlier],
+            "digest": self.digest,
         }
         text = json.dumps(head).encode()
         inline = [part for part in self.parts if isinstance(part, bytes)]
@@ -110,6 +113,7 @@ class Done:
     batch_id: int
     rows: int = 0
     run: Run = Run()
+    digest: int | None = None
 
     def encode(self) -> bytes:
         """The record."""
@@ -118,6 +122,7 @@ class Done:
             "batch": self.batch_id,
             "rows": self.rows,
             "run": [self.run.id, *self.run.earlier],
+            "digest": self.digest,
         }
         text = json.dumps(head).encode()
         return _U32.pack(len(text)) + text
@@ -131,7 +136,7 @@ def decode_record(record: bytes) -> Manifest | Done:
         first, *earlier = head.get("run") or [""]
         run = Run(first, tuple(earlier))
         if head["kind"] == "done":
-            return Done(head["batch"], head.get("rows", 0), run)
+            return Done(head["batch"], head.get("rows", 0), run, head.get("digest"))
         parts: list[bytes | StagedTask] = []
         at = 4 + size
         for part in head["parts"]:
@@ -144,7 +149,7 @@ def decode_record(record: bytes) -> Manifest | Done:
         if at != len(record):
             raise ValueError(f"{len(record)} bytes instead of {at}")
         ends = {topic: None if end is None else Position(*end) for topic, end in head["ends"].items()}
-        return Manifest(head["batch"], tuple(parts), ends, head["rows"], run)
+        return Manifest(head["batch"], tuple(parts), ends, head["rows"], run, head.get("digest"))
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise SparkSourceError(f"the sink's commit log has a record that is none: {error!r}") from error
 

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -83,16 +84,23 @@ class EntryEncoder:
         self._schema_version = schema_version
         self._next = first_partition
         self._batches: dict[Any, _Batch] = {}
+        self.digest = 0
+        """Of the rows taken so far, whatever their order: the sum of their CRCs. Tasks of a repeated batch
+        may take the same rows in another order, and cut them into other entries."""
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[StagedEntry]:
         """Takes the rows; gives the entries that became full."""
         if batch.schema.names == ["value"] and self._batching == "partition":
-            yield from self._encode_values(batch.column(0).cast(pa.binary()).to_pylist())
+            values = batch.column(0).cast(pa.binary()).to_pylist()
+            there = filter(None, values) if batch.column(0).null_count else values
+            self.digest += sum(map(crc32, there)) + batch.column(0).null_count
+            yield from self._encode_values(values)
             return
         rows = _Rows(batch)
         for row in range(batch.num_rows):
             value, key_text, head, key_fields, tail = rows.message(row)
             partition = self._partition(key_text)
+            self.digest += crc32(value or b"", crc32(tail, crc32(head)))
             if self._batching == "none":
                 yield self._single(partition, value, rows.single_tail(row))
                 self._next += key_text is None

@@ -32,6 +32,7 @@ WRITE_OPTIONS: Final = (
     "maxBytesPerEntry",
     "inlineBytesMax",
     "enableDeduplication",
+    "deterministic",
 )
 
 WRITE_FORMATS: Final = ("bytes", "avro", "json")
@@ -67,6 +68,8 @@ class WriteOptions:
     """Rows of a task up to this size travel in its commit message instead of the staging topic."""
     enable_deduplication: bool
     """Whether the sink switches deduplication on at the topic where it is off."""
+    deterministic: bool
+    """Whether a batch that is run again has the same rows; if not, those of the first time count."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -104,4 +107,5 @@ class WriteOptions:
             bytes_per_entry_max=given.number("maxBytesPerEntry") or 128 * 1024,
             inline_bytes_max=given.number("inlineBytesMax") or 256 * 1024,
             enable_deduplication=given.flag("enableDeduplication", default=True),
+            deterministic=given.flag("deterministic", default=True),
         )

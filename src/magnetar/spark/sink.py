@@ -56,6 +56,8 @@ class Batch:
     """Full names of the partitions that the rows are for."""
     run_id: str = ""
     """Start of the query; empty when it is not known."""
+    digest: int | None = None
+    """Of the rows, whatever their order; None when it is not known."""
 
 
 class Sink:
@@ -141,16 +143,28 @@ class Sink:
             )
 
     def _compare(self, record: Manifest | Done, batch: Batch) -> None:
-        if record.rows != batch.rows:
+        """Raises SparkSourceError when the batch has other rows than the first time and may not."""
+        differs = None not in (record.digest, batch.digest) and record.digest != batch.digest
+        if record.rows == batch.rows and not differs:
+            return
+        had = f"{batch.rows} rows instead of {record.rows}"
+        if record.rows == batch.rows:
+            had = f"other rows, as many as before ({batch.rows})"
+        if not self._options.deterministic:
             _log.warning(
-                "batch %d of %s was run again and had %d rows instead of %d: the rows of the first time"
-                " count. That is right for a query that chooses rows by chance or by the clock; if this one"
-                " does not, its checkpoint or its source was changed",
+                "batch %d of %s was run again and had %s: the rows of the first time count",
                 batch.batch_id,
                 self._sink_id,
-                batch.rows,
-                record.rows,
+                had,
             )
+            return
+        raise SparkSourceError(
+            f"batch {batch.batch_id} of {self._sink_id} was written before, and now has {had}; the rows of"
+            " the first time are in the topic, these would be lost. Either two writes have the same"
+            " writeId and batchId: give each a writeId of its own. Or the checkpoint was set back: go on with"
+            " the newest one, or begin with a new one. Or the query chooses rows by chance, by the clock, or"
+            " adds up fractions in any order: set deterministic=false, and what came first counts"
+        )
 
     def _open_log(self) -> None:
         """Becomes the writer of a log that is kept and takes no duplicates."""
@@ -166,7 +180,7 @@ class Sink:
         room = min(_INLINE_BYTES_MAX, self._log.message_bytes_max() // 2)
         if sum(len(part) for part in parts if isinstance(part, bytes)) > room:
             parts = self._staged(parts)
-        return Manifest(batch.batch_id, tuple(parts), ends, batch.rows, run)
+        return Manifest(batch.batch_id, tuple(parts), ends, batch.rows, run, batch.digest)
 
     def _staged(self, parts: Sequence[bytes | StagedTask]) -> list[bytes | StagedTask]:
         """The parts with what was inline on the broker."""
@@ -200,7 +214,7 @@ class Sink:
         finally:
             publisher.close()
         self._open_log()
-        self._log.append(Done(manifest.batch_id, manifest.rows, run))
+        self._log.append(Done(manifest.batch_id, manifest.rows, run, manifest.digest))
         if manifest.staged:
             last = max(task.last for task in manifest.staged)
             self._client.acknowledge_up_to(self._staging, SUBSCRIPTION, last)

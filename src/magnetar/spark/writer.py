@@ -53,6 +53,8 @@ class RowsWritten(WriterCommitMessage):
     partitions: list[str]
     """Full names of the partitions that the rows are for."""
     run_id: str = ""
+    digest: int = 0
+    """Of the rows, whatever their order."""
 
 
 class _TopicWriter:
@@ -88,7 +90,7 @@ class _TopicWriter:
                 publish_directly(client, router.targets, entries, self._columns.schema)
             else:
                 part = self._stage(client, staging, subscription, entries)
-            return RowsWritten(sink_id, batch_id, part, router.rows, router.partitions, run_id)
+            return RowsWritten(sink_id, batch_id, part, router.rows, router.partitions, run_id, router.digest)
 
     def _stage(
         self, client: Client, topic: TopicName, subscription: str, entries: Iterator[StagedEntry]
@@ -129,6 +131,7 @@ def _batch(batch_id: int, messages: Sequence[WriterCommitMessage | None]) -> Bat
         sum(message.rows for message in written),
         sorted({name for message in written for name in message.partitions}),
         written[0].run_id,
+        sum(message.digest for message in written) % (1 << 64),
     )
 
 

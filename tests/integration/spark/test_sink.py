@@ -153,13 +153,14 @@ def test_a_driver_that_dies_at_any_write(
         with monkeypatch.context() as patch, client_of(standalone) as client:
             dying(patch, at, after=after)
             try:
-                commit(client, options, 1, entries_of(values[:20], partitions), first)
+                commit(client, options, 1, entries_of(values[:20], partitions), first, rows=40)
                 survived = True
             except DriverDiedError:
                 survived = False
         # The batch is run again, by other tasks that cut it in another way and order.
         with client_of(standalone) as client:
-            commit(client, options, 1, second, entries_of(values[:24:-1], partitions, rows_max=7))
+            turned = entries_of(values[:24:-1], partitions, rows_max=7)
+            commit(client, options, 1, second, turned, rows=40)
             commit(client, options, 2, entries_of(["end"], partitions))
             found = values_in(client, topic)
         assert Counter(found) == Counter(["start", *values, "end"]), f"died at write {at}"
@@ -170,7 +171,7 @@ def test_a_driver_that_dies_at_any_write(
 
 def test_the_first_manifest_counts(standalone: StandaloneProcess) -> None:
     topic = new_topic(standalone)
-    options = options_of(standalone, topic)
+    options = options_of(standalone, topic, deterministic="false")
     with client_of(standalone) as client:
         for values in (["a", "b"], ["c"], ["d", "e"]):
             commit(client, options, 0, entries_of(values, 0))
@@ -309,9 +310,39 @@ def test_a_repeated_batch_of_another_size_is_told(
         commit(client, options, 0, entries_of(["a", "b"], 0))
         commit(client, options, 0, entries_of(["b", "a"], 0))
         assert not caplog.records
-        commit(client, options, 0, entries_of(["a"], 0))
-        assert "had 1 rows instead of 2" in caplog.text
+        with pytest.raises(SparkSourceError, match="now has 1 rows instead of 2"):
+            commit(client, options, 0, entries_of(["a"], 0))
+        lax = options_of(standalone, topic, deterministic="false")
+        commit(client, lax, 0, entries_of(["a"], 0))
+        assert "had 1 rows instead of 2: the rows of the first time count" in caplog.text
         assert values_in(client, topic) == ["a", "b"]
+
+
+def test_a_repeated_batch_with_other_rows_is_an_error(
+    standalone: StandaloneProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two writes under one name, or a checkpoint that was set back: as many rows, but others."""
+    topic = new_topic(standalone)
+    options = options_of(standalone, topic)
+
+    def written(number: int, digest: int | None, options: WriteOptions = options) -> None:
+        block = block_of(entries_of(["a", "b"], 0))
+        Sink(client, options, SINK).commit(Batch(number, [block], 2, [topic], digest=digest))
+
+    with client_of(standalone) as client:
+        for number in range(2):
+            written(number, 17)
+            written(number, 17)
+            with pytest.raises(SparkSourceError, match=r"other rows, as many as before .*writeId of its own"):
+                written(number, 18)
+            # Records of older versions do not say.
+            written(number, None)
+        written(1, 18, options_of(standalone, topic, deterministic="false"))
+        assert "other rows, as many as before (2)" in caplog.text
+        assert values_in(client, topic) == ["a", "b"] * 2
+        newest = CommitLog(client, commits_topic(TopicName.parse(topic), SINK), SINK).last()
+        assert newest is not None
+        assert newest[0] == Done(1, 2, digest=17)
 
 
 def test_a_batch_without_rows_completes_what_was_begun(standalone: StandaloneProcess) -> None:

@@ -136,3 +136,29 @@ def test_values_alone_make_the_same_entries(partitions: int, kind: Any) -> None:
     for limits in ({"rows_max": 4}, {"rows_max": 100, "bytes_max": 60}):
         made = encoded(alone, partitions=partitions, **limits)
         assert made == encoded(with_keys, partitions=partitions, **limits)
+
+
+@pytest.mark.parametrize("column", ["value", "key", "event_time", "properties", "ordering_key"])
+def test_the_digest_covers_all_that_a_row_says(column: str) -> None:
+    rows = rows_of(6)
+    at = rows.schema.names.index(column)
+    # The same values, each in another row.
+    turned = pa.concat_arrays([rows.column(at).slice(1), rows.column(at).slice(0, 1)])
+    other = rows.set_column(at, column, turned)
+    encoders = [
+        EntryEncoder(0, batching="partition", rows_max=4, bytes_max=10_000, compression=0) for _ in range(3)
+    ]
+    for encoder, batch in zip(encoders, (rows, other, rows.take(list(range(5, -1, -1)))), strict=True):
+        list(encoder.encode(batch))
+    assert encoders[0].digest != encoders[1].digest
+    assert encoders[0].digest == encoders[2].digest
+
+
+def test_the_digest_of_values_alone() -> None:
+    def digest(*values: bytes | None) -> int:
+        encoder = EntryEncoder(0, batching="partition", rows_max=4, bytes_max=10_000, compression=0)
+        list(encoder.encode(pa.record_batch({"value": pa.array(values, pa.binary())})))
+        return encoder.digest
+
+    assert digest(b"a", b"b", None) == digest(None, b"b", b"a")
+    assert len({digest(b"a", b"b"), digest(b"a", b"c"), digest(b"a", b""), digest(b"a", None)}) == 4

@@ -89,3 +89,25 @@ def test_blocks_say_where_their_entries_go(payload_bytes: int) -> None:
     cut = list(blocks(entries))
     assert (len(cut) > 1) is (payload_bytes > 1)
     assert [entry for block in cut for entry in decode_block(block)] == entries
+
+
+def digest_of(*batches: pa.RecordBatch) -> int:
+    made = router()
+    list(made.entries(iter(batches)))
+    return made.digest
+
+
+def test_the_digest_is_that_of_the_rows_whatever_their_order() -> None:
+    """A batch that is run again may be cut into other tasks, which take the rows in another order."""
+    rows = [("#a1", "a"), ("#b1", "b2"), ("#a2", "a"), ("#a2", "a")]
+    whole = digest_of(rows_of(*rows))
+    assert digest_of(*[rows_of(each) for each in reversed(rows)]) == whole
+    parts = digest_of(rows_of(*rows[:1])) + digest_of(rows_of(*rows[1:]))
+    assert parts % (1 << 64) == whole
+    for other in (
+        rows[:3],
+        [("#a3", "a"), *rows[1:]],
+        [("#a1", "b2"), ("#b1", "a"), *rows[2:]],
+        [*rows[:3], ("#b1", "b2")],
+    ):
+        assert digest_of(rows_of(*other)) != whole
