@@ -8,7 +8,7 @@ dispatch waits there and says why: a copy of the disk may still be found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -16,6 +16,7 @@ from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import LedgerReader, may_have_lost
 from magnetar.managedlog.cursor import Cursor
+from magnetar.observability.metrics import Exposition
 
 INDEXES_PER_ENTRY: Final = 1_000
 """Messages that a lost entry may have held, as the clients batch by default: where the last entries of a
@@ -36,6 +37,15 @@ class HolePolicy:
         self.skipped_entries = 0
         """Passed over since the process began."""
         self._given_up = dict(given_up or {})
+
+    def collect(self, out: Exposition) -> Iterable[None]:
+        """Adds its samples to a scrape."""
+        out.counter(
+            "magnetar_lost_entries_passed_over_total",
+            "Entries that damage took and that consumers were led past.",
+            self.skipped_entries,
+        )
+        yield
 
     def skips_to(self, error: LostEntriesError, last: int) -> int | None:
         """The last entry of this hole that may be passed over, `last` at most; None: none may."""

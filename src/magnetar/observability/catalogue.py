@@ -191,6 +191,12 @@ SECTIONS: Final = (
                 "Indexes of segments that were damaged and were made anew from the blocks.",
             ),
             _c(
+                "magnetar_lost_entries_passed_over_total",
+                "",
+                (),
+                "Entries that damage took and that consumers were led past.",
+            ),
+            _c(
                 "magnetar_segments_rewritten_total",
                 "",
                 (),

@@ -241,7 +241,8 @@ class Standalone:
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
-        broker.collectors += [*stores.collectors, self._watch.collect_metrics, self._heap.collect_metrics]
+        of_process = [self._watch.collect_metrics, self._heap.collect_metrics]
+        broker.collectors += [*stores.collectors, *of_process, logs.holes.collect]
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)
         return broker
