@@ -183,3 +183,28 @@ def test_flipped_bits(server: Server) -> None:
     server.metadata.write_bytes(whole)
     server.process.start()
     server.check()
+
+
+def test_damaged_metadata_is_made_anew(server: Server) -> None:
+    topics = [TOPIC.format(number) for number in range(3)]
+    server.publish(*topics)
+    server.process.stop()
+    whole = server.metadata.read_bytes()
+    at = -1
+    while (at := whole.index(b"kept-1", at + 1)) >= 0:
+        damaged = bytearray(whole)
+        damaged[at + 5] ^= 2
+        server.metadata.write_bytes(damaged)
+        try:
+            server.process.start()
+        except AssertionError:
+            server.process.kill()
+            break
+        # What was hit was a page that is not in use.
+        server.process.stop()
+        whole = server.metadata.read_bytes()
+    assert "storage rebuild-metadata" in server.process.log_text()
+    assert "persistent/kept-1" in server.storage("rebuild-metadata", "--yes")
+    server.process.start()
+    assert "restored from an older copy" in server.process.log_text()
+    server.check()

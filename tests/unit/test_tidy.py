@@ -124,6 +124,7 @@ DRIVERS = {
     "metadata/sqlite_check.py",
     "metadata/sqlite_file.py",
     "metadata/sqlite_nodes.py",
+    "metadata/sqlite_rebuild.py",
     "metadata/sqlite_schema.py",
     "metadata/zookeeper/link.py",
     "metadata/zookeeper/writer.py",

@@ -88,6 +88,26 @@ def delete(ledgers: tuple[int, ...], every: bool, yes: bool, dry_run: bool, data
     click.echo(f"{told} go. {_WHEN}")
 
 
+@storage.command(epilog="Example: magnetar storage rebuild-metadata --dry-run --data /var/lib/magnetar")
+@_YES
+@_DRY
+@_DATA
+@_OUTPUT
+def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -> None:
+    """Make damaged metadata anew from what is whole of it, when there is no backup.
+
+    The server must not run. Rows with one flipped bit are put right, others are left out and named; the
+    damaged file stays as metadata.db.damaged. Messages that are not named any more go into quarantine.
+    """
+    from magnetar.server.config import default_data_dir
+    from magnetar.server.metadata_rebuild import rebuild_metadata as rebuild
+
+    folder = data or default_data_dir()
+    if not dry_run:
+        confirm(f"Make the metadata in {folder} anew from what is whole of it?", yes=yes)
+    show(rebuild(folder, dry_run=dry_run), output)
+
+
 @storage.command(epilog="Example: magnetar storage accept --data /var/lib/magnetar")
 @_YES
 @_DRY

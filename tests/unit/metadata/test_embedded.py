@@ -20,7 +20,9 @@ from magnetar.base.errors import (
     StorageFailedError,
 )
 from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.reserve import Reserve
+from magnetar.metadata.sqlite_rebuild import rebuild
 from magnetar.metadata.store import Change, NotFoundError, Notification, SessionEvent
 
 
@@ -180,6 +182,39 @@ def test_a_row_that_is_gone_is_missed(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(CorruptDataError, match="rows are missing"):
         session(tmp_path, dump_nothing)
+
+
+def test_a_file_is_made_anew_from_what_is_whole(tmp_path: Path) -> None:
+    seen: list[list[tuple[str, bytes, int]]] = []
+
+    async def write(store: EmbeddedMetadataStore) -> None:
+        await fill(store)
+        await store.put(GENERATION, b"7")
+
+    async def look(store: EmbeddedMetadataStore) -> None:
+        seen.append(await dump(store))
+        assert (await store.put("/ids/n", b"", sequential=True)).path == "/ids/n0000000001"
+
+    session(tmp_path, write)
+    whole = file_in(tmp_path).read_bytes()
+    session(tmp_path, look)
+    # One bit of a key, one of a value; more than a bit of another.
+    damaged = whole.replace(b"L0042value", b"L0043value").replace(b"value of 9 value", b"value of 8 value", 1)
+    damaged = damaged.replace(b"L0050value of 50", b"L0050vzzzz of 50")
+    assert damaged != whole
+    file_in(tmp_path).write_bytes(damaged)
+    fresh = tmp_path / "fresh" / "metadata" / "metadata.db"
+    fresh.parent.mkdir(parents=True)
+    done = rebuild(file_in(tmp_path), fresh)
+    assert done.repaired == ["/ledgers/00/0000/L0009", "/ledgers/00/0000/L0042"]
+    assert done.lost == ["b'/ledgers/00/0000' b'L0050'"]
+    session(tmp_path / "fresh", look)
+    before, after = seen
+    assert after == sorted(
+        (path, b"6" if path == GENERATION else data, version)
+        for path, data, version in before
+        if not path.endswith("L0050")
+    )
 
 
 async def dump_nothing(store: EmbeddedMetadataStore) -> None:
