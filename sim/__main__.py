@@ -8,13 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 
 from sim.breaking import Mutation
+from sim.broker.mutations import BROKER_MUTATIONS
 from sim.cluster.mutations import CLUSTER_MUTATIONS
 from sim.mutations import LEDGER_MUTATIONS
 from sim.run import SCENARIOS, Outcome, first_to_fail, run_seed, story_of
 from sim.shrink import shrink
 
 SEEDS_OF_A_MUTATION = 1000
-MUTATIONS = {**LEDGER_MUTATIONS, **CLUSTER_MUTATIONS}
+MUTATIONS = {**LEDGER_MUTATIONS, **CLUSTER_MUTATIONS, **BROKER_MUTATIONS}
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -28,14 +29,15 @@ def arguments() -> argparse.ArgumentParser:
     add("--minutes", type=float, metavar="M", help="stop after this time")
     add(
         "--scenario",
-        choices=(*SCENARIOS, "both"),
-        default="both",
-        help="ledgers: cores alone, a thousandth of a second each; cluster: everything (%(default)s)",
+        choices=(*SCENARIOS, "all"),
+        default="all",
+        help="ledgers: cores alone, a thousandth of a second each; cluster: everything;"
+        " broker: topics and clients (%(default)s)",
     )
     add(
         "--story",
         metavar="NAME",
-        help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 the cluster of seed 7",
+        help="tell one story: 7.2 is the third ledger of seed 7 (of four), c7 its cluster, b7 its broker",
     )
     add(
         "--break",
@@ -62,7 +64,7 @@ def main(options: argparse.Namespace) -> int:
         mutation = MUTATIONS[options.broken]
         with mutation.broken():
             return 1 - search(options.first, options.seeds, None, (mutation.scenario,))
-    scenarios = SCENARIOS if options.scenario == "both" else (options.scenario,)
+    scenarios = SCENARIOS if options.scenario == "all" else (options.scenario,)
     return search(options.first, options.seeds, options.minutes, scenarios)
 
 

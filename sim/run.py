@@ -1,4 +1,4 @@
-"""A seed: the lives of some ledgers, one after the other, or the life of a cluster."""
+"""A seed: the lives of some ledgers, one after the other, the life of a cluster, or that of a broker."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Protocol
 
+from sim.broker.story import BrokerStory
 from sim.cluster.story import ClusterStory
 from sim.story import LedgerStory, Violation
 from sim.world import World
 
-SCENARIOS: Final = ("ledgers", "cluster")
+SCENARIOS: Final = ("ledgers", "cluster", "broker")
 LEDGERS: Final = 4
 """Stories of a seed of ledgers."""
 _CLUSTER: Final = "c"
 """Before the number of a seed: the name of its cluster's story."""
+_BROKER: Final = "b"
+"""The same of its broker's."""
 
 
 class Story(Protocol):
@@ -44,7 +47,8 @@ class Outcome:
 
 def story_of(name: str, *, keep_log: bool = False, skipped: frozenset[int] = frozenset()) -> Story:
     """The story of that name, not begun. `skipped`: numbers of planned events that do not happen."""
-    kind = ClusterStory if name.startswith(_CLUSTER) else LedgerStory
+    kinds: dict[str, type[ClusterStory | BrokerStory]] = {_CLUSTER: ClusterStory, _BROKER: BrokerStory}
+    kind = kinds.get(name[0], LedgerStory)
     return kind(name, keep_log=keep_log, skipped=skipped)
 
 
@@ -53,7 +57,7 @@ def run_seed(seed: int, scenario: str = "ledgers") -> Outcome:
     if scenario == "ledgers":
         names = [f"{seed}.{part}" for part in range(LEDGERS)]
     else:
-        names = [f"{_CLUSTER}{seed}"]
+        names = [f"{_CLUSTER if scenario == 'cluster' else _BROKER}{seed}"]
     digest = blake2b(digest_size=16)
     violations: list[Violation] = []
     collects = gc.isenabled()

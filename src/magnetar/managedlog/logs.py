@@ -156,16 +156,24 @@ class ManagedLogs:
             value = await self._store.get(path)
             if value is None:
                 raise LogNotFoundError(name)
-            # Ledgers first: their ids are known only as long as the values are there.
-            for child in await self._store.children(path):
+            metadata = decode(value.data, path)
+            children = await self._store.children(path)
+            ids = [*(record.ledger_id for record in metadata.ledgers), *metadata.deleted_ledgers]
+            for child in children:
                 cursor = await self._store.get(f"{path}/{child}")
                 if cursor is not None:
                     info = decode_info(cursor.data, f"{path}/{child}")
-                    for ledger_id in (info.ledger_id, *info.deleted_ledgers, *info.side_ledgers):
-                        if ledger_id != IN_STORE:
-                            await self._ledgers.delete(ledger_id)
-            metadata = decode(value.data, path)
-            for ledger_id in (*(ledger.ledger_id for ledger in metadata.ledgers), *metadata.deleted_ledgers):
+                    ids += [*info.deleted_ledgers, *info.side_ledgers]
+                    ids += [info.ledger_id] if info.ledger_id != IN_STORE else []
+            # Out of the list before they are deleted, in one change, and still known by their ids. The other
+            # way round, a deletion that ends half way would leave a log that names what is gone, and could
+            # never be opened again. So it leaves one that is empty.
+            emptied = metadata.without(frozenset(record.ledger_id for record in metadata.ledgers))
+            emptied = replace(emptied, deleted_ledgers=tuple(sorted(set(ids))))
+            await self._store.put(path, encode(emptied), expected_version=value.stat.version)
+            for child in children:
+                await self._store.delete_recursive(f"{path}/{child}")
+            for ledger_id in emptied.deleted_ledgers:
                 await self._ledgers.delete(ledger_id)
             if self._tiers is not None and metadata.copies:
                 await self._tiers.retire(name, metadata.copies)

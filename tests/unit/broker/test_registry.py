@@ -355,3 +355,32 @@ def test_every_state_has_its_ways() -> None:
     assert set(TRANSITIONS) == set(TopicState)
     assert all(TRANSITIONS[state] for state in TopicState)
     assert not any(TRANSITIONS[state] & IN_FLIGHT for state in IN_FLIGHT), "one flight at a time"
+
+
+@pytest.mark.parametrize("failures", range(1, 4))
+def test_a_deletion_that_ends_half_way_leaves_a_topic_that_opens(failures: int) -> None:
+    """Found by the simulator: the log named a ledger that was gone, and could never be opened again."""
+
+    async def story(world: World) -> None:
+        await serves(world, world.peer())
+        topic = await world.topic()
+        await topic.log.close()
+        world.ledgers.ledgers[topic.log.first_position.ledger_id].closed = False
+        delete = world.ledgers.delete
+        left = failures
+
+        async def failing(ledger_id: int) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise LedgerWriteError("the disk is away")
+            await delete(ledger_id)
+
+        world.ledgers.delete = failing  # type: ignore[method-assign]  # put back below
+        try:
+            await world.broker.delete_topic(NAME, force=True)
+        except LedgerWriteError:
+            await serves(world, world.peer())
+        world.ledgers.delete = delete  # type: ignore[method-assign]  # as above
+
+    in_world(story)

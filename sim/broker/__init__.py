@@ -1,0 +1,1 @@
+"""A broker under loads, unloads, deletions, clients and failures of storage, in virtual time."""
