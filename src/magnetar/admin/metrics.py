@@ -86,19 +86,15 @@ def _collect_broker(broker: Broker, out: Exposition) -> Iterator[None]:
         subscriptions,
         cluster,
     )
-    out.gauge(
-        "pulsar_broker_producers_count",
-        "Producers connected.",
-        producers,
-        cluster,
-    )
-    out.gauge(
-        "pulsar_broker_consumers_count",
-        "Consumers connected.",
-        consumers,
-        cluster,
-    )
+    out.gauge("pulsar_broker_producers_count", "Producers connected.", producers, cluster)
+    out.gauge("pulsar_broker_consumers_count", "Consumers connected.", consumers, cluster)
     out.gauge("pulsar_active_connections", "Connections of clients.", len(broker.sessions), cluster)
+    out.counter(
+        "magnetar_clock_steps_total",
+        "How often the clock was set by more than two seconds.",
+        broker.clock_watch.steps,
+        cluster,
+    )
     out.gauge(
         "magnetar_in_flight_bytes",
         "Bytes read from producers that are not durable yet.",

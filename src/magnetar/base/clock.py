@@ -28,6 +28,10 @@ class ManualClock:
     def monotonic_ms(self) -> float:
         return self._monotonic_ms
 
+    def step(self, ms: int) -> None:
+        """Somebody sets the wall clock, `ms` ahead or, when negative, back."""
+        self._now_ms += ms
+
     def advance(self, ms: int) -> None:
         """Moves both clocks on by `ms` >= 0 milliseconds."""
         assert ms >= 0

@@ -85,7 +85,7 @@ class Lags:
             # The log is closed or broken, which others tell; what was known is as good as anything.
             return known
         if runs:
-            found = self._known[subscription] = _oldest(runs[0], first)
+            found = self._known[subscription] = _oldest(log, runs[0], first)
             return found
         now_ms = self._clock.now_ms()
         if runs is None and (known is None or now_ms - known.asked_ms >= REFRESH_MS):
@@ -102,9 +102,9 @@ class Lags:
         except MagnetarError:
             return
         if runs:
-            found = self._known[subscription] = _oldest(runs[0], first)
+            found = self._known[subscription] = _oldest(log, runs[0], first)
             found.asked_ms = asked_ms
 
 
-def _oldest(run: EntryRun, position: Position) -> _Oldest:
-    return _Oldest(position, run.base_index, run.broker_time_ms)
+def _oldest(log: ManagedLog, run: EntryRun, position: Position) -> _Oldest:
+    return _Oldest(position, run.base_index, log.believed_ms(run))

@@ -13,6 +13,7 @@ from magnetar.base.levels import levels_of
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
+from magnetar.broker.clock_watch import ClockWatch
 from magnetar.broker.config import BrokerConfig as BrokerConfig
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.errors import (
@@ -119,7 +120,7 @@ class Broker:
         self.sessions: set[Session] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
         self._left = 0
-        self.started_ms = clock.now_ms()
+        self.started_ms, self.clock_watch = clock.now_ms(), ClockWatch(clock)
         self.intake = Intake(config.in_flight_bytes_max)
         self.outputs = OutputBudget(
             config.output_bytes_max,
@@ -197,6 +198,7 @@ class Broker:
         return f"{self._name_prefix}-{self._names}"
 
     async def _tick(self) -> None:
+        self.clock_watch.look()
         self.intake.tick()
         self.outputs.crowded = self.intake.active > 1
 

@@ -22,6 +22,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import Copies, LedgerWriter
+from magnetar.managedlog.broker_times import BrokerTimes
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.tail_cache import ENTRY_OVERHEAD_BYTES, RUN_OVERHEAD_BYTES, TailCache
 
@@ -69,8 +70,8 @@ class Appender:
         ledgers: LedgerList,
         cache: TailCache,
         clock: Clock,
+        times: BrokerTimes,
         next_index: int,
-        last_broker_time_ms: int,
         appended: Callable[[EntryRun], None],
         drained: Callable[[LedgerFeed], None],
         failed: Callable[[LedgerError], None],
@@ -87,7 +88,9 @@ class Appender:
         self._draining: LedgerFeed | None = None
         self.current: LedgerFeed | None = None
         self.next_index = next_index
-        self.last_broker_time_ms = last_broker_time_ms
+        self.times = times
+        self.clock_ms = 0
+        """What the clock said at the last append, Unix ms."""
         self.pending_bytes = 0
         self.entries_added = 0
         self.error: LedgerError | None = None
@@ -122,10 +125,13 @@ class Appender:
         feed = self.current
         assert feed is not None
         assert entries
-        now_ms = self._clock.now_ms()
-        # Times never go back along the log, so that a time has one place in it.
-        if now_ms < self.last_broker_time_ms:
-            now_ms = self.last_broker_time_ms
+        times = self.times
+        now_ms = self.clock_ms = self._clock.now_ms()
+        # Times never go back along a ledger, see `broker_times`.
+        if now_ms < times.last_ms:
+            now_ms = times.last_ms
+        else:
+            times.last_ms = now_ms
         index = self.next_index
         if self._draining is None:
             first = feed.writer.append(entries, counts, index, now_ms)
@@ -139,7 +145,6 @@ class Appender:
         size_bytes = len(entries[0]) if count == 1 else sum(map(len, entries))
         self._pending.append((run, size_bytes))
         self.pending_bytes += size_bytes
-        self.last_broker_time_ms = now_ms
         self.next_index = index + (count if counts is None else sum(counts))
         feed.next_entry = first + count
         return Position(run.ledger_id, first)

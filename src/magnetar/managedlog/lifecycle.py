@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from magnetar.base.clock import Clock
@@ -75,6 +76,8 @@ class LedgerLifecycle:
         self._unlisted: list[int] = []
         self._old_at_ms = 0
         self._rolling = False
+        self._clock_wins = False
+        """The next ledger begins with the clock's time, whatever the last one says."""
         self._trim_wanted = False
         self._rollover_not_before_ms = 0.0
         self._copies = config.copies
@@ -126,6 +129,9 @@ class LedgerLifecycle:
             self._left.append(left)
         self._reading.use(feed.writer)
         self._appender.switch(feed)
+        if self._clock_wins:
+            self._clock_wins = False
+            self._appender.times.believe()
         self._old_at_ms = feed.ledger.created_ms + rollover.age_max_ms(self._config, feed.ledger.ledger_id)
 
     def roll_if_due(self, now_ms: int) -> None:
@@ -138,6 +144,7 @@ class LedgerLifecycle:
         size_bytes = ledger.size_bytes + appender.pending_bytes
         if (
             now_ms < self._old_at_ms
+            and not self._clock_wins
             and feed.next_entry < config.entries_max_per_ledger
             and size_bytes < config.ledger_bytes_max
         ):
@@ -146,6 +153,7 @@ class LedgerLifecycle:
             return
         if (
             feed.copies != self._copies
+            or self._clock_wins
             or rollover.is_due(
                 config, entries=feed.next_entry, size_bytes=size_bytes, age_ms=now_ms - ledger.created_ms
             )
@@ -218,7 +226,12 @@ class LedgerLifecycle:
         record = LedgerRecord(
             ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.timestamp_ms, ledger.base_index
         )
-        await self._stored.update(lambda metadata: also(metadata.sealing(record, next_index=next_index)))
+        last_ms = self._appender.times.last_ms
+        await self._stored.update(
+            lambda metadata: also(
+                metadata.sealing(record, next_index=next_index, last_broker_time_ms=last_ms)
+            )
+        )
 
     async def stop(self, also: Callable[[LogMetadata], LogMetadata] = _unchanged) -> None:
         """Ends the current ledger after everything appended is durable; no ledger follows.
@@ -256,6 +269,27 @@ class LedgerLifecycle:
         async with self._lock:
             self._left.clear()
 
+    # The clock
+
+    async def _look_at_clock(self) -> None:
+        """Goes on with the clock's time once it has been behind the log's last time for long.
+
+        Raises MetadataError, LogFencedError.
+        """
+        times, current = self._appender.times, self._appender.current
+        if not times.look():
+            self._clock_wins = False
+            return
+        if self._rolling:
+            return
+        if current is not None and current.next_entry:
+            # In the next ledger: times do not go back within one.
+            self._clock_wins = True
+            self.roll_if_due(self._clock.now_ms())
+            return
+        times.believe()
+        await self._stored.update(lambda metadata: replace(metadata, last_broker_time_ms=times.last_ms))
+
     # Trimming
 
     def cursor_advanced(self, mark_delete: Position) -> None:
@@ -282,6 +316,7 @@ class LedgerLifecycle:
         Raises LedgerError, LogFencedError, MetadataError. A ledger that could not
         be deleted after it left the list is deleted when the log is opened next.
         """
+        await self._look_at_clock()
         async with self._lock:
             # A ledger that goes must have told the next one's index base before.
             await self._seal_left()
@@ -290,6 +325,7 @@ class LedgerLifecycle:
                 mark_deletes=self._mark_deletes(),
                 size_bytes=self._ledgers.size_bytes,
                 retention=self.retention,
+                times=self._appender.times.believed_of_ledgers(),
                 now_ms=self._clock.now_ms(),
             )
             if not count:

@@ -13,6 +13,7 @@ from magnetar.base.ids import LATEST, Position
 from magnetar.ledger.api import Copies, LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
 from magnetar.managedlog import lookup
 from magnetar.managedlog.appender import Appender
+from magnetar.managedlog.broker_times import BrokerTimes
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_state import CursorState
@@ -63,12 +64,13 @@ class ManagedLog:
             ledgers=ledgers,
             cache=cache,
             clock=clock,
+            times=BrokerTimes(clock, ledgers, last_broker_time_ms, stored.name),
             next_index=next_index,
-            last_broker_time_ms=last_broker_time_ms,
             appended=self._appended,
             drained=lambda feed: self._lifecycle.drained(feed),
             failed=self._writer_failed,
         )
+        self.believed_ms = self._appender.times.believed
         self._lifecycle = LedgerLifecycle(
             stored=stored,
             ledgers=ledgers,
@@ -214,7 +216,7 @@ class ManagedLog:
         except LedgerError as error:
             self._appender.fail(error)
             raise self._refusal() from error
-        self._lifecycle.roll_if_due(self._appender.last_broker_time_ms)
+        self._lifecycle.roll_if_due(self._appender.clock_ms)
         return position
 
     def _refusal(self) -> LogError:
@@ -293,7 +295,7 @@ class ManagedLog:
     async def position_of_time(self, publish_ms: int) -> Position:
         """The first entry whose broker time is >= `publish_ms`, Unix ms; where the next entry will be
         when there is none. Raises what `read` raises."""
-        return await lookup.position_of_time(self._ledgers, self.reading, publish_ms)
+        return await lookup.position_of_time(self._ledgers, self.reading, publish_ms, self._appender.times)
 
     # Cursors
 
@@ -387,9 +389,7 @@ class ManagedLog:
     async def trim(self) -> int:
         """Leaves a ledger that is too old, and deletes what is consumed and not retained; how many ledgers.
 
-        To be called now and then for logs with retention. Raises LedgerError, LogFencedError,
-        MetadataError.
-        """
+        To be called now and then. Raises LedgerError, LogFencedError, MetadataError."""
         if self._state is LogState.OPEN:
             self._lifecycle.roll_if_due(self._clock.now_ms())
         try:

@@ -60,15 +60,16 @@ class LogMetadata:
     next_index: int = 0
     """Messages in the log up to the last sealed ledger, also when that was trimmed."""
     last_broker_time_ms: int = 0
-    """Broker time of the last entry counted by `next_index`."""
+    """Broker time of the last entry counted by `next_index`, or a later one; that of an entry whose
+    time was found to be wrong does not count (`broker_times`)."""
     deleted_ledgers: tuple[int, ...] = ()
     """Taken from the list, or copied elsewhere; deleted again when the log is opened, in case a crash came
     between."""
     deleted_copies: tuple[OffloadedCopy, ...] = ()
     """Copies of ledgers that were taken from the list; the same holds for them."""
 
-    def sealing(self, record: LedgerRecord, *, next_index: int) -> LogMetadata:
-        """With the end of a ledger, and the base index of the one after it."""
+    def sealing(self, record: LedgerRecord, *, next_index: int, last_broker_time_ms: int) -> LogMetadata:
+        """With the end of a ledger, the base index of the one after it, and the log's last time."""
         ledgers = []
         for known in self.ledgers:
             if known.ledger_id == record.ledger_id:
@@ -81,7 +82,7 @@ class LogMetadata:
             self,
             ledgers=tuple(ledgers),
             next_index=next_index,
-            last_broker_time_ms=max(self.last_broker_time_ms, record.timestamp_ms),
+            last_broker_time_ms=last_broker_time_ms,
         )
 
     def without(self, ledger_ids: frozenset[int]) -> LogMetadata:

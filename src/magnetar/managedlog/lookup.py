@@ -6,20 +6,39 @@ from collections.abc import Callable
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
+from magnetar.managedlog.broker_times import BrokerTimes
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.reading import LogReading
 
 
-async def position_of_time(ledgers: LedgerList, reading: LogReading, time_ms: int) -> Position:
-    """The first entry with broker time >= `time_ms`; where the next entry will be when there is none."""
-    for ledger in list(ledgers):
+async def position_of_time(
+    ledgers: LedgerList, reading: LogReading, time_ms: int, times: BrokerTimes
+) -> Position:
+    """The first entry with broker time >= `time_ms`; where the next entry will be when there is none.
+
+    Ledgers whose times lie ahead of the clock are passed over as `believed_times` says.
+    """
+    found = list(ledgers)
+    for index, (ledger, believed_ms) in enumerate(zip(found, times.believed_of_ledgers(), strict=True)):
         # The time of a ledger is that of its last entry: earlier ledgers need not be read.
-        if ledger.entries and ledger.timestamp_ms >= time_ms:
+        if ledger.entries and believed_ms >= time_ms:
+            later = found[index + 1 :]
+            if times.ahead(ledger.timestamp_ms) and await _follows(later, reading, time_ms, times):
+                continue
             entry = await reading.entry_of_time(ledger, time_ms)
             if entry is not None:
                 return ledgers.next_position(Position(ledger.ledger_id, entry - 1))
             return await _first(ledgers, reading, ledger, lambda run: run.broker_time_ms >= time_ms)
     return ledgers.next_position(ledgers.last_position)
+
+
+async def _follows(ledgers: list[Ledger], reading: LogReading, time_ms: int, times: BrokerTimes) -> bool:
+    """Whether what follows a ledger with wrong times begins at `time_ms` or earlier: so does all of it."""
+    for ledger in ledgers:
+        if ledger.entries and not times.ahead(ledger.timestamp_ms):
+            runs = await reading.read(Position(ledger.ledger_id, 0), 1, 1)
+            return bool(runs) and runs[0].broker_time_ms <= time_ms
+    return False
 
 
 async def position_of_index(ledgers: LedgerList, reading: LogReading, index: int) -> Position:

@@ -134,7 +134,8 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogM
     for record in metadata.ledgers:
         if record.sealed:
             records.append(record)
-            last_time = max(last_time, record.timestamp_ms)
+            if not metadata.last_broker_time_ms:
+                last_time = max(last_time, record.timestamp_ms)
             next_index = max(next_index, record.base_index)
             continue
         reader = await ledgers.open(record.ledger_id)
@@ -148,7 +149,8 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogM
             continue
         bounds = await bounds_of(reader, max(record.base_index, next_index, metadata.next_index))
         next_index = max(next_index, bounds.next_index)
-        last_time = max(last_time, bounds.time_ms)
+        # Not the highest: what lies before may have been written while the clock was ahead.
+        last_time = bounds.time_ms or last_time
         time_ms = bounds.time_ms or last_time
         records.append(
             LedgerRecord(

@@ -15,23 +15,23 @@ def removable(
     mark_deletes: Iterable[Position],
     size_bytes: int,
     retention: Retention,
+    times: Sequence[int],
     now_ms: int,
 ) -> int:
     """How many of the first `ledgers` are consumed by every durable cursor and not retained.
 
     The last ledger never goes, nor one that is not complete; those that have an object of history in common
-    go together. Without cursors everything counts as consumed. `size_bytes` is that of the whole log.
+    go together. Without cursors everything counts as consumed. `size_bytes` is that of the whole log,
+    `times` are those of the ledgers as they are believed (`broker_times`).
     """
     slowest = min(mark_deletes, default=None)
     count = 0
-    for ledger in ledgers[:-1]:
+    for ledger, time_ms in zip(ledgers[:-1], times, strict=False):
         if not ledger.complete:
             break
         if slowest is not None and slowest < Position(ledger.ledger_id, ledger.entries - 1):
             break
-        expired = retention.ms != UNLIMITED and (
-            retention.ms == 0 or now_ms - ledger.timestamp_ms > retention.ms
-        )
+        expired = retention.ms != UNLIMITED and (retention.ms == 0 or now_ms - time_ms > retention.ms)
         # What stays after this ledger has gone must still fill the quota, else more goes than asked for.
         too_large = retention.size_bytes != UNLIMITED and (
             retention.size_bytes == 0 or size_bytes - ledger.size_bytes >= retention.size_bytes

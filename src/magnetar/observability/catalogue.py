@@ -300,6 +300,7 @@ SECTIONS: Final = (
     Section(
         "Process",
         (
+            _c("magnetar_clock_steps_total", "", _K, "How often the clock was set by more than two seconds."),
             _h(
                 "magnetar_loop_stall_seconds",
                 (),

@@ -69,6 +69,9 @@ class SlowLog:
     def next_position(self, position: Position) -> Position:
         return Position(position.ledger_id, position.entry_id + 1)
 
+    def believed_ms(self, run: EntryRun) -> int:
+        return run.broker_time_ms
+
     def entries_between(self, after: Position, upto: Position) -> int:
         return upto.entry_id - after.entry_id
 

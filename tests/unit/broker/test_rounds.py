@@ -36,7 +36,7 @@ def test_cancellation_passes() -> None:
 
 
 ROUNDS: dict[str, Callable[[Broker], object]] = {
-    "trimming": lambda broker: broker._maintain(),
+    "trimming": lambda broker: broker.maintain(),
     "compaction": lambda broker: broker._compact_due(),
     "limits": lambda broker: broker.enforce_limits(),
     "unused topics": lambda broker: broker.inactive.round(),

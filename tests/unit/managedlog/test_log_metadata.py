@@ -50,9 +50,9 @@ def test_golden_bytes_of_pulsars_fields() -> None:
 
 def test_sealing_tells_the_next_ledger_its_index() -> None:
     metadata = LogMetadata(ledgers=(LedgerRecord(3), LedgerRecord(7)))
-    sealed = metadata.sealing(LedgerRecord(3, 10, 100, 50, 0), next_index=25)
+    sealed = metadata.sealing(LedgerRecord(3, 10, 100, 50, 0), next_index=25, last_broker_time_ms=40)
     assert sealed.ledgers == (LedgerRecord(3, 10, 100, 50, 0), LedgerRecord(7, base_index=25))
-    assert (sealed.next_index, sealed.last_broker_time_ms) == (25, 50)
+    assert (sealed.next_index, sealed.last_broker_time_ms) == (25, 40)
     assert sealed.without(frozenset({3})).deleted_ledgers == (3,)
 
 

@@ -46,6 +46,7 @@ def test_removable(marks: list[tuple[int, int]], retention: Retention, now_ms: i
         mark_deletes=[Position(*mark) for mark in marks],
         size_bytes=300,
         retention=retention,
+        times=[0 if each.ledger_id == 4 else each.timestamp_ms for each in ledgers()],
         now_ms=now_ms,
     )
     assert found == gone
@@ -54,7 +55,10 @@ def test_removable(marks: list[tuple[int, int]], retention: Retention, now_ms: i
 def test_a_ledger_that_is_not_durable_to_its_end_stays() -> None:
     found = ledgers()
     found[1].entries = 9
-    assert removable(found, mark_deletes=[], size_bytes=300, retention=Retention(), now_ms=1) == 1
+    gone = removable(
+        found, mark_deletes=[], size_bytes=300, retention=Retention(), times=[1, 1, 1, 1], now_ms=1
+    )
+    assert gone == 1
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ async def exceeded_quota(topic: BoundedTopic, limits: Limits, now_ms: int) -> Ba
         age_s = 0
         if quota.kind is QuotaKind.AGE:
             runs = await log.reading.read_intact(log.next_position(after), 1, 1)
-            age_s = max(0, now_ms - runs[0].broker_time_ms) // 1000 if runs else 0
+            age_s = max(0, now_ms - log.believed_ms(runs[0])) // 1000 if runs else 0
         if quota.exceeded(size_bytes=size_bytes, age_s=age_s):
             return quota
     return None

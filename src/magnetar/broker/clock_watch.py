@@ -1,0 +1,40 @@
+"""Notices when somebody sets the machine's clock."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from magnetar.base.clock import Clock
+
+_log = logging.getLogger("magnetar.broker")
+
+_STEP_MS_MIN: Final = 2_000
+"""Smaller steps are what time servers do all the time."""
+
+
+class ClockWatch:
+    """Compares the wall clock with one that only runs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._apart_ms = self._apart()
+        self.steps = 0
+        """How often it was set, since the start."""
+
+    def _apart(self) -> float:
+        return self._clock.now_ms() - self._clock.monotonic_ms()
+
+    def look(self) -> None:
+        """To be called a few times a second: a clock that is set and set back in between is not noticed."""
+        apart_ms = self._apart()
+        step_ms = apart_ms - self._apart_ms
+        if abs(step_ms) >= _STEP_MS_MIN:
+            self.steps += 1
+            _log.warning(
+                "the machine's clock was set %.1f s %s, or the machine slept: times of messages, expiry and"
+                " retention follow it",
+                abs(step_ms) / 1000,
+                "ahead" if step_ms > 0 else "back",
+            )
+            self._apart_ms = apart_ms
