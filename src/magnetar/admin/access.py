@@ -54,6 +54,13 @@ class Need:
     action: Action = Action.ADMINISTER_CLUSTER
     domain: str = PERSISTENT
     """Of the topic, where the path does not tell it by a variable."""
+    of_namespace: bool = False
+    """Whether it is about a namespace, or its list of topics."""
+
+    @property
+    def unknown_first(self) -> bool:
+        """Whether who shows no credentials is asked for them (401): as in Pulsar, for all but namespaces."""
+        return not self.of_namespace
 
 
 _PUBLIC: Final = ("/status.html", "/admin/v2/brokers/ready")
@@ -113,10 +120,14 @@ def need(method: str, path: str) -> Need:
     if group == "namespaces" and not reading and rest[1:2] in _OF_THE_OPERATOR:
         return Need(Scope.CLUSTER)
     if group == "namespaces":
-        return Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
+        found = Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
+        return replace(found, of_namespace=bool(rest) and rest[1:2] != ["permissions"])
     if group in _DOMAINS:
-        found = _topics(reading=reading, rest=rest)
-        return tenant if found is None else replace(found, domain=group)
+        topics = _topics(reading=reading, rest=rest)
+        if topics is None:
+            # Creating and deleting topics is a right of the namespace.
+            return replace(tenant, of_namespace=rest[2:] in ([], ["partitions"]))
+        return replace(topics, domain=group, of_namespace=topics.scope is Scope.NAMESPACE)
     return Need(Scope.CLUSTER)
 
 
@@ -151,6 +162,23 @@ async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[st
         return None
     peer = peer_of(request)
     identity = await _identify(guard, request, peer)
+    try:
+        await _require(guard, needed, identity, peer, params)
+    except AuthorizationError as error:
+        if needed.unknown_first and not _shows_credentials(request):
+            raise AuthenticationError(str(error)) from error
+        raise
+    return identity
+
+
+def _shows_credentials(request: Request) -> bool:
+    shown = request.scope.get("state", {}).get(STATE_CERTIFICATE_ROLE)
+    return bool(shown or request.headers.get("authorization"))
+
+
+async def _require(
+    guard: Guard, needed: Need, identity: Identity, peer: str, params: Mapping[str, str]
+) -> None:
     if needed.scope is Scope.CLUSTER:
         guard.require_superuser(identity, peer)
     elif needed.scope is Scope.METRICS:
@@ -166,7 +194,6 @@ async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[st
         )
         subscription = params.get("subscription", "")
         await guard.require_topic(identity, peer, needed.action, topic, subscription)
-    return identity
 
 
 async def _identify(guard: Guard, request: Request, peer: str) -> Identity:

@@ -24,6 +24,8 @@ class BrokerConfig:
     """Largest message; announced to clients, who cut larger ones into chunks."""
     skip_lost: bool = False
     """Whether consumers are led past entries that damage took."""
+    exposes_broker_metadata: bool = False
+    """Whether clients that understand it are sent when an entry came and the index of its messages."""
     deduplication: bool = False
     """Whether topics deduplicate when neither they nor their namespace say."""
     deduplication_limits: DedupLimits = field(default_factory=DedupLimits)

@@ -61,7 +61,11 @@ class ClientSession:
         body = pb.CommandConnect(
             client_version=self._client_version,
             protocol_version=features.PROTOCOL_VERSION,
-            feature_flags=pb.FeatureFlags(supports_broker_entry_metadata=True, supports_auth_refresh=True),
+            feature_flags=pb.FeatureFlags(
+                supports_broker_entry_metadata=True,
+                supports_auth_refresh=True,
+                magnetar_takes_broker_entry_metadata=True,
+            ),
         )
         if auth_method is not None:
             body.auth_method_name = auth_method

@@ -20,6 +20,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         advertised_host=config.advertised_address or None,
         message_bytes_max=config.max_message_bytes,
         skip_lost=config.auto_skip_non_recoverable_data,
+        exposes_broker_metadata=config.expose_broker_metadata,
         deduplication=config.deduplication,
         deduplication_limits=DedupLimits(
             producers_max=config.deduplication_producers_max,

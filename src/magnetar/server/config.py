@@ -103,8 +103,12 @@ class StandaloneConfig(LedgerSettings):
     """Between two looks at that."""
     compaction_retain_null_key: bool = False
     """Whether compaction keeps messages without a key."""
-    inactive_topic_deletion: bool = True
-    """Whether topics that nobody uses are deleted, where policies say nothing."""
+    expose_broker_metadata: bool = False
+    """Whether clients that ask for it are told when an entry was stored and the index of its messages
+    (PIP-70); our own client and Spark are always."""
+    inactive_topic_deletion: bool = False
+    """Whether topics that nobody uses are deleted, where policies say nothing; with a configuration file of
+    Pulsar's it is as that says, and true where it says nothing."""
     inactive_topic_mode: str = DeleteMode.NO_SUBSCRIPTIONS.value
     """What keeps a topic without clients: one of DeleteMode."""
     inactive_topic_seconds: int = 60

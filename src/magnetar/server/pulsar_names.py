@@ -42,6 +42,7 @@ SAME: Final = {
     "entryFilterNames": "entry_filters",
     "internalListenerName": "internal_listener",
     "isAllowAutoUpdateSchemaEnabled": "schema_auto_update",
+    "exposingBrokerEntryMetadataToClientEnabled": "expose_broker_metadata",
     "isSchemaValidationEnforced": "schema_validation_enforced",
     "managedLedgerOffloadAutoTriggerSizeThresholdBytes": "offload_threshold_bytes",
     "managedLedgerOffloadDeletionLagInMillis": "offload_deletion_lag_ms",

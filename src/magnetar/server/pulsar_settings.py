@@ -63,6 +63,9 @@ def translate(file: Path | None, environment: Mapping[str, str]) -> Translation:
     source = "Pulsar's variables" if file is None else f"configuration {file}"
     said = {name: value.strip() for name, value in given.items() if value.strip()}
     settings = _plain(said, source)
+    if file is not None:
+        # Whoever brings Pulsar's file expects Pulsar's rule, also where the file does not name it.
+        settings.setdefault("inactive_topic_deletion", True)
     try:
         url = pulsar_offload.offload_url(said)
     except pulsar_offload.UnknownStoreError as error:

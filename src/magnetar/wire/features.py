@@ -37,26 +37,28 @@ def negotiated_version(client_version: int) -> int:
     return max(0, min(PROTOCOL_VERSION, client_version))
 
 
-def broker_features() -> pb.FeatureFlags:
-    """The flags that a broker of ours sends in CONNECTED.
+def broker_features(*, exposes_metadata: bool = False) -> pb.FeatureFlags:
+    """The flags that a broker of ours sends in CONNECTED. `exposes_metadata`: to every client that asks.
 
     Deduplication of replicated positions, scalable topics and coordinator discovery are
     not spoken.
     """
     return pb.FeatureFlags(
         supports_auth_refresh=True,
-        supports_broker_entry_metadata=True,
+        supports_broker_entry_metadata=True if exposes_metadata else None,
         supports_partial_producer=True,
         supports_topic_watchers=True,
         supports_get_partitioned_metadata_without_auto_creation=True,
     )
 
 
-def wants_broker_metadata(connect: pb.CommandConnect) -> bool:
-    """Whether MESSAGE frames to this client may carry the 0x0e02 block."""
-    return (
-        connect.protocol_version >= VERSION_BROKER_METADATA
-        and connect.feature_flags.supports_broker_entry_metadata
+def wants_broker_metadata(connect: pb.CommandConnect, *, exposes_metadata: bool = False) -> bool:
+    """Whether MESSAGE frames to this client carry the 0x0e02 block: where the broker exposes it, to those who
+    understand it, and always to our own client, which says so by a flag that no other one sends."""
+    flags = connect.feature_flags
+    return connect.protocol_version >= VERSION_BROKER_METADATA and (
+        flags.magnetar_takes_broker_entry_metadata
+        or (exposes_metadata and flags.supports_broker_entry_metadata)
     )
 
 

@@ -15,6 +15,7 @@ from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.server import pulsar_names
 from magnetar.server.broker_settings import broker_config
+from magnetar.server.config import StandaloneConfig
 from magnetar.server.limit_settings import LimitSettings, default_limits
 from magnetar.server.loading import Loaded, load
 from magnetar.server.values import KEYS
@@ -247,6 +248,20 @@ def test_topics_that_nobody_uses(tmp_path: Path) -> None:
     )
     assert inactive.inactive == InactivePolicy(delete=False, mode=DeleteMode.CAUGHT_UP, idle_s=8)
     assert inactive.inactive_interval_s == 7
+
+
+def test_pulsars_file_brings_pulsars_rule_for_unused_topics(tmp_path: Path) -> None:
+    """Without it a topic stays: nobody loses in a minute what was just published."""
+    assert not StandaloneConfig().inactive_topic_deletion
+    assert loaded(tmp_path, "brokerServicePort=6650\n").config.inactive_topic_deletion
+    said = loaded(tmp_path, "brokerDeleteInactiveTopicsEnabled=false\n").config
+    assert not said.inactive_topic_deletion
+
+
+def test_broker_metadata_is_for_whom_the_setting_names(tmp_path: Path) -> None:
+    assert not broker_config(loaded(tmp_path, "brokerServicePort=6650\n").config).exposes_broker_metadata
+    given = loaded(tmp_path, "exposingBrokerEntryMetadataToClientEnabled=true\n").config
+    assert broker_config(given).exposes_broker_metadata
 
 
 def test_the_time_of_inactivity_is_the_interval_where_it_is_not_given(tmp_path: Path) -> None:

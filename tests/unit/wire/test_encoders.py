@@ -282,7 +282,6 @@ class TestFeatures:
         flags = {field.name for field, value in features.broker_features().ListFields() if value}
         assert flags == {
             "supports_auth_refresh",
-            "supports_broker_entry_metadata",
             "supports_partial_producer",
             "supports_topic_watchers",
             "supports_get_partitioned_metadata_without_auto_creation",
@@ -290,11 +289,19 @@ class TestFeatures:
 
     def test_broker_metadata_only_for_those_who_asked(self) -> None:
         connect = pb.CommandConnect(client_version="v", protocol_version=20)
-        assert not features.wants_broker_metadata(connect)
+        assert not features.wants_broker_metadata(connect, exposes_metadata=True)
         connect.feature_flags.supports_broker_entry_metadata = True
+        # As Pulsar with its defaults: an unmodified client is shown none.
+        assert not features.wants_broker_metadata(connect)
+        assert features.wants_broker_metadata(connect, exposes_metadata=True)
+        connect.feature_flags.magnetar_takes_broker_entry_metadata = True
         assert features.wants_broker_metadata(connect)
         connect.protocol_version = 17
-        assert not features.wants_broker_metadata(connect)
+        assert not features.wants_broker_metadata(connect, exposes_metadata=True)
+
+    def test_it_is_told_where_all_clients_may_have_it(self) -> None:
+        assert features.broker_features(exposes_metadata=True).supports_broker_entry_metadata
+        assert not features.broker_features().HasField("supports_broker_entry_metadata")
 
     def test_commands_that_close_a_cpp_client(self) -> None:
         assert pb.BaseCommand.REACHED_END_OF_TOPIC not in features.CPP_CLIENT_COMMANDS

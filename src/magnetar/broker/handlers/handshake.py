@@ -56,13 +56,14 @@ def _welcome(session: Session, request: pb.CommandConnect) -> None:
         return
     session.connected = True
     session.client_version = request.client_version
-    session.broker_metadata = features.wants_broker_metadata(request)
+    exposes = session.broker.config.exposes_broker_metadata
+    session.broker_metadata = features.wants_broker_metadata(request, exposes_metadata=exposes)
     session.takes_end_of_topic = features.takes_end_of_topic(request)
     session.reply(
         commands.connected(
             f"Magnetar {magnetar.__version__}",
             features.negotiated_version(request.protocol_version),
             session.broker.config.message_bytes_max,
-            features.broker_features(),
+            features.broker_features(exposes_metadata=exposes),
         )
     )
