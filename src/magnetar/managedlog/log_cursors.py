@@ -12,7 +12,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import Position
 from magnetar.base.names import decode_local, encode_local
-from magnetar.ledger.api import Ledgers, NoSuchLedgerError
+from magnetar.ledger.api import Ledgers, NoSuchLedgerError, may_have_lost
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_info, encode_info
@@ -169,6 +169,8 @@ class LogCursors:
             reader = await self._ledgers.open(ledger_id)
             with self._progress.replaying(name=f"{self._log_name} cursor {name!r}"):
                 await replay.run(reader)
+            if loss := may_have_lost(reader):
+                self._fall_back(name, f"the last entries of its ledger {ledger_id} may be lost: {loss}")
         except NoSuchLedgerError:
             self._fall_back(name, f"its ledger {ledger_id} is lost")
             return False

@@ -112,3 +112,17 @@ def test_bytes_that_fail_their_checksum_are_damage(monkeypatch: pytest.MonkeyPat
         await process.logs.close()
 
     asyncio.run(story())
+
+
+def test_a_cursor_whose_ledger_may_have_gone_on_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        process = Process()
+        cursor, ledger = await acked_one_by_one(process, 4)
+        process = await process.crash()
+        process.ledgers.ledgers[cursor.ledger_id].loss = "damaged bytes behind it"
+        log, _ = await process.open()
+        assert log.cursors["s"].is_acked(Position(ledger, 0))
+        assert "may be lost: damaged bytes behind it" in log.info().cursors["s"].damage
+        assert "falls back" in caplog.text
+
+    asyncio.run(story())
