@@ -6,6 +6,7 @@ can plan by message numbers, and a cursor that fell back because its ledger is d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from magnetar.admin.compaction import compacted_ledger
@@ -42,7 +43,7 @@ def internal_stats(topic: Topic) -> Document:
         "pendingAddEntriesCount": 0,
         "pendingBytes": info.pending_bytes,
         "state": _STATES.get(info.state, info.state),
-        "ledgers": _ledgers(info),
+        "ledgers": _ledgers(info, topic.log.offloading.place),
         "cursors": {
             name: _cursor(cursor, topic.subscriptions.get(name)) for name, cursor in info.cursors.items()
         },
@@ -56,7 +57,7 @@ def internal_stats(topic: Topic) -> Document:
     }
 
 
-def _ledgers(info: LogInfo) -> list[Document]:
+def _ledgers(info: LogInfo, place: Callable[[str], str]) -> list[Document]:
     """Each ledger; `messages` is how far it is to the first index of the next one."""
     ends = [*(ledger.first_index for ledger in info.ledgers[1:]), info.next_index]
     return [
@@ -65,7 +66,7 @@ def _ledgers(info: LogInfo) -> list[Document]:
             "entries": ledger.entries,
             "size": ledger.size_bytes,
             "offloaded": ledger.offloaded,
-            **({"offloadedTo": _objects(info.name, ledger)} if ledger.offloaded else {}),
+            **({"offloadedTo": _objects(info.name, ledger, place)} if ledger.offloaded else {}),
             "underReplicated": False,
             "timestamp": ledger.timestamp_ms,
             "firstIndex": ledger.first_index,
@@ -75,7 +76,7 @@ def _ledgers(info: LogInfo) -> list[Document]:
     ]
 
 
-def _objects(log_name: str, ledger: LedgerInfo) -> Document:
+def _objects(log_name: str, ledger: LedgerInfo, place: Callable[[str], str]) -> Document:
     """Where a ledger's copy is, with its objects, so that Spark reads them by itself."""
     context = ledger.offload
     assert context is not None, "only ledgers with a copy are asked for it"
@@ -91,16 +92,16 @@ def _objects(log_name: str, ledger: LedgerInfo) -> Document:
     ]
     # An object of several ledgers is named by each of them.
     shared = {} if context.merged is None else {"ledgers": list(context.merged)}
-    return {**offloaded_to(ledger), **shared, "segments": segments}
+    return {**offloaded_to(ledger, place), **shared, "segments": segments}
 
 
-def offloaded_to(ledger: LedgerInfo) -> Document:
+def offloaded_to(ledger: LedgerInfo, place: Callable[[str], str]) -> Document:
     """Where a ledger's copy is."""
     context = ledger.offload
     assert context is not None, "only ledgers with a copy are asked for it"
     return {
         "attempt": str(context.attempt),
-        "url": context.url,
+        "url": place(context.url),
         "objects": len(context.segments),
         "size": context.size_bytes,
         "timestamp": context.timestamp_ms,

@@ -95,13 +95,16 @@ class LakeRoom:
         used: bool,
         allowed: Callable[[], Awaitable[object]] | None = None,
         trust: MetadataTrust | None = None,
+        place: Callable[[str], str] = lambda url: url,
     ) -> None:
         """`upkeep` does what takes long, so that nothing else waits for it; `spawn` runs background work;
         `used`: whether the catalog may have tables already; `allowed` raises when the store is another
-        installation's: its tables are as well; `trust`: whether metadata names all that there is."""
+        installation's: its tables are as well; `trust`: whether metadata names all that there
+        is; `place`: see `files_of_log`."""
         self.figures = Figures()
         self._used = used
         self._allowed = allowed
+        self._place = place
         self._trust = trust or MetadataTrust()
         self.worker = worker
         self.upkeep = upkeep
@@ -226,7 +229,7 @@ class LakeRoom:
             self._retired[log_name] = retired
         else:
             self._retired.pop(log_name, None)
-        return files_of_log(log_name, metadata, value.stat, without=retired | retiring)
+        return files_of_log(log_name, metadata, value.stat, without=retired | retiring, place=self._place)
 
     # ------------------------------------------------------------ before objects go
 

@@ -61,6 +61,10 @@ class LogOffloading:
     def open(self) -> bool:
         return self._log.state in (LogState.OPEN, LogState.TERMINATED)
 
+    def place(self, url: str) -> str:
+        """Where the store is now that the list names by this URL."""
+        return url if self._tiers is None else self._tiers.place(url)
+
     @property
     def offloaded_bytes(self) -> int:
         """Bytes of the ledgers that have a complete copy, as the ledgers count them."""

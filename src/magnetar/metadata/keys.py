@@ -23,6 +23,7 @@
 | `/counters/producer-name` | sequential: makes names of producers unique | broker |
 | `/ledgers/...` | ledgers of BookKeeper | ledger |
 | `/magnetar/offload-stores/{store}` | what was last written to an object store's record, JSON | tiered |
+| `/magnetar/offload-places` | where the object store of the data folder has been, JSON | managedlog |
 | `/magnetar/offload-owner` | id of this installation, for object stores | managedlog |
 | `/magnetar/unnamed-ledgers` | ledgers that no log names, JSON | managedlog |
 | `/magnetar/generation` | how new this metadata is, decimal | ledger |
@@ -59,6 +60,10 @@ GENERATION: Final = "/magnetar/generation"
 
 UNNAMED_LEDGERS: Final = "/magnetar/unnamed-ledgers"
 """Ledgers of logs that no log names, and how long they were seen so."""
+
+OFFLOAD_PLACES: Final = "/magnetar/offload-places"
+"""URLs that the object store of the data folder has had."""
+
 OFFLOAD_STORES: Final = "/magnetar/offload-stores"
 """Children: the object stores that this installation has written to."""
 

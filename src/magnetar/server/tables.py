@@ -53,6 +53,7 @@ def begin_tables(
         used=bool(config.lake_catalog) or file.exists(),
         allowed=storage.check_owner,
         trust=trust,
+        place=storage.place,
     )
     broker.collectors.append(lake.figures.collect)
     tasks.every(_AGAIN_S, lake.round)

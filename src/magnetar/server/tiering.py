@@ -16,6 +16,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
+from magnetar.managedlog.moved_store import former_places
 from magnetar.managedlog.orphan_objects import OrphanObjects
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.trust import MetadataTrust
@@ -223,8 +224,8 @@ class Tiering:
 async def open_tiering(
     config: StandaloneConfig, folder: DataFolder | None, stores: MessageStores, clock: Clock
 ) -> Tiering:
-    """Tiered storage of a process. Raises StartupError."""
-    return Tiering(
+    """Tiered storage of a process. Raises StartupError, MetadataError, InvalidLogDataError."""
+    tiering = Tiering(
         config,
         None if folder is None else folder.offload_dir,
         clock=clock,
@@ -232,6 +233,18 @@ async def open_tiering(
         trust=stores.trust,
         catalog_file=None if folder is None else folder.lake_catalog_file,
     )
+    if folder is not None and not config.metadata_url:
+
+        def moved() -> None:
+            # The tables in it are where the folder was; they are made anew from the lists.
+            if not config.lake_catalog and not config.offload_url:
+                folder.lake_catalog_file.unlink(missing_ok=True)
+
+        former = await former_places(stores.metadata, folder.offloaded_dir.absolute(), moved)
+        # What somebody named means what it says.
+        named = {url: now for url, now in former.items() if url != tiering.storage.url}
+        tiering.storage.former = named
+    return tiering
 
 
 def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: MetadataStore) -> Owners:

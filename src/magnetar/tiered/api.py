@@ -62,6 +62,9 @@ class Tiers(Protocol):
     def changed(self, log_name: str) -> None:
         """The log was deleted; see `Follower.changed`."""
 
+    def place(self, url: str) -> str:
+        """Where the store is now that a list names by this URL."""
+
     def reader(self, log_name: str, copy: OffloadedCopy, *, entries: int, size_bytes: int) -> CopyReader:
         """Reads a complete copy; `entries` and `size_bytes` are those of the ledger. Asks the store nothing
         yet. Raises StoreSetupError."""

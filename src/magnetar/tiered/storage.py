@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +57,8 @@ class TieredStorage:
         self.follower: Follower | None = None
         """Told of copies that come and go; None: nobody else names their objects."""
         self.owners = owners
+        self.former: Mapping[str, str] = {}
+        """URLs that a store of this process had before it moved, each with its URL now."""
         self._open_store = open_store
         self._new_worker = new_worker
         self._spawn = spawn
@@ -64,8 +66,13 @@ class TieredStorage:
         self._readers: dict[int, Worker] = {}
         self._converter: Worker | None = None
 
+    def place(self, url: str) -> str:
+        """Where the store is now that a stored list names by this URL."""
+        return self.former.get(url, url)
+
     def store(self, url: str) -> ObjectStore:
         """The store at a URL; opened when it is first wanted. Raises StoreSetupError."""
+        url = self.place(url)
         store = self._stores.get(url)
         if store is None:
             store = self._open_store(url)
