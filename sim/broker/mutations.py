@@ -8,8 +8,11 @@ from typing import Any, Final
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.states import TopicState
 from magnetar.broker.subscription import Subscription
+from magnetar.managedlog.log_metadata import decode, log_path
+from magnetar.managedlog.logs import ManagedLogs
 from sim.breaking import Mutation
 
+_delete: Final = ManagedLogs.delete
 _under_way: Final = TopicRegistry._under_way
 
 
@@ -19,6 +22,15 @@ def _blind_to(state: TopicState) -> Callable[[TopicRegistry, str], Any]:
         return None if work is not None and work.state is state else work
 
     return under_way
+
+
+async def _ledgers_first(self: ManagedLogs, name: str) -> None:
+    """Ledgers go while the log's value still names them."""
+    value = await self._store.get(log_path(name))
+    if value is not None:
+        for record in decode(value.data, name).ledgers:
+            await self._ledgers.delete(record.ledger_id)
+    await _delete(self, name)
 
 
 async def _no_end(self: Subscription, *arguments: Any) -> None:
@@ -42,6 +54,12 @@ BROKER_MUTATIONS: Final = {
         "a name is loaded when its deletion has ended",
         [(TopicRegistry, "_under_way", _blind_to(TopicState.DELETING))],
         0,
+        "broker",
+    ),
+    "list-before-ledgers": Mutation(
+        "a log's ledgers are out of its list before they are deleted with it",
+        [(ManagedLogs, "delete", _ledgers_first)],
+        37,
         "broker",
     ),
     "reads-end": Mutation(
