@@ -90,7 +90,11 @@ class IndexMachine(RuleBasedStateMachine):
             self.index.forget_upto(upto)
             self.acked |= {position for position in self.log if position <= upto}
 
-    @rule(step_ms=st.one_of(delays.filter(lambda ms: 0 <= ms <= YEAR), st.integers(-HOUR, 0)))
+    @rule(
+        step_ms=st.one_of(
+            delays.filter(lambda ms: 0 <= ms <= YEAR), st.integers(-HOUR, 0), st.integers(-YEAR, 0)
+        )
+    )
     def wait(self, step_ms: int) -> None:
         self.now_ms += step_ms
 
@@ -182,6 +186,52 @@ class IndexMachine(RuleBasedStateMachine):
         assert not self.waiting()
         self.give_back()
         assert not self.disk, "a segment stays behind"
+
+
+def test_a_chunk_that_begins_with_the_end_of_a_wide_slot_is_read_in_time() -> None:
+    """Entries of a wide slot of the wheel, and of the narrow ones that it reaches over: the chunk with both
+    begins with a late time, and has early ones behind it."""
+    index = DelayedIndex(IndexLimits(seal_min=4, seal_max=100, chunk_records=100))
+    start_ms = 1_700_000_000_000
+    due: dict[Position, int] = {}
+
+    def add(number: int, due_ms: int, now_ms: int) -> None:
+        due[Position(1, number)] = due_ms
+        index.add(Position(1, number), due_ms, now_ms)
+
+    now_ms = start_ms
+    for i in range(6):
+        # Hours away: in a slot that is thirty-five minutes wide.
+        add(i, start_ms + 3 * HOUR + i * 60 * SECOND, now_ms)
+    now_ms = start_ms + 3 * HOUR - 20 * 60 * SECOND
+    for i in range(6, 20):
+        add(i, start_ms + 3 * HOUR - 10 * 60 * SECOND + i * 77 * SECOND, now_ms)
+    sealing = index.next_seal(now_ms)
+    assert sealing is not None
+    for _ in sealing.encode():
+        pass
+    index.sealed(sealing, 7)
+    late_ms = 0
+    while len(index):
+        now_ms = max(now_ms, index.next_due_ms() or 0)
+        while (place := index.next_load(now_ms)) is not None:
+            index.loaded(place[0], sealing.entries[place[1]], now_ms)
+        for position in index.pop_due(now_ms, 100):
+            late_ms = max(late_ms, now_ms - due[position])
+    assert late_ms <= TICK_MS
+
+
+def test_segments_of_former_versions_are_read_at_once() -> None:
+    index = DelayedIndex(IndexLimits(seal_min=4, seal_max=100, chunk_records=3))
+    for i in range(8):
+        index.add(Position(1, i), 1_700_000_000_000 + i * HOUR, 0)
+    sealing = index.next_seal(0)
+    assert sealing is not None
+    for _ in sealing.encode():
+        pass
+    segment, _ = decode_foot(7, b"MDS1" + sealing.entries[-1][4:])
+    assert segment.next_ms == 0
+    assert segment.left == len(sealing.entries) - 1
 
 
 TestIndex = IndexMachine.TestCase

@@ -48,6 +48,10 @@ class DelayedMachine(RuleBasedStateMachine):
     def wait(self, step_ms: int) -> None:
         self.now_ms += step_ms
 
+    @rule(step_ms=st.one_of(st.integers(1, 20 * SECOND), st.integers(1, 3_600 * SECOND), st.just(YEAR)))
+    def set_back(self, step_ms: int) -> None:
+        self.now_ms -= step_ms
+
     @rule()
     def wait_as_told(self) -> None:
         due_ms = self.index.next_due_ms()
@@ -78,6 +82,23 @@ class DelayedMachine(RuleBasedStateMachine):
 
 TestDelayed = DelayedMachine.TestCase
 TestDelayed.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def test_what_became_due_and_was_not_taken_waits_again_when_the_clock_is_set_back() -> None:
+    """An hour ahead for a moment: a consumer without permits would get all of it early, later."""
+    index = TimeWheel()
+    due = {Position(1, i): 1_000_000 + i * 60_000 for i in range(60)}
+    for position, due_ms in due.items():
+        index.add(position, due_ms, 0)
+    taken: list[Position] = []
+    while not taken:
+        taken = index.pop_due(4_600_000, 1)
+    now_ms = 1_000_000 + TICK_MS
+    while len(index):
+        index.check()
+        for position in index.pop_due(now_ms, 1_000):
+            assert due[position] <= now_ms < due[position] + 2 * TICK_MS
+        now_ms = max(now_ms, index.next_due_ms() or 0)
 
 
 def test_a_large_slot_is_divided_over_several_calls() -> None:

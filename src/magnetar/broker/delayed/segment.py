@@ -3,9 +3,9 @@
 A segment is one ledger. Entries 0 to n - 1 are chunks, entry n is the foot; all little-endian.
 
     chunk   { time u64 (Unix ms) | number of the ledger u24, entry id u40 }      at most CHUNK_RECORDS
-    foot    "MDS1" | chunks u32 | ledgers u32 | records u64
+    foot    "MDS2" | chunks u32 | ledgers u32 | records u64
             ledger ids i64 …                        a record's ledger number is the place in this list
-            first time in each chunk and all after it u64 …
+            smallest time in each chunk and all after it u64 …
             acknowledged-entries form of all positions (managedlog/entry_set_codec.py)
 
 Each record says something that is true for ever: this entry wants to be delivered at that time. So nothing
@@ -32,7 +32,9 @@ CHUNK_RECORDS: Final = 2_048
 """Records that are read, and noted, in one go: some milliseconds of work."""
 _RUN: Final = 4_096
 """Records that are sorted in one go."""
-_MAGIC: Final = b"MDS1"
+_MAGIC: Final = b"MDS2"
+_FORMER_MAGIC: Final = b"MDS1"
+"""Named as the first time of a chunk that of its first record, which need not be the smallest."""
 _FOOT: Final = struct.Struct("<4sIIQ")
 
 
@@ -46,7 +48,7 @@ class Segment:
 
     ledger_id: int
     first_times: array[int]
-    """First time in each chunk and all after it, Unix ms: what is in order within a slot of the wheel need
+    """Smallest time in each chunk and all after it, Unix ms: what is in order within a slot of the wheel need
     not be so between a wide slot and the narrow ones that it reaches over."""
     ledgers: list[int]
     """Ledger ids by number."""
@@ -80,13 +82,16 @@ def decode_foot(ledger_id: int, data: bytes) -> tuple[Segment, dict[int, EntrySe
     """A segment and the positions in it, from its last entry. Raises BadSegmentError."""
     try:
         magic, chunks, ledgers, _ = _FOOT.unpack_from(data)
-        if magic != _MAGIC:
+        if magic not in (_MAGIC, _FORMER_MAGIC):
             raise BadSegmentError("it does not begin as the foot of a segment")
         numbers = struct.unpack_from(f"<{ledgers}q", data, _FOOT.size)
         times = struct.unpack_from(f"<{chunks}Q", data, _FOOT.size + 8 * ledgers)
         positions = entry_set_codec.decode(data[_FOOT.size + 8 * (ledgers + chunks) :])
     except (struct.error, entry_set_codec.MalformedAckedError) as error:
         raise BadSegmentError(str(error)) from error
+    if magic == _FORMER_MAGIC:
+        # All of it is read soon, and what is far away is written down again.
+        times = (0,) * chunks
     found = PositionSet()
     found.update(positions)
     return Segment(ledger_id, array("Q", times), list(numbers), found.last), positions
@@ -144,7 +149,8 @@ class Sealing:
         chunk, self._chunk = self._chunk, array("Q")
         if not chunk:
             return
-        self._first_times.append(chunk[0])
+        # Not the first: behind the end of a wide slot begin the narrow ones that it reaches over.
+        self._first_times.append(min(chunk[::2]))
         for packed in chunk[1::2]:
             ledger_id = self._ledgers[packed >> ENTRY_BITS]
             entries = positions.get(ledger_id)

@@ -47,7 +47,17 @@ def _start_ms(level: int, number: int) -> int:
 class TimeWheel:
     """Positions by the time at which they are due."""
 
-    __slots__ = ("_count", "_ledgers", "_numbers", "_opening", "_order", "_ready", "_ready_at", "_slots")
+    __slots__ = (
+        "_count",
+        "_ledgers",
+        "_numbers",
+        "_opening",
+        "_order",
+        "_ready",
+        "_ready_at",
+        "_ready_to_ms",
+        "_slots",
+    )
 
     def __init__(self) -> None:
         self._slots: dict[tuple[int, int], array[int]] = {}
@@ -56,8 +66,10 @@ class TimeWheel:
         """(when to open, level, number) of every slot, a heap."""
         self._opening: tuple[int, array[int]] | None = None
         """A wide slot that is being divided: its level, and what is left of it."""
-        self._ready: deque[array[int]] = deque()
-        """Slots of level 0 whose time has come."""
+        self._ready: deque[tuple[int, array[int]]] = deque()
+        """Numbers and contents of the slots of level 0 whose time has come."""
+        self._ready_to_ms = 0
+        """When the last of them became due; with a clock before that, some of them are not due any more."""
         self._ready_at = 0
         """How many positions of the first ready slot were taken."""
         self._ledgers: list[int] = []
@@ -119,7 +131,7 @@ class TimeWheel:
     @property
     def ready_count(self) -> int:
         """Entries whose time has come and that were not taken, at least."""
-        return sum(map(len, self._ready)) - self._ready_at
+        return sum(len(slot) for _, slot in self._ready) - self._ready_at
 
     def count_after(self, time_ms: int) -> int:
         """Entries in slots that begin after a time."""
@@ -158,11 +170,11 @@ class TimeWheel:
         self._slots, self._order, self._opening = {}, [], None
         ready, self._ready = self._ready, deque()
         skipped, self._ready_at = self._ready_at, 0
-        for slot in ready:
+        for number, slot in ready:
             kept = array("Q", (each for each in slot[skipped:] if wanted(self._unpack(each))))
             skipped = 0
             if kept:
-                self._ready.append(kept)
+                self._ready.append((number, kept))
         for (level, number), slot in old.items():
             step = 1 if level == 0 else 2
             kept = array("Q")
@@ -206,11 +218,13 @@ class TimeWheel:
         An empty result does not say that nothing is due: while `next_due_ms` is not after `now_ms` there
         is work left that a further call does.
         """
+        if now_ms < self._ready_to_ms:
+            self._take_back(now_ms)
         self._open(now_ms)
         found: list[Position] = []
         ready, ledgers = self._ready, self._ledgers
         while ready and len(found) < count_max:
-            slot = ready[0]
+            slot = ready[0][1]
             at = self._ready_at
             for packed in slot[at : at + count_max - len(found)]:
                 found.append(Position(ledgers[packed >> ENTRY_BITS], packed & ENTRY_MASK))
@@ -224,6 +238,20 @@ class TimeWheel:
             self.clear()
         return found
 
+    def _take_back(self, now_ms: int) -> None:
+        """The clock was set back: what had become due and was not taken waits again."""
+        ready, self._ready = self._ready, deque()
+        skipped, self._ready_at = self._ready_at, 0
+        self._ready_to_ms = 0
+        for number, slot in ready:
+            left, skipped = slot[skipped:], 0
+            due_ms = number << _TICK_BITS
+            if due_ms > now_ms:
+                self._slot(0, number, due_ms).extend(left)
+            else:
+                self._ready.append((number, left))
+                self._ready_to_ms = max(self._ready_to_ms, due_ms)
+
     def _open(self, now_ms: int) -> None:
         """Opens the slots whose time has come, as far as the work of one call allows."""
         budget = _MOVED_PER_CALL
@@ -236,7 +264,8 @@ class TimeWheel:
                 if slot is None:
                     continue
                 if level == 0:
-                    self._ready.append(slot)
+                    self._ready.append((number, slot))
+                    self._ready_to_ms = max(self._ready_to_ms, number << _TICK_BITS)
                 else:
                     self._opening = (level, slot)
             else:
@@ -261,7 +290,7 @@ class TimeWheel:
         self._order.clear()
         self._opening = None
         self._ready.clear()
-        self._ready_at = 0
+        self._ready_at = self._ready_to_ms = 0
         self._ledgers.clear()
         self._numbers.clear()
         self._count = 0
@@ -270,7 +299,8 @@ class TimeWheel:
         """Walks the invariants."""
         slots = sum(len(slot) // (1 if level == 0 else 2) for (level, _), slot in self._slots.items())
         opening = 0 if self._opening is None else len(self._opening[1]) // 2
-        ready = sum(map(len, self._ready)) - self._ready_at
+        ready = self.ready_count
+        assert all(number << _TICK_BITS <= self._ready_to_ms for number, _ in self._ready)
         assert self._count == slots + opening + ready
         known = {(level, number) for _, level, number in self._order}
         assert known >= self._slots.keys()
