@@ -37,7 +37,7 @@ from magnetar import twin
 print(twin.description(), server.__file__)
 """
 
-COPIED = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
+COPIED = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in")
 """What a build needs besides src, tools and requirements."""
 
 
@@ -111,16 +111,21 @@ class BuildFailedError(Exception):
     """It did not compile; what the compiler said was printed."""
 
 
+def copy_sources(root: Path) -> None:
+    """Puts what a build needs into the folder `root`, which is there, without anything that was built."""
+    for folder in ("src", "tools", "requirements"):
+        ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__", "*.egg-info", ".built")
+        shutil.copytree(twin_build.ROOT / folder, root / folder, ignore=ignored)
+    for file in COPIED:
+        shutil.copy2(twin_build.ROOT / file, root / file)
+
+
 @contextmanager
 def compiled_copy() -> Iterator[Path]:
     """A folder with a compiled copy of the sources, for the body. Raises BuildFailedError."""
     with tempfile.TemporaryDirectory(prefix="magnetar-twins-") as name:
         root = Path(name)
-        for folder in ("src", "tools", "requirements"):
-            ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__", "*.egg-info", ".built")
-            shutil.copytree(twin_build.ROOT / folder, root / folder, ignore=ignored)
-        for file in COPIED:
-            shutil.copy2(twin_build.ROOT / file, root / file)
+        copy_sources(root)
         if build(root):
             raise BuildFailedError
         yield root

@@ -3,6 +3,7 @@
     ./dev test                       every stage
     ./dev test unit integration      these stages
     ./dev test --compiled unit       on a copy of the sources whose hot modules are compiled
+    ./dev test --twins               all stages with the compiled twin, and what needs no JVM with both
     ./dev test tests/unit/base -x    paths, in one stage
     ./dev test wire -k frame         options go to pytest
 
@@ -22,8 +23,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import build_twin
+import twin_build
 
 COMPILED = "--compiled"
+TWINS = "--twins"
 
 DEADLINE_S = 30 * 60
 """For all stages together: a test that hangs must not hang whoever waits for the result."""
@@ -55,6 +58,10 @@ STAGES = (
 )
 
 
+ONCE = ("spark", "e2e")
+"""Stages that run with the compiled twin alone: their time is the JVM's, which knows no twins."""
+
+
 @dataclass
 class Outcome:
     """How a stage ended."""
@@ -78,6 +85,9 @@ def main(arguments: list[str]) -> int:
             options.insert(options.index(option) + 1, words[at + 1])
             del words[at : at + 2]
     words = [word for word in words if not word.startswith("-")]
+    if TWINS in options:
+        options.remove(TWINS)
+        return run_twins(options)
     if COMPILED not in options:
         return run_all(words, options)
     options.remove(COMPILED)
@@ -95,6 +105,31 @@ def run_all(words: list[str], options: list[str]) -> int:
     """Runs the stages that the words name; the exit code."""
     deadline = time.monotonic() + DEADLINE_S
     return report([run(stage, options, deadline) for stage in selected(words)])
+
+
+def run_twins(options: list[str]) -> int:
+    """Runs all stages with the compiled twin, which is what `pip install .` gives, and those outside ONCE
+    with the pure one too; the exit code."""
+    if not twin_build.has_compiler():
+        print("no C compiler with Python's headers here: the pure twin alone is tested")
+        return run_all([], options)
+    deadline = time.monotonic() + 2 * DEADLINE_S
+    outcomes = []
+    # A build in the work tree must not make this half compiled too.
+    os.environ["MAGNETAR_PURE"] = "1"
+    for stage in STAGES:
+        if stage.name not in ONCE:
+            outcomes.append(run(stage, options, deadline))
+            outcomes[-1].remark = f"pure {outcomes[-1].remark}".strip()
+    try:
+        with build_twin.compiled_copy() as root:
+            if not build_twin.is_meant(root):
+                return 1
+            os.environ.update(build_twin.environment_of(root))
+            outcomes += [run(stage, options, deadline) for stage in STAGES]
+    except build_twin.BuildFailedError:
+        outcomes.append(Outcome("build", failed=1, remark="the hot modules do not compile"))
+    return report(outcomes)
 
 
 def selected(words: list[str]) -> list[Stage]:

@@ -30,8 +30,10 @@ class StandaloneProcess:
         options: tuple[str, ...] = (),
         environment: dict[str, str] | None = None,
         data_dir: Path | None = None,
+        python: str = sys.executable,
     ) -> None:
-        """`folder` holds the data, the log and the ready file; a later instance may take it over.
+        """`folder` holds the data, the log and the ready file; a later instance may take it over. `python` is
+        the interpreter whose package is run.
 
         `data_dir` is for data elsewhere, `environment` adds variables.
         """
@@ -43,6 +45,7 @@ class StandaloneProcess:
         self._ready_path = folder / "ready.json"
         self._ephemeral = ephemeral
         self._options = options
+        self._python = python
         self.environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -58,7 +61,7 @@ class StandaloneProcess:
         self._ready_path.unlink(missing_ok=True)
         place = ["--ephemeral"] if self._ephemeral else ["--data", str(self.data_dir)]
         arguments = [
-            sys.executable,
+            self._python,
             "-m",
             "magnetar",
             "standalone",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,43 @@ def test_the_last_line_is_the_sum(run_tests: ModuleType, capsys: pytest.CaptureF
     assert run_tests.report([Outcome("a", passed=2)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
     assert run_tests.report([]) == 1
+
+
+def test_both_twins_run_what_needs_no_jvm(
+    run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def copy() -> Iterator[Path]:
+        yield tmp_path
+
+    def run(stage: Any, options: list[str], deadline: float) -> Any:
+        seen.append((stage.name, os.environ.get("PYTHONPATH", ""), os.environ.get("MAGNETAR_PURE", "")))
+        return run_tests.Outcome(stage.name, passed=1)
+
+    seen: list[object] = []
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("MAGNETAR_PURE", "1")
+    monkeypatch.setattr(run_tests.twin_build, "has_compiler", lambda: True)
+    monkeypatch.setattr(run_tests.build_twin, "compiled_copy", copy)
+    monkeypatch.setattr(run_tests.build_twin, "is_meant", lambda _: True)
+    monkeypatch.setattr(run_tests, "run", run)
+    assert run_tests.main(["--twins"]) == 0
+    compiled = str(tmp_path / "src")
+    assert seen == [
+        *((name, "", "1") for name in ("fast", "integration", "compat")),
+        *((name, compiled, "") for name in ("fast", "integration", "compat", "spark", "e2e")),
+    ]
+    assert capsys.readouterr().out.splitlines()[-1] == "8 passed, 0 failed"
+
+
+def test_what_does_not_compile_is_a_failure(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise run_tests.build_twin.BuildFailedError
+
+    monkeypatch.setattr(run_tests.twin_build, "has_compiler", lambda: True)
+    monkeypatch.setattr(run_tests.build_twin, "compiled_copy", broken)
+    monkeypatch.setattr(run_tests, "run", lambda stage, *_: run_tests.Outcome(stage.name, passed=1))
+    assert run_tests.main(["--twins"]) == 1
 
 
 def test_compiled_tests_run_on_the_copy(
