@@ -114,7 +114,12 @@ class SegmentColumns:
         # What decodes values may look a little behind the last one.
         buffer = np.frombuffer(b"".join((data or b"", PADDING)), np.uint8)
         mask = present.to_numpy(zero_copy_only=False)
-        return self._values.decode(buffer, places[:-1], places[1:], mask, lambda name: rows[name])
+
+        def column(name: str) -> pa.Array:
+            made = _MADE.get(name)
+            return rows[name] if made is None else made(self, rows)
+
+        return self._values.decode(buffer, places[:-1], places[1:], mask, column)
 
     def _message_id(self, rows: pa.RecordBatch) -> pa.Array:
         text = pa.string()

@@ -52,6 +52,7 @@ READ_OPTIONS: Final = (
     "protobufDescriptor",
     "protobufMessage",
     "allowDifferentTopicSchemas",
+    "mode",
     "history",
     "keys",
     "pushFilters",
@@ -60,6 +61,9 @@ READ_OPTIONS: Final = (
 VALUE_FORMATS: Final = ("bytes", "string", "auto", "json", "avro", "protobuf", "keyvalue", "variant")
 ENCRYPTED: Final = ("fail", "skip", "bytes")
 """What becomes of entries that producers encrypted."""
+
+MODES: Final = ("failfast", "permissive")
+"""What becomes of values that are not what their schema says: an error, or null."""
 
 HISTORY: Final = ("files", "broker")
 """From where offloaded history is read."""
@@ -119,6 +123,8 @@ class ReadOptions:
     columns: tuple[str, ...]
     encrypted: str
     value: ValueOptions
+    permissive: bool
+    """Whether values that are not what their schema says are null."""
     keys: frozenset[bytes] | None
     """Keys whose messages are wanted; None for all."""
     history: bool
@@ -168,6 +174,7 @@ class ReadOptions:
             columns=_columns(given),
             encrypted=given.choice("encrypted", ENCRYPTED),
             value=_value(given),
+            permissive=given.choice("mode", MODES) == "permissive",
             keys=_keys(given.text("keys")),
             history=given.choice("history", HISTORY) == "files",
             push_filters=given.flag("pushFilters", default=False),

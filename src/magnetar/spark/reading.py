@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from magnetar.arrow.decode import Decoder
+from magnetar.arrow.placed_values import PlacedValues
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
@@ -95,6 +96,8 @@ def _read_range(
     connection = options.connection
     with Client(connection.service_url, connection.client, admin_url=connection.admin_url) as client:
         values = shape.value.open(definitions_of(client, topic)) if "value" in shape.columns else None
+        if values is not None:
+            values = PlacedValues(values, topic, permissive=options.permissive)
         decoder = Decoder(
             topic,
             shape.columns,

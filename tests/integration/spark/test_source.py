@@ -378,3 +378,17 @@ def test_many_topics_by_pattern(standalone: StandaloneProcess) -> None:
 
 def test_one_url_is_enough(standalone: StandaloneProcess) -> None:
     assert "admin.url" not in options(standalone, "t")
+
+
+def test_a_value_that_is_not_what_the_schema_says_is_named_or_null(standalone: StandaloneProcess) -> None:
+    topic = new_topic(standalone)
+    places = publish(standalone, topic, [plain('{"id":1}'), batched('{"id":2}', "poison"), plain('{"id":3}')])
+    more = {"valueFormat": "json", "valueSchema": _ID_SCHEMA}
+    with pytest.raises(Exception, match=rf"message {places[1]}:-1:1 of .*{topic}"):
+        batch_rows(standalone, topic, **more)
+    rows = batch_rows(standalone, topic, mode="permissive", **more)
+    assert [row["value"] for row in rows] == [{"id": 1}, {"id": 2}, None, {"id": 3}]
+    assert [row["is_null_value"] for row in rows] == [False] * 4
+
+
+_ID_SCHEMA = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
