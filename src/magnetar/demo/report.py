@@ -146,13 +146,29 @@ def draw_chart(results: pd.DataFrame, seen: list[Seen], path: Path) -> None:
             linewidths=0.4,
         )
         figure.colorbar(dots, ax=right, label="mean minutes")
-        for name, (latitude, longitude, _, _) in sorted(places.items(), key=lambda item: -item[1][2])[:12]:
-            right.annotate(name, (longitude, latitude), xytext=(4, 4), textcoords="offset points", fontsize=8)
+        # Before labels are placed, the axes have to have their size.
+        figure.canvas.draw()
+        _label(right, places)
     right.set_title("Departures two hours late or more, by destination")
     right.set_xlabel("longitude")
     right.set_ylabel("latitude")
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _label(axes: Any, places: dict[str, tuple[float, float, int, int]], count: int = 12) -> None:
+    """Names of the `count` places with the most alerts, each where it covers no other name, or not at all."""
+    taken: list[Any] = []
+    for name, (latitude, longitude, _, _) in sorted(places.items(), key=lambda item: -item[1][2])[:count]:
+        for right, above in ((5, 4), (5, -11), (-24, 4), (-24, -11), (-9, 9), (-9, -17)):
+            note = axes.annotate(
+                name, (longitude, latitude), xytext=(right, above), textcoords="offset points", fontsize=8
+            )
+            box = note.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            note.remove()
 
 
 def _places(seen: list[Seen]) -> dict[str, tuple[float, float, int, int]]:
