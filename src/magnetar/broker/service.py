@@ -154,7 +154,7 @@ class Broker:
         self.tasks.every(_MAINTENANCE_S, self.maintain)
         self.tasks.every(self.config.compaction_interval_s, self._compact_due)
         self.tasks.every(self.config.inactive_interval_s, self.inactive.round)
-        self.tasks.spawn(guarded(self.unloaded.round(), "looking at topics that are not loaded"))
+        self.tasks.spawn(self.unloaded.begin())
         self.tasks.every(UNLOADED_INTERVAL_S, self.unloaded.round)
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
         if self.guard is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.compaction.room import COMPACTION_CURSOR
+from magnetar.broker.rounds import guarded
 from magnetar.broker.topic import DEDUP_CURSOR
 from magnetar.broker.watchers.selection import is_system
 from magnetar.managedlog.peeking import StoredSummary
@@ -65,6 +66,10 @@ class UnloadedTopics:
         self._woken = 0
         self.seen = Seen()
         """By the last round that ended."""
+
+    async def begin(self) -> None:
+        """The first round, at the start."""
+        await guarded(self.round(), "looking at topics that are not loaded")
 
     async def round(self) -> None:
         """Looks at every name once. A topic that cannot be looked at is logged and left out."""
