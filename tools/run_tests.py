@@ -13,6 +13,7 @@ The last line is `N passed, N failed, N skipped` over all stages.
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -48,8 +49,20 @@ PARALLEL = ("-n", "2")
 # Process tests of one file share fixtures and some of them measure progress: keep files together.
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
+SEED = random.SystemRandom().randrange(1 << 32)
+"""Of the generated cases that no run before had."""
+NEW_FILES_MAX = 8
+"""Of the property tests, which so many go through such cases in a run: all of them take minutes."""
+NEW_FILES = tuple(
+    random.Random(SEED).sample(sorted(map(str, Path("tests/property").glob("test_*.py"))), NEW_FILES_MAX)
+    if Path("tests/property").is_dir()
+    else ()
+)
+NEW_CASES = ("--hypothesis-profile=new", f"--hypothesis-seed={SEED}")
+
 STAGES = (
     Stage("fast", ("unit", "property", "wire", "simulation"), PARALLEL),
+    Stage("new-cases", NEW_FILES, (*PARALLEL, *NEW_CASES)),
     Stage("integration", ("integration",), BY_FILE),
     Stage("compat", ("compat",), BY_FILE),
     # A Spark session takes both cores by itself.
@@ -166,6 +179,8 @@ def run(stage: Stage, options: list[str], deadline: float) -> Outcome:
         outcome.failed = 1
         return outcome
     print(f"== {stage.name}", flush=True)
+    if stage.name == "new-cases":
+        print(f"seed {SEED}; the same again: ./dev test {' '.join((*NEW_FILES, *NEW_CASES))}", flush=True)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="magnetar-tests-") as folder:
         results = Path(folder) / "results.xml"

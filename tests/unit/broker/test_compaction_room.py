@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fakes.ledgers import write_error
 from fakes.managed_logs import Process, until
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
@@ -15,6 +16,7 @@ from magnetar.broker.compaction.room import COMPACTION_CURSOR, Status, TopicComp
 from magnetar.broker.compaction.survivors import HEAVY_BYTES, is_heavy, left_in_batch
 from magnetar.broker.errors import ConflictError
 from magnetar.client.compression import compress
+from magnetar.managedlog.cursor_store import COMPONENT
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry, split_entry
@@ -221,6 +223,33 @@ def test_a_large_batch_is_opened_beside_the_loop() -> None:
         await room._compact()
         runs = await room.view().read(EARLIEST, 1 << 20, 100)
         assert [entry for run in runs for entry in run.entries] == [large]
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_the_log_may_be_trimmed_only_after_what_was_compacted_is_named_durably() -> None:
+    """Were the mark-delete to move with the name, the log would be trimmed for a ledger that is not found."""
+
+    async def story() -> None:
+        process, log, room = await world()
+        for number in range(4):
+            log.append([keyed("k", b"%d" % number)])
+            await process.settle()
+        before = log.cursors[COMPACTION_CURSOR].mark_delete
+        create = process.ledgers.create
+
+        async def nothing_for_cursors(listener: Any, tags: Any, copies: Any = None) -> Any:
+            if "pulsar/cursor" in tags and tags["component"] == COMPONENT:
+                raise write_error()
+            return await create(listener, tags, copies)
+
+        process.ledgers.create = nothing_for_cursors  # type: ignore[method-assign]  # the name is not stored
+        room.start()
+        await ended(process, room)
+        assert room.status is Status.ERROR
+        assert log.cursors[COMPACTION_CURSOR].mark_delete == before
+        process.ledgers.create = create  # type: ignore[method-assign]
         await process.logs.close()
 
     asyncio.run(story())

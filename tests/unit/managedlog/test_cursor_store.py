@@ -353,3 +353,38 @@ def test_what_cannot_be_written_down_keeps_no_other_cursor_from_its_turn() -> No
         await process.logs.close()
 
     asyncio.run(story())
+
+
+def test_a_new_ledger_is_named_when_its_snapshot_is_durable_and_then_the_old_one_goes() -> None:
+    async def story() -> None:
+        process = Process(cursor_compact_bytes_min=1, cursor_compact_factor=0)
+        _, cursor, ledger = await begin(process)
+        process.ledgers.auto_sync = False
+        cursor.ack([Position(ledger, 5)])
+        await process.settle()
+        (own,) = process.ledgers.tagged("s")
+        stored = await process.store.get(PATH)
+        assert stored is not None
+        assert decode_info(stored.data, PATH).ledger_id == IN_STORE
+        process.ledgers.auto_sync = True
+        process.ledgers.sync()
+        await cursor.flush()
+        assert cursor.ledger_id == own
+        delete, gone = process.ledgers.delete, []
+
+        async def deleting(ledger_id: int) -> None:
+            now = await process.store.get(PATH)
+            assert now is not None
+            gone.append((ledger_id, decode_info(now.data, PATH).ledger_id))
+            await delete(ledger_id)
+
+        process.ledgers.delete = deleting  # type: ignore[method-assign]  # sees the order
+        for entry_id in (7, 9, 11):
+            cursor.ack([Position(ledger, entry_id)])
+            await cursor.flush()
+            await process.settle()
+        assert own in [ledger_id for ledger_id, _ in gone]
+        assert all(ledger_id != named for ledger_id, named in gone)
+        await process.logs.close()
+
+    asyncio.run(story())

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process, positions_of, read_all, until
-from magnetar.base.errors import MetadataError
+from magnetar.base.errors import LedgerError, MetadataError
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.ledger.api import Copies
 from magnetar.managedlog.config import Retention
@@ -339,5 +339,33 @@ def test_an_empty_log_leaves_no_ledger_when_closed() -> None:
         assert log.next_index in (0, 5)
         assert len(ledger_ids(log)) == len(process.ledgers.ledgers)
         await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_a_deletion_that_fails_half_way_can_be_called_again() -> None:
+    """What names the ledgers goes last: without it the rest of them would stay for ever."""
+
+    async def story() -> None:
+        process = Process(entries_max_per_ledger=2)
+        log, _ = await process.open()
+        for _ in range(4):
+            log.append([b"x", b"y"], None)
+            await process.settle()
+        delete, failed = process.ledgers.delete, []
+
+        async def fails_once(ledger_id: int) -> None:
+            if not failed:
+                failed.append(ledger_id)
+                raise write_error()
+            await delete(ledger_id)
+
+        process.ledgers.delete = fails_once  # type: ignore[method-assign]  # as a full disk would
+        with pytest.raises(LedgerError):
+            await process.logs.delete(NAME)
+        assert await process.logs.exists(NAME)
+        await process.logs.delete(NAME)
+        assert not await process.logs.exists(NAME)
+        assert process.ledgers.ledgers == {}
 
     asyncio.run(story())

@@ -19,6 +19,7 @@ from magnetar.base.errors import (
     StorageError,
     StorageFailedError,
 )
+from magnetar.metadata import sqlite_file
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.reserve import Reserve
@@ -421,6 +422,12 @@ def test_the_log_of_an_earlier_process_is_emptied_before_it_grows(tmp_path: Path
         alone.close()
 
     asyncio.run(crash())
+    log = file_in(tmp_path / "copy").with_name("metadata.db-wal")
+    assert log.stat().st_size > 0
+    connection = sqlite_file.connect(file_in(tmp_path / "copy"), durable=True)
+    sqlite_file.empty_log(connection, file_in(tmp_path / "copy"))
+    assert log.stat().st_size == 0
+    connection.close()
     session(tmp_path / "copy", after)
 
 

@@ -36,7 +36,7 @@ def test_selection(run_tests: ModuleType) -> None:
     def names(*words: str) -> list[tuple[str, tuple[str, ...]]]:
         return [(stage.name, stage.folders) for stage in run_tests.selected(list(words))]
 
-    assert [name for name, _ in names()] == ["fast", "integration", "compat", "spark", "e2e"]
+    assert [name for name, _ in names()] == ["fast", "new-cases", "integration", "compat", "spark", "e2e"]
     assert names("unit", "integration") == [("unit", ("unit",)), ("integration", ("integration",))]
     assert names("tests/unit/base", "tests/wire/x.py") == [
         ("tests/unit/base tests/wire/x.py", ("tests/unit/base", "tests/wire/x.py"))

@@ -1,0 +1,491 @@
+"""The ordering rules of the code that stores things, each with a mutant that breaks it: see mutate.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What must come before what, where that is in the code, and how to break it."""
+
+    name: str
+    why: str
+    """What is lost without it."""
+    file: str
+    """Below src/magnetar."""
+    old: str
+    """Text that occurs there once."""
+    new: str
+    tests: tuple[str, ...]
+    """Below tests: at least one of them fails with `new` in the place of `old`."""
+
+
+CUTS: Final = "integration/test_storage_cuts.py"
+SEGMENT_CUTS: Final = f"{CUTS}::test_acknowledged_entries_survive_power_cuts"
+METADATA_CUTS: Final = f"{CUTS}::test_metadata_that_was_written_survives_power_cuts"
+OPENING_CUTS: Final = f"{CUTS}::test_a_folder_opens_after_a_cut_while_it_is_made"
+LOG_CUTS: Final = f"{CUTS}::test_a_log_survives_power_cuts"
+STORE: Final = "unit/bookie/test_store.py"
+STORE_FAILURES: Final = "unit/bookie/test_store_failures.py"
+SPARES: Final = "unit/bookie/test_spares.py"
+REWRITER: Final = "unit/bookie/test_rewriter.py"
+EMBEDDED: Final = "unit/metadata/test_embedded.py"
+CONTRACT: Final = "unit/metadata/test_contract.py"
+LEDGERS: Final = "unit/ledger/test_embedded.py"
+LIFECYCLE: Final = "unit/managedlog/test_lifecycle.py"
+CURSORS: Final = "unit/managedlog/test_cursor_store.py"
+LOGS: Final = "property/test_managedlog_machine.py"
+OFFLOADING: Final = "unit/tiered/test_offloading.py"
+DEDUP: Final = "unit/broker/test_dedup_room.py"
+COMPACTION: Final = "unit/broker/test_compaction_room.py"
+
+RULES: Final = (
+    # -- the segment store
+    Rule(
+        "sync before acknowledgement",
+        "an acknowledged entry is only in the page cache",
+        "bookie/store.py",
+        "        self.syncer.sync(self._slot, self._synced)\n",
+        "        self._loop.call_soon(self._synced, None)\n",
+        (SEGMENT_CUTS,),
+    ),
+    Rule(
+        "a failed sync is the last",
+        "the kernel drops what it could not write, and the next sync succeeds",
+        "bookie/store.py",
+        (
+            '            self._fail(storage_error(error, self.directory, "sync entries"))\n'
+            "            return\n"
+            "        queue = self._queue\n"
+        ),
+        "            pass\n        queue = self._queue\n",
+        (STORE_FAILURES,),
+    ),
+    Rule(
+        "a failed write is not written over",
+        "half of the old group lies behind the new one and is taken for its end",
+        "bookie/store.py",
+        "        self._must_roll = True\n        _log.error",
+        "        _log.error",
+        (STORE_FAILURES,),
+    ),
+    Rule(
+        "a segment's name before its first entry",
+        "entries are synced in a file that has no name after a cut",
+        "bookie/segment_file.py",
+        (
+            "        disk.sync(fd)\n"
+            "        unfinished.rename(path)\n"
+            "        disk.sync_folder(folder.segments)\n"
+            "    except OSError:\n"
+            "        os.close(fd)\n"
+        ),
+        (
+            "        disk.sync(fd)\n"
+            "        unfinished.rename(path)\n"
+            "    except OSError:\n"
+            "        os.close(fd)\n"
+        ),
+        (SEGMENT_CUTS,),
+    ),
+    Rule(
+        "a recycled segment's name before its first entry",
+        "as above, of a file that had a life before",
+        "bookie/segment_file.py",
+        (
+            "        disk.sync(fd)\n"
+            "        unfinished.rename(path)\n"
+            "        disk.sync_folder(folder.segments)\n"
+            "    except OSError:\n"
+            "        if fd >= 0:\n"
+        ),
+        (
+            "        disk.sync(fd)\n"
+            "        unfinished.rename(path)\n"
+            "    except OSError:\n"
+            "        if fd >= 0:\n"
+        ),
+        (SEGMENT_CUTS,),
+    ),
+    Rule(
+        "the old name goes before new bytes come",
+        "a dead segment comes back after a cut, with the bytes of another in it",
+        "bookie/segment_file.py",
+        (
+            "        disk.sync_folder(folder.segments)\n"
+            "        fd = os.open(unfinished, os.O_RDWR | os.O_CLOEXEC)\n"
+        ),
+        "        fd = os.open(unfinished, os.O_RDWR | os.O_CLOEXEC)\n",
+        (SPARES,),
+    ),
+    Rule(
+        "a spare counts when its old name is gone",
+        "as above",
+        "bookie/spares.py",
+        "        path.rename(spare)\n        self._disk.sync_folder(self._folder.segments)\n",
+        "        path.rename(spare)\n",
+        (SPARES,),
+    ),
+    Rule(
+        "nobody reads a file that is written over",
+        "a reader of a deleted ledger gets bytes of another",
+        "bookie/supply.py",
+        "        if not segment.is_read and stat.st_nlink == 1 and self.spares.reserve(",
+        "        if stat.st_nlink == 1 and self.spares.reserve(",
+        (SPARES,),
+    ),
+    Rule(
+        "what lies behind the end goes before the footer comes",
+        "blocks of a torn group are found behind a torn footer",
+        "bookie/segment_file.py",
+        "    os.ftruncate(segment.fd, end)\n",
+        "",
+        (STORE, "property/test_bookie_recovery.py", SEGMENT_CUTS),
+    ),
+    Rule(
+        "a tombstone before the deletion's answer",
+        "a deleted ledger comes back",
+        "bookie/store.py",
+        "        await asyncio.gather(*futures)\n",
+        "        await asyncio.sleep(0)\n",
+        (SEGMENT_CUTS, STORE),
+    ),
+    Rule(
+        "a tombstone outlives the blocks",
+        "the segment with the tombstone goes, and the ledger's blocks elsewhere come back",
+        "bookie/store.py",
+        "            await self._write_tombstones(needed)\n",
+        "            pass\n",
+        (STORE, "property/test_bookie_rewrite.py"),
+    ),
+    Rule(
+        "a rewritten segment is synced before it takes the old one's place",
+        "the only copy of what lives is in the page cache",
+        "bookie/segment_file.py",
+        "    disk.write(segment.fd, [footer], end)\n    disk.sync(segment.fd)\n",
+        "    disk.write(segment.fd, [footer], end)\n",
+        (SEGMENT_CUTS,),
+    ),
+    Rule(
+        "damage is not copied under a new sum",
+        "wrong bytes are served after a segment was rewritten",
+        "bookie/segment_copy.py",
+        "        if not body_is_good(header, body):\n            raise self._corrupt(offset)\n",
+        "",
+        (REWRITER,),
+    ),
+    # -- folders and small files
+    Rule(
+        "a new store's folder has its name before anything in it counts",
+        "the folder is gone after a cut, with all that was synced in it",
+        "bookie/folder.py",
+        "                if sync:\n                    settle_folder(root)\n",
+        "",
+        (SEGMENT_CUTS,),
+    ),
+    Rule(
+        "the identity before the format",
+        "a store that says that it is one has no identity, and does not open",
+        "bookie/folder.py",
+        (
+            '                _write_text(root / INSTANCE_FILE, f"{uuid.uuid4()}\\n'
+            '", disk, sync=sync)\n'
+            '                _write_text(root / FORMAT_FILE, f"{FORMAT_VERSION}\\n'
+            '", disk, sync=sync)\n'
+        ),
+        (
+            '                _write_text(root / FORMAT_FILE, f"{FORMAT_VERSION}\\n'
+            '", disk, sync=sync)\n'
+            '                _write_text(root / INSTANCE_FILE, f"{uuid.uuid4()}\\n'
+            '", disk, sync=sync)\n'
+        ),
+        (OPENING_CUTS,),
+    ),
+    Rule(
+        "a small file's bytes before its name",
+        "the name is there after a cut, and the file is empty",
+        "bookie/folder.py",
+        "        if sync:\n            os.fsync(fd)\n",
+        "",
+        (OPENING_CUTS,),
+    ),
+    Rule(
+        "the data folder's format before its name",
+        "as above: the folder counts as damaged",
+        "runtime/durable_file.py",
+        "        os.fsync(out.fileno())\n",
+        "",
+        (OPENING_CUTS,),
+    ),
+    # -- metadata
+    Rule(
+        "the metadata's log is synced at each commit",
+        "SQLite's faster mode syncs at checkpoints only: the last writes are lost",
+        "metadata/sqlite_file.py",
+        "'FULL' if durable else 'OFF'",
+        "'NORMAL' if durable else 'OFF'",
+        (METADATA_CUTS,),
+    ),
+    Rule(
+        "commit before answer",
+        "a write that returned is lost",
+        "metadata/embedded.py",
+        '                commit = loop.run_in_executor(self._thread, self._writer.execute, "COMMIT")\n',
+        (
+            "                self._finish(group)\n"
+            "                commit = loop.run_in_executor(self._thread, self._writer.execute,"
+            ' "COMMIT")\n'
+        ),
+        (EMBEDDED,),
+    ),
+    Rule(
+        "a failed commit is the last",
+        "later commits stand on pages that the kernel has dropped",
+        "metadata/embedded.py",
+        "        self._failure = failure\n",
+        "",
+        (EMBEDDED,),
+    ),
+    Rule(
+        "a failed commit ends the process",
+        "a process that can write nothing reports that it is ready",
+        "metadata/embedded.py",
+        "            call_soon(self._on_fatal, failure)\n",
+        "            pass\n",
+        (EMBEDDED,),
+    ),
+    Rule(
+        "an earlier process's log is emptied before it grows",
+        "commits follow frames that never reach the device",
+        "metadata/sqlite_file.py",
+        '        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()\n',
+        '        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()\n',
+        (EMBEDDED,),
+    ),
+    Rule(
+        "a refused write leaves nothing",
+        "half of a transaction is stored with its neighbours in the group",
+        "metadata/embedded.py",
+        '                    execute("ROLLBACK TO write")\n',
+        "                    pass\n",
+        (CONTRACT,),
+    ),
+    Rule(
+        "ephemeral values end before the next session begins",
+        "owners that died hold what they owned",
+        "metadata/embedded.py",
+        "        Tree(self._write_nodes, clock, session).end_sessions([])\n",
+        "",
+        (EMBEDDED,),
+    ),
+    # -- ledgers
+    Rule(
+        "ids are reserved before they are used",
+        "after a restart an id is given away twice",
+        "ledger/embedded.py",
+        "                        [reservation, Put(ledger_path(start), value, MUST_NOT_EXIST)]\n",
+        "                        [Put(ledger_path(start), value, MUST_NOT_EXIST)]\n",
+        (LEDGERS, "integration/test_ledgers_contract.py"),
+    ),
+    Rule(
+        "a ledger's end is stored before it is told",
+        "two openings of a ledger without a writer end it in two places",
+        "ledger/embedded.py",
+        (
+            "                await self._metadata.put(\n"
+            "                    ledger_path(ledger_id),\n"
+            "                    encode_ledger_metadata(closed),\n"
+        ),
+        (
+            "                await asyncio.sleep(0)\n"
+            "                (lambda *_, **__: None)(\n"
+            "                    ledger_path(ledger_id),\n"
+            "                    encode_ledger_metadata(closed),\n"
+        ),
+        (LEDGERS, "integration/test_ledgers_contract.py"),
+    ),
+    Rule(
+        "a writer is fenced before its ledger is ended",
+        "entries are acknowledged behind the end",
+        "ledger/embedded.py",
+        (
+            "                await writer.fence()\n"
+            "                writer.release()\n"
+            "                self._writers.pop(ledger_id, None)\n"
+            "            end"
+        ),
+        "                self._writers.pop(ledger_id, None)\n            end",
+        (LEDGERS, "integration/test_ledgers_contract.py"),
+    ),
+    Rule(
+        "a ledger is durable to its end before it is closed",
+        "the end that is stored lies before entries that are acknowledged later",
+        "ledger/embedded.py",
+        (
+            "        await self._appender.settle()\n"
+            "        if self._fenced:\n"
+            '            raise LedgerFencedError(f"ledger {self.ledger_id} is fenced")\n'
+            "        if self._appender.error"
+        ),
+        (
+            "        if self._fenced:\n"
+            '            raise LedgerFencedError(f"ledger {self.ledger_id} is fenced")\n'
+            "        if self._appender.error"
+        ),
+        (LEDGERS, "integration/test_ledgers_contract.py"),
+    ),
+    Rule(
+        "a ledger's metadata goes before its entries",
+        "after a cut the metadata names a ledger whose entries are gone",
+        "ledger/embedded.py",
+        (
+            "        with contextlib.suppress(NotFoundError):\n"
+            "            await self._metadata.transact([Delete(ledger_path(ledger_id)), *note])\n"
+            "        await self._store.delete(ledger_id)\n"
+        ),
+        (
+            "        await self._store.delete(ledger_id)\n"
+            "        with contextlib.suppress(NotFoundError):\n"
+            "            await self._metadata.transact([Delete(ledger_path(ledger_id)), *note])\n"
+        ),
+        (LEDGERS, LOG_CUTS),
+    ),
+    # -- managed logs
+    Rule(
+        "list before entries",
+        "entries are acknowledged in a ledger that the log does not name",
+        "managedlog/lifecycle.py",
+        (
+            "                await self._stored.update(lambda metadata: metadata.adding(record))\n"
+            "                self._unlisted.remove(record.ledger_id)\n"
+            "                if feed.error is not None:\n"
+            "                    raise feed.error\n"
+            "                if not self._stopped and self._appender.error is None:\n"
+            "                    self._go_on_in(feed)\n"
+        ),
+        (
+            "                if feed.error is not None:\n"
+            "                    raise feed.error\n"
+            "                if not self._stopped and self._appender.error is None:\n"
+            "                    self._go_on_in(feed)\n"
+            "                await self._stored.update(lambda metadata: metadata.adding(record))\n"
+            "                self._unlisted.remove(record.ledger_id)\n"
+        ),
+        (LIFECYCLE, LOGS),
+    ),
+    Rule(
+        "list before deletion",
+        "the log names a ledger that is gone, and does not open",
+        "managedlog/lifecycle.py",
+        (
+            "            await self._stored.update(lambda metadata:"
+            " metadata.without(frozenset(ledger_ids)))\n"
+            "            for ledger_id in ledger_ids:\n"
+        ),
+        (
+            "            await self._delete(ledger_ids)\n"
+            "            await self._stored.update(lambda metadata:"
+            " metadata.without(frozenset(ledger_ids)))\n"
+            "            for ledger_id in ledger_ids:\n"
+        ),
+        (LIFECYCLE, LOGS, LOG_CUTS),
+    ),
+    Rule(
+        "a cursor's snapshot before its name",
+        "the cursor's value names a ledger that is empty after a cut",
+        "managedlog/cursor_store.py",
+        "            await ledger.snapshot_durable\n",
+        "",
+        (CURSORS, LOGS),
+    ),
+    Rule(
+        "a cursor's new ledger is named before the old one goes",
+        "the value names a ledger that is gone",
+        "managedlog/cursor_store.py",
+        "            await self._put(ledger.writer.ledger_id, bound)\n",
+        (
+            "            if old_ledger is not None:\n"
+            "                await self._ledgers.delete(old_ledger.writer.ledger_id)\n"
+            "            await self._put(ledger.writer.ledger_id, bound)\n"
+        ),
+        (CURSORS, LOGS),
+    ),
+    Rule(
+        "delta before receipt",
+        "an acknowledgement that the client was told of is lost",
+        "managedlog/cursor_store.py",
+        "        ledger.wrote(len(entry), whole=whole)\n",
+        "        ledger.wrote(len(entry), whole=whole)\n        self._written(version)\n",
+        (CURSORS,),
+    ),
+    Rule(
+        "snapshot before trimming",
+        "sequence ids are neither in the snapshot nor in the log: duplicates are stored",
+        "broker/dedup/room.py",
+        "        self._cursor.set_properties(self.state.snapshot())\n",
+        (
+            "        self._cursor.set_properties(self.state.snapshot())\n"
+            "        self._cursor.ack_cumulative(complete)\n"
+        ),
+        (DEDUP,),
+    ),
+    Rule(
+        "compacted entries are durable before the log may be trimmed",
+        "the last values of keys are in neither",
+        "broker/compaction/room.py",
+        "        await cursor.flush()\n        cursor.ack_cumulative(horizon)\n",
+        "        cursor.ack_cumulative(horizon)\n        await cursor.flush()\n",
+        (COMPACTION,),
+    ),
+    # -- tiered storage
+    Rule(
+        "intent before object",
+        "objects that nobody names stay for ever",
+        "tiered/attempt.py",
+        "        return self._do(self._remember_intent())\n\n    def _do",
+        "        return self._do(Convert(0))\n\n    def _do",
+        (OFFLOADING, "unit/tiered/test_decisions.py"),
+    ),
+    Rule(
+        "read-back before completion",
+        "a damaged copy counts, and the only good one is deleted",
+        "tiered/attempt.py",
+        "            return self._do(Verify(effect.segment))\n",
+        "            effect = Verify(effect.segment)\n",
+        (OFFLOADING, "unit/tiered/test_decisions.py"),
+    ),
+    Rule(
+        "the list says so before the local copy goes",
+        "the log looks for a ledger on bookies that have deleted it",
+        "managedlog/offloading.py",
+        "        await self.remember(ledger_id, ledger.offload, ledger.offload.without_local())\n",
+        "",
+        (OFFLOADING,),
+    ),
+    Rule(
+        "an object whose completion is in doubt stays",
+        "the list names a copy whose objects were deleted",
+        "tiered/attempt.py",
+        "        if isinstance(effect, Remember) and effect.context.complete and not refused:\n",
+        "        if isinstance(effect, Remember) and effect.context.complete and False:\n",
+        (OFFLOADING, "unit/tiered/test_decisions.py"),
+    ),
+    Rule(
+        "an offloaded object is synced before its name",
+        "the object is empty after a cut, and the ledger's entries are deleted",
+        "tiered/stores/local.py",
+        "            os.fsync(target.fileno())\n",
+        "            pass\n",
+        (f"{CUTS}::test_offloaded_objects_survive_power_cuts",),
+    ),
+    Rule(
+        "an offloaded object's folders have their names before it counts",
+        "as above: the folder is gone",
+        "tiered/stores/local.py",
+        "            await self._do(name, lambda: settle_folder(self._root))\n",
+        "",
+        (f"{CUTS}::test_offloaded_objects_survive_power_cuts",),
+    ),
+)
