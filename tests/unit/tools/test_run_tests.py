@@ -73,8 +73,8 @@ def test_both_twins_run_what_needs_no_jvm(
     assert run_tests.main(["--twins"]) == 0
     compiled = str(tmp_path / "src")
     assert seen == [
-        *((name, "", "1") for name in ("fast", "integration", "compat")),
-        *((name, compiled, "") for name in ("fast", "integration", "compat", "spark", "e2e")),
+        *((name, "", "1") for name in ("fast", "new-cases", "integration", "compat")),
+        *((name, compiled, "") for name in ("fast", "new-cases", "integration", "compat", "spark", "e2e")),
     ]
     assert capsys.readouterr().out.splitlines()[-1] == "8 passed, 0 failed"
 
