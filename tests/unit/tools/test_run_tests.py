@@ -76,7 +76,7 @@ def test_both_twins_run_what_needs_no_jvm(
         *((name, "", "1") for name in ("fast", "new-cases", "integration", "compat")),
         *((name, compiled, "") for name in ("fast", "new-cases", "integration", "compat", "spark", "e2e")),
     ]
-    assert capsys.readouterr().out.splitlines()[-1] == "8 passed, 0 failed"
+    assert capsys.readouterr().out.splitlines()[-1] == "10 passed, 0 failed"
 
 
 def test_what_does_not_compile_is_a_failure(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
