@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from magnetar.base.errors import CorruptDataError, LedgerError, MetadataError
+from magnetar.bookie.network.collecting import Missing
 from magnetar.ledger.api import LedgerReader
 from magnetar.ledger.autorecovery import auditor, checker, fragments, replicating
 from magnetar.ledger.autorecovery.checker import LedgerChecker
@@ -155,7 +156,7 @@ async def _write_any_version(
 _WRITE: Final = TreeLedgerRegistry.write
 
 
-async def _collect_at_once(known: set[int], existing: Any, delete: Callable[[int], Awaitable[None]]) -> int:
+async def _missing_at_once(known: set[int], existing: Any) -> Missing:
     listed: set[int] = set()
 
     async def listing() -> AsyncIterator[int]:
@@ -165,9 +166,7 @@ async def _collect_at_once(known: set[int], existing: Any, delete: Callable[[int
 
     async for ledger_id in listing():
         listed.add(ledger_id)
-    for ledger_id in sorted(known - listed):
-        await delete(ledger_id)
-    return 0
+    return Missing(sorted(known - listed), max(1, len(listed)))
 
 
 # The managed log
@@ -321,7 +320,7 @@ CLUSTER_MUTATIONS: Final = {
     ),
     "collecting-fails-safe": Mutation(
         "entries go when their ledger certainly does not exist",
-        [(bookie, "collect", _collect_at_once)],
+        [(bookie, "missing_ledgers", _missing_at_once)],
         found_by=12,
         scenario="cluster",
     ),

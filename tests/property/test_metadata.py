@@ -14,7 +14,8 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.names import TopicName, decode_local, encode_local
 from magnetar.metadata import paths
 from magnetar.metadata.memory import DictNodes
-from magnetar.metadata.sqlite_nodes import SCHEMA, SqliteNodes
+from magnetar.metadata.sqlite_nodes import SqliteNodes
+from magnetar.metadata.sqlite_schema import create_tables
 from magnetar.metadata.store import Change, Delete, Notification, Put
 from magnetar.metadata.tree import Tree
 
@@ -90,7 +91,7 @@ def everything(nodes: DictNodes | SqliteNodes) -> dict[str, object]:
 def test_memory_and_sqlite_agree(steps: list[object]) -> None:
     memory = DictNodes()
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(SCHEMA)
+        create_tables(connection)
         durable = SqliteNodes(connection, "memory")
         trees = Tree(memory, ManualClock(1), 1), Tree(durable, ManualClock(1), 1)
         for step in steps:
