@@ -40,7 +40,8 @@ class AvroValues:
         """
         Args:
             type_: what comes out; of records any fields, by name.
-            reader: definition that has aliases and defaults, and that values without a version have.
+            reader: definition that has aliases and defaults, and that values without a version are read by,
+                if they are that from their first byte to their last.
             writer: definition of a version; None for a version that nobody knows.
 
         Raises ValueSchemaError.
@@ -78,6 +79,12 @@ class AvroValues:
             raise PayloadError(
                 f"value {int(np.argmax(at > ends))} of a batch is not what version {version.hex()!r} of the"
                 " Avro schema says: it is too short"
+            )
+        # Who names no version claims no schema, and any bytes begin like some record: only all of it tells.
+        if not version and (at < ends).any():
+            raise PayloadError(
+                f"value {int(np.argmax(at < ends))} of a batch names no version of the Avro schema, and is"
+                " longer than the newest says"
             )
         return values
 

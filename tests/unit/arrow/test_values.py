@@ -192,6 +192,22 @@ def test_avro_versions_become_the_one_that_is_read() -> None:
     ]
 
 
+def test_avro_that_names_no_version_is_all_of_its_bytes() -> None:
+    """Any bytes begin like some record: here with the number 56."""
+    definition = record(
+        {"name": "n", "type": "long"}, {"name": "m", "type": ["null", "long"], "default": None}
+    )
+    whole, more = avro(definition, [{"n": 7, "m": None}])[0] or b"", b"poison"
+    text = json.dumps(definition).encode()
+    for kind in (pa.struct([("n", pa.int64()), ("m", pa.int64())]), pa.struct([("n", pa.int64())])):
+        values = AvroValues(kind, text, lambda _: text)
+        none, named = pa.nulls(1, pa.binary()), pa.array([b"1"])
+        assert read(values, [whole], schema_version=none)[0]["n"] == 7
+        with pytest.raises(PayloadError, match="names no version"):
+            read(values, [whole + more], schema_version=none)
+        assert read(values, [whole + more], schema_version=named)[0]["n"] == 7
+
+
 def test_some_fields_of_a_type_that_contains_itself() -> None:
     node = record(
         {"name": "next", "type": ["null", "R"]},

@@ -67,12 +67,19 @@ _PRIMITIVES: Final[dict[str, Callable[[_Bytes], Any]]] = {
 }
 
 
-def decode(schema: Any, data: bytes) -> Any:
-    """The value in `data` by the schema (decoded JSON). Raises AvroError."""
+def decode(schema: Any, data: bytes, *, whole: bool = False) -> Any:
+    """The value in `data` by the schema (decoded JSON). Raises AvroError.
+
+    `whole` says that nothing may follow it: any bytes begin like some record.
+    """
+    left = _Bytes(data)
     try:
-        return _decode(schema, _Bytes(data), _named(schema, {}), 0)
+        value = _decode(schema, left, _named(schema, {}), 0)
     except (KeyError, TypeError, AttributeError) as error:
         raise AvroError(f"its schema is none that is known here: {error!r}") from error
+    if whole and left.at < len(data):
+        raise AvroError("the value goes on behind what its schema says")
+    return value
 
 
 def _named(schema: Any, names: dict[str, Any]) -> dict[str, Any]:

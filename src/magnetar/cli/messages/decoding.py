@@ -69,16 +69,16 @@ class Decoder:
 def _decode(kind: int, definition: bytes, properties: dict[str, str], record: Record) -> Any:
     if kind == pb.Schema.KeyValue:
         return _key_value(definition, properties, record)
-    return decode_payload(kind, definition, record.payload)
+    return decode_payload(kind, definition, record.payload, whole=not record.schema_version)
 
 
-def decode_payload(kind: int, definition: bytes, payload: bytes) -> Any:
-    """The value of a payload by a schema.
+def decode_payload(kind: int, definition: bytes, payload: bytes, *, whole: bool = False) -> Any:
+    """The value of a payload by a schema; `whole` for one that names none, which must be all of it.
 
     Raises AvroError, ValueError, struct.error when it does not follow it.
     """
     if kind == pb.Schema.Avro:
-        return avro.decode(json.loads(definition), payload)
+        return avro.decode(json.loads(definition), payload, whole=whole)
     if kind == pb.Schema.Json:
         return json.loads(payload)
     if kind in _INTEGERS:
@@ -105,9 +105,10 @@ def _key_value(definition: bytes, properties: dict[str, str], record: Record) ->
         key, value = (record.key or "").encode(), record.payload
     else:
         key, value = _halves(record.payload)
+    whole = not record.schema_version
     return {
-        "key": decode_payload(kinds[0], key_schema, key),
-        "value": decode_payload(kinds[1], value_schema, value),
+        "key": decode_payload(kinds[0], key_schema, key, whole=whole),
+        "value": decode_payload(kinds[1], value_schema, value, whole=whole),
     }
 
 

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from magnetar.base.names import TopicName
+from magnetar.cli.messages.avro import AvroError
 from magnetar.cli.messages.decoding import decode_payload, plain, text
 from magnetar.cli.messages.encoding import encode_payload
 from magnetar.cli.messages.options import resumable
@@ -112,6 +113,13 @@ def test_values_by_their_schema(kind: int, payload: bytes, value: object) -> Non
     assert decode_payload(kind, b'"long"', payload) == value
     written = value if isinstance(value, str) else json.dumps(value)
     assert decode_payload(kind, b'"long"', encode_payload(kind, b'"long"', written.encode())) == value
+
+
+def test_avro_that_names_no_version_is_all_of_its_bytes() -> None:
+    assert decode_payload(pb.Schema.Avro, b'"long"', b"poison") == 56
+    assert decode_payload(pb.Schema.Avro, b'"long"', b"\x04", whole=True) == 2
+    with pytest.raises(AvroError, match="goes on behind"):
+        decode_payload(pb.Schema.Avro, b'"long"', b"poison", whole=True)
 
 
 def test_bytes_are_shown_as_they_can_be() -> None:
