@@ -37,7 +37,8 @@ def schema_of(source: MagnetarSource) -> StructType:
     if isinstance(schema, StructType):
         return schema
     chosen = ReadOptions.parse(source.options)
-    return TableShape(chosen.columns, TEXT if chosen.value.format == "string" else BYTES).spark_schema()
+    plain = TEXT if chosen.value.format == "string" else BYTES
+    return TableShape(chosen.columns, plain, rescue=chosen.rescue_column).spark_schema()
 
 
 def rows_of(task: bytes, partitions: Sequence[Any]) -> list[Row]:

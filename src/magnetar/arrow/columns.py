@@ -67,7 +67,7 @@ def column_types() -> dict[str, str]:
     return COLUMN_TYPES | EXTRA_TYPES
 
 
-def columns_ddl(names: tuple[str, ...], value: str) -> str:
-    """The schema of these columns as Spark reads it, with the type of the value."""
-    types = column_types() | {"value": value}
+def columns_ddl(names: tuple[str, ...], value: str, *, rescue: str = "") -> str:
+    """The schema of these columns as Spark reads it, with the type of the value. `rescue` is binary."""
+    types = column_types() | {"value": value, rescue: "binary"}
     return ", ".join(f"`{name}` {types[name]}" for name in names)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
-from magnetar.base.names import InvalidNamespaceNameError, NamespaceName
+from magnetar.base.names import InvalidNamespaceNameError, NamespaceName, TopicName
 from magnetar.spark.connection_options import (
     SHARED_OPTIONS,
     ConnectionOptions,
@@ -53,6 +53,8 @@ READ_OPTIONS: Final = (
     "protobufMessage",
     "allowDifferentTopicSchemas",
     "mode",
+    "columnNameOfCorruptRecord",
+    "deadLetterTopic",
     "history",
     "keys",
     "pushFilters",
@@ -62,8 +64,8 @@ VALUE_FORMATS: Final = ("bytes", "string", "auto", "json", "avro", "protobuf", "
 ENCRYPTED: Final = ("fail", "skip", "bytes")
 """What becomes of entries that producers encrypted."""
 
-MODES: Final = ("failfast", "permissive")
-"""What becomes of values that are not what their schema says: an error, or null."""
+MODES: Final = ("failfast", "permissive", "dropmalformed")
+"""What becomes of values that are not what their schema says: an error, null, or no row."""
 
 HISTORY: Final = ("files", "broker")
 """From where offloaded history is read."""
@@ -123,8 +125,12 @@ class ReadOptions:
     columns: tuple[str, ...]
     encrypted: str
     value: ValueOptions
-    permissive: bool
-    """Whether values that are not what their schema says are null."""
+    mode: str
+    """One of MODES."""
+    rescue_column: str
+    """Column with the payloads of values that are not what their schema says; empty for none."""
+    dead_letter_topic: str
+    """Full name of the topic that such messages are sent to; empty for none."""
     keys: frozenset[bytes] | None
     """Keys whose messages are wanted; None for all."""
     history: bool
@@ -151,9 +157,10 @@ class ReadOptions:
         if minimum is not None and maximum is not None and minimum > maximum:
             raise OptionError(f"minRowsPerTrigger={minimum} is more than maxRowsPerTrigger={maximum}")
         delay = given.text("maxTriggerDelay")
+        topics = _topics(given) if ranges is None else tuple(topic for topic, _ in ranges)
         return cls(
             connection=connection_options(given),
-            topics=_topics(given) if ranges is None else tuple(topic for topic, _ in ranges),
+            topics=topics,
             pattern=_pattern(given.text("topicsPattern")),
             namespace=_namespace(given.text("namespace")),
             ranges=ranges,
@@ -174,7 +181,9 @@ class ReadOptions:
             columns=_columns(given),
             encrypted=given.choice("encrypted", ENCRYPTED),
             value=_value(given),
-            permissive=given.choice("mode", MODES) == "permissive",
+            mode=given.choice("mode", MODES),
+            rescue_column=_rescue_column(given),
+            dead_letter_topic=_dead_letter_topic(given, topics),
             keys=_keys(given.text("keys")),
             history=given.choice("history", HISTORY) == "files",
             push_filters=given.flag("pushFilters", default=False),
@@ -227,7 +236,9 @@ def _columns(given: OptionValues) -> tuple[str, ...]:
     names = tuple(COLUMN_TYPES)
     if text:
         names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
-    known = COLUMN_TYPES | EXTRA_TYPES
+    rescue = _rescue_column(given)
+    names = tuple(rescue if rescue and name == rescue.lower() else name for name in names)
+    known = COLUMN_TYPES | EXTRA_TYPES | ({rescue: ""} if rescue else {})
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise OptionError(f"columns: no column {', '.join(unknown)}; there are {', '.join(known)}")
@@ -235,7 +246,36 @@ def _columns(given: OptionValues) -> tuple[str, ...]:
         names = (*names, "headers")
     if given.choice("encrypted", ENCRYPTED) == "bytes" and not text and "encryption" not in names:
         names = (*names, "encryption")
-    return names
+    return names if not rescue or rescue in names else (*names, rescue)
+
+
+def _rescue_column(given: OptionValues) -> str:
+    option = "columnNameOfCorruptRecord"
+    name = given.text(option)
+    if not name:
+        return ""
+    if given.choice("mode", MODES) != "permissive":
+        raise OptionError(f"{option} is for mode=permissive: else there is no row that it could stand in")
+    if re.fullmatch(r"\w{1,100}", name) is None or name.lower() in COLUMN_TYPES | EXTRA_TYPES:
+        raise OptionError(
+            f"{option}={name!r}: expected letters, digits and _, and no column that topics have"
+        )
+    return name
+
+
+def _dead_letter_topic(given: OptionValues, topics: tuple[str, ...]) -> str:
+    option = "deadLetterTopic"
+    name = given.text(option)
+    if not name:
+        return ""
+    if given.choice("mode", MODES) == "failfast":
+        raise OptionError(f"{option} is for mode=permissive or mode=dropmalformed: else the read ends")
+    if given.choice("valueFormat", VALUE_FORMATS) == "bytes":
+        raise OptionError(f"{option} is for a valueFormat other than bytes: those are never broken")
+    topic = topic_option(option, name)
+    if topic in (str(TopicName.parse(each).base) for each in topics):
+        raise OptionError(f"{option}={name!r} is a topic that is read, which would never end")
+    return topic
 
 
 def _keys(text: str) -> frozenset[bytes] | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from magnetar.arrow.decode import Decoder
-from magnetar.arrow.placed_values import PlacedValues
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
@@ -21,6 +20,7 @@ from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.large_messages import LookBack
 from magnetar.spark.ledgers import LogState
 from magnetar.spark.read_options import ReadOptions
+from magnetar.spark.rescue import Rescue, placed
 from magnetar.spark.stretches import Stretch
 from magnetar.spark.table_shape import TableShape
 from magnetar.spark.topic_schemas import definitions_of
@@ -72,41 +72,66 @@ def read_partition(
     options: ReadOptions, shape: TableShape, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     """The messages of the partition. Raises TopicDataLossError when a range's beginning is gone."""
-    if isinstance(partition, RangePartition):
-        yield from _read_range(options, shape, partition)
-    elif isinstance(partition, SeveralRanges):
-        for each in partition.ranges:
-            yield from _read_range(options, shape, each)
-    elif isinstance(partition, LimitedPartition):
-        left = partition.limit
-        for each in partition.ranges:
-            for batch in _read_range(options, shape, each):
-                yield batch.slice(0, left)
-                left -= min(batch.num_rows, left)
+    rescue = Rescue(options, shape)
+    try:
+        if isinstance(partition, RangePartition):
+            yield from _rows(options, shape, [partition], rescue)
+        elif isinstance(partition, SeveralRanges):
+            yield from _rows(options, shape, partition.ranges, rescue)
+        elif isinstance(partition, LimitedPartition):
+            yield from _limited(options, shape, partition, rescue)
+        # Else Spark made a partition without a range, as there is nothing to read.
+    finally:
+        rescue.close()
+
+
+def _rows(
+    options: ReadOptions, shape: TableShape, ranges: Iterable[RangePartition], rescue: Rescue
+) -> Iterator[pa.RecordBatch]:
+    for each in ranges:
+        topic = TopicName.parse(each.topic)
+        for batch in _read_range(options, shape, each):
+            yield rescue.rows(topic, batch)
+
+
+def _limited(
+    options: ReadOptions, shape: TableShape, partition: LimitedPartition, rescue: Rescue
+) -> Iterator[pa.RecordBatch]:
+    """The same until there is enough. What lies behind the limit is no dead letter: it is not read."""
+    left = partition.limit
+    for each in partition.ranges:
+        topic = TopicName.parse(each.topic)
+        for batch in _read_range(options, shape, each):
+            at = 0
+            while at < batch.num_rows:
+                part = batch.slice(at, left)
+                at += part.num_rows
+                rows = rescue.rows(topic, part)
+                yield rows
+                left -= rows.num_rows
                 if not left:
                     return
-    # Else Spark made a partition without a range, as there is nothing to read.
 
 
 def _read_range(
     options: ReadOptions, shape: TableShape, partition: RangePartition
 ) -> Iterator[pa.RecordBatch]:
+    """The columns that are decoded, broken values beside the others."""
     topic = TopicName.parse(partition.topic)
     start = Position(*partition.start)
     connection = options.connection
     with Client(connection.service_url, connection.client, admin_url=connection.admin_url) as client:
-        values = shape.value.open(definitions_of(client, topic)) if "value" in shape.columns else None
-        if values is not None:
-            values = PlacedValues(values, topic, permissive=options.permissive)
+        values = shape.value.open(definitions_of(client, topic)) if "value" in shape.decoded else None
+        values = placed(values, topic, options, shape)
         decoder = Decoder(
             topic,
-            shape.columns,
+            shape.decoded,
             values=values,
             encrypted=options.encrypted,
             rows=shape.rows,
             pieces_before=LookBack(client, topic, start, strict=options.fail_on_data_loss),
         )
-        columns = SegmentColumns(topic, shape.columns, values, shape.rows)
+        columns = SegmentColumns(topic, shape.decoded, values, shape.rows)
         last = LastFile()
         for stretch in partition.stretches or (Stretch(partition.start, partition.end, None),):
             begin, stop = Position(*stretch.start), Position(*stretch.end)

@@ -41,7 +41,7 @@ class MagnetarSource(DataSource):
         options = ReadOptions.parse(self.options)
         if options.value.format in _PLAIN:
             # Each look at a table is a process of its own: as text this needs neither Arrow nor the cluster.
-            return columns_ddl(options.columns, _PLAIN[options.value.format])
+            return columns_ddl(options.columns, _PLAIN[options.value.format], rescue=options.rescue_column)
         return table_shape(options).spark_schema()
 
     def reader(self, schema: StructType) -> TopicBatchReader:
@@ -85,17 +85,20 @@ def table_shape(options: ReadOptions) -> TableShape:
     from magnetar.spark.table_shape import TableShape
 
     rows = None if options.keys is None else RowFilter(keys=options.keys)
-    if options.value.format in _PLAIN or "value" not in options.columns:
+    seeks_broken = options.mode != "failfast"
+    if options.value.format in _PLAIN or not {"value", options.rescue_column} & {*options.columns}:
         from magnetar.spark.value_formats import BYTES, TEXT
 
-        return TableShape(options.columns, TEXT if options.value.format == "string" else BYTES, rows)
+        plain = TEXT if options.value.format == "string" else BYTES
+        return TableShape(options.columns, plain, rows, options.rescue_column, seeks_broken)
     from magnetar.spark.cluster import Cluster
     from magnetar.spark.topic_schemas import value_format
 
     cluster = Cluster(options.connection)
     try:
         topics = cluster.partitions(options.topics, options.pattern, options.namespace)
-        return TableShape(options.columns, value_format(cluster.client, topics, options.value), rows)
+        value = value_format(cluster.client, topics, options.value)
+        return TableShape(options.columns, value, rows, options.rescue_column, seeks_broken)
     finally:
         cluster.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from magnetar.arrow.arrays import ARROW_TYPES
 from magnetar.arrow.columns import column_types
@@ -22,17 +22,27 @@ class TableShape:
     value: ValueFormat
     rows: RowFilter | None = None
     """Rows that a filter leaves out; None for none."""
+    rescue: str = ""
+    """The column with the payloads of values that are not what their schema says; empty for none."""
+    seeks_broken: bool = False
+    """Whether such values are looked for, not an error."""
+
+    @property
+    def decoded(self) -> tuple[str, ...]:
+        """The columns that decoding gives."""
+        names = tuple(name for name in self.columns if name != self.rescue)
+        return names if "value" in names or not self.rescue else (*names, "value")
 
     def spark_schema(self) -> StructType:
         """The table's schema as Spark has it."""
-        return StructType([StructField(name, _type_of(name, self.value)) for name in self.columns])
+        return StructType([StructField(name, self._type_of(name, self.value)) for name in self.columns])
 
     def chosen(self, schema: StructType) -> TableShape:
         """The columns of a schema that a user may have given; of the value's fields it may name some.
 
         Raises OptionError for what a topic has not.
         """
-        known = column_types()
+        known = column_types() | ({self.rescue: "binary"} if self.rescue else {})
         value = self.value
         for field in schema.fields:
             if field.name not in known:
@@ -41,18 +51,18 @@ class TableShape:
                 raise OptionError(f"column {field.name} has to be nullable")
             if field.name == "value":
                 value = value.narrowed(field.dataType)
-            elif field.dataType != _type_of(field.name, value):
+            elif field.dataType != self._type_of(field.name, value):
                 raise OptionError(
                     f"a topic has no column `{field.name} {field.dataType.simpleString()}`; it is"
                     f" {known[field.name]}"
                 )
-        return replace(self, columns=tuple(schema.fieldNames()), value=value)
+        names = tuple(schema.fieldNames())
+        return replace(self, columns=names, value=value, rescue=self.rescue if self.rescue in names else "")
 
-
-def _type_of(name: str, value: ValueFormat) -> DataType:
-    if name == "value":
-        return value.spark_type
-    return _TYPES[name]
+    def _type_of(self, name: str, value: ValueFormat) -> DataType:
+        if name == "value":
+            return value.spark_type
+        return BinaryType() if name == self.rescue else _TYPES[name]
 
 
 _TYPES = {name: from_arrow_type(ARROW_TYPES[kind]) for name, kind in column_types().items()}

@@ -130,7 +130,10 @@ def divided(found: Found, shape: TableShape) -> tuple[list[ParquetScan], _Ranges
     rest: _Ranges = defaultdict(list)
     by_topic: dict[str, list[Stretch]] = {}
     # Values of other formats are made by the source, message by message with the schema of each.
-    as_they_are = "value" not in shape.columns or shape.value.kind in ("bytes", "string")
+    as_they_are = "value" not in shape.decoded or shape.value.kind == "bytes"
+    # Spark's cast takes what is no UTF-8 as it is, unnoticed.
+    as_they_are |= shape.value.kind == "string" and not shape.seeks_broken
+    as_they_are &= not shape.rescue
     for topic in found.states:
         rest[topic] = []
     for topic, start, end in found.spans:

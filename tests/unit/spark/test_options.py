@@ -78,6 +78,24 @@ def test_names_without_regard_to_case_and_synonyms() -> None:
         ),
         ({**URL, "topic": "a", "auth.token": "x", "auth.token.file": "y"}, "only one may be given"),
         ({**URL, "topic": "a", "auth.password": "x"}, "needs auth.user"),
+        ({**URL, "topic": "a", "columnNameOfCorruptRecord": "broken"}, "is for mode=permissive"),
+        (
+            {**URL, "topic": "a", "mode": "permissive", "columnNameOfCorruptRecord": "Value"},
+            "no column that topics have",
+        ),
+        ({**URL, "topic": "a", "mode": "permissive", "columnNameOfCorruptRecord": "a`b"}, "expected letters"),
+        ({**URL, "topic": "a", "deadLetterTopic": "dead"}, "is for mode=permissive or mode=dropmalformed"),
+        ({**URL, "topic": "a", "mode": "permissive", "deadLetterTopic": "dead"}, "other than bytes"),
+        (
+            {
+                **URL,
+                "assign": '{"a": [1]}',
+                "mode": "permissive",
+                "valueFormat": "auto",
+                "deadLetterTopic": "a",
+            },
+            "would never end",
+        ),
         ({"service.url": "localhost:6650", "topic": "a"}, "no service URL"),
         ({"service.url": "pulsar://h:x", "topic": "a"}, "no service URL"),
         ({**URL, "admin.url": "pulsar://h", "topic": "a"}, "expected http"),
@@ -202,3 +220,7 @@ def test_partitions_as_kafka_assigns_them() -> None:
 def test_columns_that_options_bring_along() -> None:
     options = ReadOptions.parse({**URL, "topic": "a", "includeHeaders": "true", "encrypted": "bytes"})
     assert options.columns[-2:] == ("headers", "encryption")
+    tolerant = {**URL, "topic": "a", "mode": "permissive", "columnNameOfCorruptRecord": "_corrupt_Record"}
+    assert ReadOptions.parse(tolerant).columns[-1] == "_corrupt_Record"
+    named = {**tolerant, "columns": "_CORRUPT_record,value"}
+    assert ReadOptions.parse(named).columns == ("_corrupt_Record", "value")
