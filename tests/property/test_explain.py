@@ -25,7 +25,7 @@ class Explained(DispatchMachine):
     def view(self) -> View:
         read_to = max(0, self.dispatcher.read_position.entry_id)
         known = View(unread=max(0, len(self.log) - read_to), backlog=len(self.log) - len(self.cursor.done))
-        return dispatcher_view(self.dispatcher, known)
+        return dispatcher_view(self.dispatcher, known, lambda consumer: consumer.unacked)
 
     def pump(self) -> None:
         before = diagnose(self.view())

@@ -242,7 +242,7 @@ def _subscription_values(
     if dropped:
         values["pulsar_subscription_msg_drop_rate"] = dropped[0]
         return values
-    backlog, unacked = subscription.backlog_entries, sum(consumer.unacked for consumer in consumers)
+    backlog, unacked = subscription.backlog_entries, sum(map(subscription.unacked_of, consumers))
     delayed = subscription.delayed_entries if isinstance(subscription, Subscription) else 0
     return {
         "pulsar_subscription_back_log": backlog,

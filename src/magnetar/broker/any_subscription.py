@@ -17,6 +17,7 @@ from magnetar.broker.explain.view import View
 from magnetar.broker.filters.judge import FilterCounts
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.seek_fence import SeekFence
+from magnetar.broker.tally import Tally
 from magnetar.wire.events import AckEvent
 
 
@@ -47,12 +48,13 @@ class AnySubscription(ABC):
     filtered: FilterCounts | None = None
     """What its entry filters decided; None: it never had any."""
 
-    def __init__(self, topic: TopicName, name: str) -> None:
+    def __init__(self, topic: TopicName, name: str, now_ms: int) -> None:
         self.topic = topic
         self.name = name
         self.type = SubscriptionType.EXCLUSIVE
         self.messages_out = 0
         self.bytes_out = 0
+        self.tally = Tally(now_ms)
         self.seeks = SeekFence()
 
     # -- what it is --------------------------------------------------------------------------------
@@ -90,6 +92,10 @@ class AnySubscription(ABC):
     @abstractmethod
     def view(self) -> View:
         """What decides whether it dispatches, at this moment."""
+
+    def unacked_of(self, consumer: Consumer) -> int:
+        """Messages that one of its consumers was sent and has not acknowledged."""
+        return consumer.unacked
 
     # -- consumers ---------------------------------------------------------------------------------
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from magnetar.base.ids import Position
 from magnetar.broker.any_subscription import KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
-from magnetar.broker.dispatch.api import Dispatcher
+from magnetar.broker.dispatch.api import AckView, Delays, Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 
@@ -25,12 +25,39 @@ def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPo
     )
 
 
+def sharing(
+    cursor: AckView,
+    start: Position,
+    delays: Delays,
+    policy: KeySharedPolicy,
+    hash_of: Callable[[bytes], int] | None,
+) -> SharedDispatcher:
+    """A dispatcher of many active consumers; `hash_of`: sticky hash of an entry, None: keys mean nothing."""
+    if hash_of is None:
+        return SharedDispatcher(cursor, start, delays)
+    return KeySharedDispatcher(
+        cursor,
+        start,
+        sticky=policy.sticky,
+        allow_out_of_order=policy.allow_out_of_order,
+        hash_of=hash_of,
+        delays=delays,
+    )
+
+
 def tell_end(consumers: Iterable[AttachedConsumer]) -> None:
     """The topic was terminated and everything is acknowledged: who was not told yet is told."""
     for consumer in consumers:
         if not consumer.told_end:
             consumer.told_end = True
             consumer.connection.end_of_topic(consumer)
+
+
+def amount(counts: list[int] | None, start: int, stop: int, rows: list[int] | None) -> tuple[int, int]:
+    """Entries and messages of an assignment; `counts` are those of its run."""
+    if rows is not None:
+        return len(rows), len(rows) if counts is None else sum([counts[row] for row in rows])
+    return stop - start, stop - start if counts is None else sum(counts[start:stop])
 
 
 class Log(Protocol):

@@ -16,6 +16,12 @@ from magnetar.runtime.tasks import soon
 
 CROWDED_MS_MAX: Final = 1.0
 """Time of one go while several tenants publish: what is sent anew costs several times what a run does."""
+PUMP_BYTES_MAX: Final = 2 << 20
+"""Bytes sent in one go before other work of the loop gets its turn."""
+PUMP_ENTRIES_MAX: Final = 2_000
+"""Entries looked at in one go: some milliseconds of work, 20 where each has something to say."""
+PUMP_HELD_MAX: Final = 4_096
+"""Delayed entries noted in one go: some milliseconds of work."""
 CROWDED_ENTRIES_MAX: Final = 100
 """Entries between two looks at the clock then."""
 GIVEN_BACK_AT_ONCE: Final = 2_000

@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker import places
+from magnetar.broker import places, pump_turns
+from magnetar.broker.acknowledging import acknowledge_each, acknowledge_upto, sent_and_unacked
 from magnetar.broker.any_subscription import READ_AGAIN_MS, AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.compaction.source import CompactedSource, forget_progress
 from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
+from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
-from magnetar.broker.dispatchers import goes_on, nothing_to_send, tell_end
+from magnetar.broker.dispatchers import amount, goes_on, nothing_to_send, sharing, tell_end
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.source import FilteredSource, Place, screened
 from magnetar.broker.limits.room import SubscriptionLimits
 from magnetar.broker.outputs import OutputBudget
-from magnetar.broker.pump_turns import CROWDED_ENTRIES_MAX, CROWDED_MS_MAX, PumpTurns
+from magnetar.broker.pump_turns import PumpTurns
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import AckEvent
 
 _log = logging.getLogger("magnetar.broker.subscription")
-
-PUMP_BYTES_MAX: Final = 2 << 20
-"""Bytes sent in one go before other work of the loop gets its turn."""
-PUMP_ENTRIES_MAX: Final = 2_000
-"""Entries looked at in one go: some milliseconds of work, 20 where each has something to say."""
-PUMP_HELD_MAX: Final = 4_096
-"""Delayed entries noted in one go: some milliseconds of work."""
 
 
 class Subscription(AnySubscription):
@@ -61,7 +56,7 @@ class Subscription(AnySubscription):
         outputs: OutputBudget,
     ) -> None:
         """`hash_of`: sticky hash of an entry; `spawn` runs reads; `alarms` tell when entries are due."""
-        super().__init__(topic, name)
+        super().__init__(topic, name, clock.now_ms())
         self.cursor = cursor
         self._log = log
         self._source: ManagedLog | CompactedSource = log
@@ -133,10 +128,13 @@ class Subscription(AnySubscription):
     @property
     def active_consumer(self) -> str | None:
         """Name of the active consumer of an Exclusive or Failover subscription."""
+        return None if self._sole is None else self._sole.name
+
+    @property
+    def _sole(self) -> Consumer | None:
+        """The only consumer that is served; None where all are."""
         dispatcher = self._dispatcher
-        if isinstance(dispatcher, SingleActiveDispatcher) and dispatcher.active is not None:
-            return dispatcher.active.name
-        return None
+        return dispatcher.active if isinstance(dispatcher, SingleActiveDispatcher) else None
 
     @property
     def read_position(self) -> Position:
@@ -147,12 +145,11 @@ class Subscription(AnySubscription):
 
     def view(self) -> View:
         log, delays, throttle = self._log, self._delays, self._limits.throttle
-        unread = log.entries_between(log.previous_position(self.read_position), log.last_position)
         known = View(
             topic_state=log.state.value,
             terminated=log.terminated is not None,
             backlog=self.cursor.backlog_entries,
-            unread=unread,
+            unread=self._unread,
             delayed=delays.count,
             delayed_until_ms=delays.next_due_ms,
             rate_wait_ms=0 if throttle is None else throttle.wait_ms(),
@@ -160,7 +157,17 @@ class Subscription(AnySubscription):
             obstacle=self._obstacle,
             now_ms=self._clock.now_ms(),
         )
-        return dispatcher_view(self._dispatcher, known)
+        return dispatcher_view(self._dispatcher, known, self.unacked_of)
+
+    def unacked_of(self, consumer: Consumer) -> int:
+        if consumer is not self._sole:
+            return consumer.unacked
+        return sent_and_unacked(consumer, self.cursor, self._unread)
+
+    @property
+    def _unread(self) -> int:
+        log = self._log
+        return log.entries_between(log.previous_position(self.read_position), log.last_position)
 
     # -- consumers ---------------------------------------------------------------------------------
 
@@ -204,17 +211,9 @@ class Subscription(AnySubscription):
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
         start = self._source.next_position(self._acks.mark_delete)
-        if type_ is SubscriptionType.SHARED:
-            return SharedDispatcher(self.cursor, start, self._delays)
-        if type_ is SubscriptionType.KEY_SHARED:
-            return KeySharedDispatcher(
-                self.cursor,
-                start,
-                sticky=policy.sticky,
-                allow_out_of_order=policy.allow_out_of_order,
-                hash_of=self._hash_of,
-                delays=self._delays,
-            )
+        if type_ in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+            hash_of = None if type_ is SubscriptionType.SHARED else self._hash_of
+            return sharing(self.cursor, start, self._delays, policy, hash_of)
         self._delays.clear()
         return SingleActiveDispatcher(
             self._acks,
@@ -250,6 +249,7 @@ class Subscription(AnySubscription):
     def flow(self, consumer: AttachedConsumer, permits: int) -> None:
         """The consumer can take `permits` more messages."""
         consumer.permits += permits
+        self.tally.flow(consumer, self._clock.now_ms())
         self.pump()
 
     def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
@@ -260,29 +260,20 @@ class Subscription(AnySubscription):
             raise NotAllowedError(
                 f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions"
             )
-        consumer.acks += len(event.positions)
+        before, now_ms = self.mark_delete, self._clock.now_ms()
         if event.cumulative:
-            self._ack_cumulative(dispatcher, consumer, event)
+            messages = acknowledge_upto(self._acks, consumer, event, self._log.entries_between)
         else:
-            if event.positions:
-                self._acks.ack(event.positions)
-                dispatcher.acked(consumer, event.positions)
-            for position, words, batch_size in event.batch_acks or ():
-                if self._acks.ack_batch(position, words, batch_size):
-                    dispatcher.acked(consumer, (position,))
+            messages = acknowledge_each(self._acks, dispatcher, consumer, event)
+        self.tally.acknowledged(consumer, messages, now_ms)
+        if self.cursor.mark_delete != before:
+            self.tally.advanced_ms = now_ms
         if event.request_id is not None:
             request_id = event.request_id
             self.cursor.when_durable(
                 lambda error: consumer.connection.ack_response(consumer, request_id, error)
             )
         self.pump()
-
-    def _ack_cumulative(self, dispatcher: Dispatcher, consumer: AttachedConsumer, event: AckEvent) -> None:
-        for position in event.positions:
-            self._acks.ack_cumulative(position)
-            dispatcher.acked_cumulative(consumer, position)
-        for position, words, batch_size in event.batch_acks or ():
-            self._acks.ack_cumulative_batch(position, words, batch_size)
 
     def redeliver(
         self, consumer: AttachedConsumer, positions: list[Position] | None, epoch: int | None
@@ -292,7 +283,8 @@ class Subscription(AnySubscription):
             return
         if epoch is not None:
             consumer.epoch = epoch
-        self._dispatcher.redeliver(consumer, positions)
+        held = self.unacked_of(consumer) if consumer is self._sole else 0
+        self.tally.given_back(consumer, held + self._dispatcher.redeliver(consumer, positions))
         self.pump()
 
     async def seek(self, position: Position, wanted: Position | None = None) -> None:
@@ -322,7 +314,22 @@ class Subscription(AnySubscription):
 
     async def skip_to(self, position: Position) -> None:
         """Acknowledges everything up to and including `position`; consumers stay and get what follows."""
+        self._skip(position)
+        await self.cursor.flush()
+
+    async def expire_to(self, position: Position) -> None:
+        """As `skip_to`, because of age, and counted as that."""
+        before = self.backlog_entries
+        if position > self.cursor.mark_delete:
+            self._skip(position)
+        self.tally.expiry(before - self.backlog_entries, self._clock.now_ms())
+        await self.cursor.flush()
+
+    def _skip(self, position: Position) -> None:
+        before = self.cursor.mark_delete
         self._acks.ack_cumulative(position)
+        if self.cursor.mark_delete != before:
+            self.tally.advanced_ms = self._clock.now_ms()
         self._delays.forget_upto(self.cursor.mark_delete)
         if self._dispatcher is not None:
             following = self._log.next_position(self.cursor.mark_delete)
@@ -330,7 +337,6 @@ class Subscription(AnySubscription):
             if following >= self._dispatcher.read_position:
                 self._dispatcher.rewind(following)
             self.pump()
-        await self.cursor.flush()
 
     def _deliver_again(self) -> None:
         """Part of the delayed entries is not known any more: all that is unacknowledged is read again."""
@@ -357,7 +363,7 @@ class Subscription(AnySubscription):
     def _pump(self, dispatcher: Dispatcher) -> None:
         sent = entries = 0
         crowded = self._outputs.crowded
-        until_ms = self._clock.monotonic_ms() + CROWDED_MS_MAX if crowded else 0.0
+        until_ms = self._clock.monotonic_ms() + pump_turns.CROWDED_MS_MAX if crowded else 0.0
         held = self._delays.count
         self._obstacle = ""
         throttle = self._limits.throttle
@@ -365,7 +371,7 @@ class Subscription(AnySubscription):
         while (want := dispatcher.want()) is not None:
             bytes_max = self._outputs.read_bytes
             if crowded:
-                want = want._replace(entries_max=min(want.entries_max, CROWDED_ENTRIES_MAX))
+                want = want._replace(entries_max=min(want.entries_max, pump_turns.CROWDED_ENTRIES_MAX))
             if throttle is not None:
                 entries_max, bytes_max = throttle.room(want.entries_max, bytes_max)
                 if not entries_max:
@@ -387,14 +393,14 @@ class Subscription(AnySubscription):
                 return
             sent += self._deliver(dispatcher, want, runs)
             entries += sum([len(run.entries) for run in runs])
-            much = sent > PUMP_BYTES_MAX or entries > PUMP_ENTRIES_MAX
+            much = sent > pump_turns.PUMP_BYTES_MAX or entries > pump_turns.PUMP_ENTRIES_MAX
             much = much or (crowded and self._clock.monotonic_ms() > until_ms)
-            if much or self._delays.count - held > PUMP_HELD_MAX:
+            if much or self._delays.count - held > pump_turns.PUMP_HELD_MAX:
                 self._turns.again()
                 return
 
     def _deliver(self, dispatcher: Dispatcher, want: Want, runs: list[EntryRun]) -> int:
-        sent = 0
+        sent, now_ms = 0, self._clock.now_ms()
         for consumer, run, start, stop, redeliveries, ack_sets, rows in dispatcher.offer(want, runs):
             assert isinstance(consumer, AttachedConsumer)
             size = consumer.encoder.encode(
@@ -409,13 +415,8 @@ class Subscription(AnySubscription):
                 rows=rows,
             )
             consumer.connection.queued(size)
-            counts = run.counts
-            if rows is not None:
-                messages = len(rows) if counts is None else sum([counts[row] for row in rows])
-            else:
-                messages = stop - start if counts is None else sum(counts[start:stop])
-            consumer.messages_out += messages
-            consumer.bytes_out += size
+            entries, messages = amount(run.counts, start, stop, rows)
+            self.tally.sent(consumer, entries, messages, size, now_ms)
             self.messages_out += messages
             self.bytes_out += size
             sent += size

@@ -120,7 +120,12 @@ class Cursor:
     @property
     def partial_count(self) -> int:
         """Half-acknowledged batches."""
-        return self._state.partial_count
+        return len(self._state.partial)
+
+    @property
+    def partial_left(self) -> int:
+        """Messages of them that are not acknowledged. Cost: one step each."""
+        return sum([left.bit_count() for left in self._state.partial.values()])
 
     def next_unacked(self, position: Position) -> Position:
         """The first entry >= `position` that is not acknowledged and exists or may come to exist."""

@@ -77,9 +77,9 @@ class CursorState:
         return self._acked_count
 
     @property
-    def partial_count(self) -> int:
-        """Half-acknowledged batches."""
-        return len(self._partial)
+    def partial(self) -> Mapping[Position, int]:
+        """Half-acknowledged batches: one bit for each message, set = not acknowledged."""
+        return self._partial
 
     @property
     def has_holes(self) -> bool:

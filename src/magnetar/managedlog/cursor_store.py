@@ -356,7 +356,7 @@ class CursorStore:
 
     def _small(self) -> bool:
         limit = self._config.cursor_fold_ranges_max
-        if self.state.partial_count > limit or len(self.state.redeliveries) > limit:
+        if len(self.state.partial) > limit or len(self.state.redeliveries) > limit:
             return False
         return all(count < limit for count, _ in enumerate(self.state.ranges()))
 

@@ -135,14 +135,17 @@ class Dispatcher(Protocol):
     def offer(self, want: Want, runs: list[EntryRun]) -> list[Assignment]:
         """Assigns what was read for `want`. What cannot be assigned now is wanted again later."""
 
-    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """Individual acknowledgements of whole entries, already applied to the cursor."""
+    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> int:
+        """Individual acknowledgements of whole entries, already applied to the cursor; how many messages
+        that were still unacknowledged they are."""
 
-    def acked_cumulative(self, consumer: Consumer, position: Position) -> None:
-        """Everything up to `position` is acknowledged, already applied to the cursor."""
+    def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
+        """Of a batch only `left` messages are unacknowledged, which is applied to the cursor already; how
+        many messages were acknowledged with this."""
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
-        """Gives back what the consumer holds: these entries, or everything (None)."""
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> int:
+        """Gives back what the consumer holds: these entries, or everything (None); how many messages, 0 where
+        nobody notes who holds what."""
 
     def rewind(self, position: Position) -> None:
         """Forgets what was sent and reads again from `position` (seek, reset)."""

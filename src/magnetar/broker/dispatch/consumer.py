@@ -42,7 +42,7 @@ class Consumer:
     permits: int = 0
     """Messages that the client has asked for and not been sent; may be negative by one batch."""
     unacked: int = 0
-    """Messages sent and not acknowledged."""
+    """Messages sent and not acknowledged (Shared and Key_Shared; 0 otherwise)."""
     pending: dict[Position, Pending] = field(default_factory=dict)
     """Entries sent and not acknowledged (Shared and Key_Shared; empty otherwise)."""
     epoch: int | None = None
@@ -55,8 +55,18 @@ class Consumer:
     """Whether too much is unacknowledged to send more: from the limit on, until half of it is free."""
     messages_out: int = 0
     bytes_out: int = 0
+    entries_out: int = 0
     redelivered: int = 0
+    """Messages that it gave back to get them again."""
     acks: int = 0
+    """Messages that it acknowledged."""
+    acked_ms: int = 0
+    """When it did so last, Unix ms, 0: never; so the next ones."""
+    sent_ms: int = 0
+    first_sent_ms: int = 0
+    flow_ms: int = 0
+    """When it last asked for messages."""
+    first_flow_ms: int = 0
 
     @property
     def ready(self) -> bool:
@@ -69,6 +79,10 @@ class Consumer:
         if not self.ready:
             return 0
         return min(self.permits, self.unacked_max - self.unacked) if self.unacked_max else self.permits
+
+    def messages_in(self, entries: int) -> int:
+        """How many messages so many entries are, by the average of what was sent."""
+        return entries * self.messages_out // self.entries_out if self.entries_out else entries
 
     def sent(self, messages: int) -> None:
         """So many messages go to the consumer, which must acknowledge them."""

@@ -332,6 +332,9 @@ class KeySharedDispatcher(SharedDispatcher):
             assignments += [_assignment(consumer, run, rows) for consumer, rows in self._rows.items()]
             self._rows.clear()
 
+    def _comes_again(self, position: Position) -> bool:
+        return position in self._due or position in self._lines.key_of
+
     def withdraw(self, positions: Iterable[Position]) -> None:
         for position in positions:
             self._due.discard(position)

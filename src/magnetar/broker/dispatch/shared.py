@@ -291,51 +291,67 @@ class SharedDispatcher:
         else:
             self.read_position = Position(position.ledger_id, position.entry_id + 1)
 
-    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> int:
         # Almost always the consumer that acknowledges an entry is the one that holds it.
         found = list(map(consumer.pending.pop, positions, repeat(None)))
         done = list(filter(None, found))
-        self._release(consumer, done)
+        messages = self._release(consumer, done)
         if len(done) < len(found):
             for position, pending in zip(positions, found, strict=True):
                 if pending is None:
-                    self._acked_elsewhere(position)
+                    messages += self._acked_elsewhere(position)
         if self._delays is not None and self._delays.count:
             self._delays.discard(positions)
+        return messages
 
-    def _acked_elsewhere(self, position: Position) -> None:
-        """An entry was acknowledged by a consumer that does not hold it."""
+    def _acked_elsewhere(self, position: Position) -> int:
+        """An entry was acknowledged by a consumer that does not hold it; its messages, as far as known."""
+        messages = 0
         for holder in self._consumers:
             pending = holder.pending.pop(position, None)
             if pending is not None:
-                self._release(holder, (pending,))
+                messages = self._release(holder, (pending,))
                 break
+        else:
+            messages = int(self._comes_again(position))
         self._replay.discard(position)
+        return messages
 
-    def _release(self, consumer: Consumer, done: Sequence[Pending]) -> None:
-        """These entries of the consumer were acknowledged or given back."""
+    def _comes_again(self, position: Position) -> bool:
+        """Whether the entry was given back and is to be sent."""
+        return position in self._replay
+
+    def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
+        for holder in (consumer, *self._consumers):
+            pending = holder.pending.get(position)
+            if pending is not None:
+                messages = max(0, pending.messages - left)
+                holder.pending[position] = Pending(pending.messages - messages, pending.key_hash)
+                holder.released(messages)
+                self.unacked.released(messages)
+                return messages
+        return 0
+
+    def _release(self, consumer: Consumer, done: Sequence[Pending]) -> int:
+        """These entries of the consumer were acknowledged or given back; their messages."""
         messages = sum([pending.messages for pending in done])
         consumer.released(messages)
         self.unacked.released(messages)
         self._released(consumer, done)
+        return messages
 
     def withdraw(self, positions: Iterable[Position]) -> None:
         """These are not to be sent again now: they come with what is due."""
         for position in positions:
             self._replay.discard(position)
 
-    def acked_cumulative(self, consumer: Consumer, position: Position) -> None:
-        """The protocol forbids it on these types; what arrives all the same counts for each entry."""
-        done = [held for each in self._consumers for held in each.pending if held <= position]
-        self.acked(consumer, done)
-
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> int:
         wanted = list(consumer.pending) if positions is None else positions
         held = [position for position in dict.fromkeys(wanted) if position in consumer.pending]
-        for position in held:
-            consumer.redelivered += consumer.pending[position].messages
+        before = consumer.unacked
         self._give_back(consumer, held)
         self._cursor.redelivered(held)
+        return before - consumer.unacked
 
     def _give_back(self, consumer: Consumer, positions: Sequence[Position]) -> None:
         """All at once: a consumer that leaves may hold 50,000."""

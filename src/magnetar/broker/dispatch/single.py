@@ -54,7 +54,6 @@ class SingleActiveDispatcher(ActiveConsumers):
                 stop = min(len(run.entries), active.permits)
                 assignments.append(Assignment(active, run, 0, stop, None, None))
                 active.permits -= stop
-                active.unacked += stop
             else:
                 stop = self._assign_each(active, run, assignments)
             self.read_position = Position(run.ledger_id, run.first_entry + stop)
@@ -85,24 +84,23 @@ class SingleActiveDispatcher(ActiveConsumers):
             ack_sets.append(words)
             cost = message_cost(run, offset, words)
             active.permits -= cost
-            active.unacked += cost
             offset += 1
         close()
         return offset
 
-    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        consumer.unacked = max(0, consumer.unacked - len(positions))
+    def acked(self, consumer: Consumer, positions: Sequence[Position]) -> int:
+        # What is sent and not acknowledged lies between cursor and `read_position`: nothing else is noted.
+        return consumer.messages_in(len(positions))
 
-    def acked_cumulative(self, consumer: Consumer, position: Position) -> None:
-        if position >= self.read_position or self._successor(position) >= self.read_position:
-            consumer.unacked = 0
+    def acked_part(self, consumer: Consumer, position: Position, left: int) -> int:
+        """Counted with the rest of the batch."""
+        return 0
 
-    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> None:
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position] | None) -> int:
         """Order forbids to redeliver single entries: everything unacknowledged comes again."""
         if consumer is self.active:
             self.rewind(self._successor(self._cursor.mark_delete))
+        return 0
 
     def rewind(self, position: Position) -> None:
         self.read_position = position
-        for consumer in self._consumers:
-            consumer.unacked = 0

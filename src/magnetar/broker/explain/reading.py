@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,13 +16,15 @@ from magnetar.broker.explain.view import ConsumerView, View
 _HASHES_SHOWN: Final = 5
 
 
-def consumer_views(consumers: Sequence[Consumer]) -> tuple[ConsumerView, ...]:
-    """Views of attached consumers."""
+def consumer_views(
+    consumers: Sequence[Consumer], unacked_of: Callable[[Consumer], int]
+) -> tuple[ConsumerView, ...]:
+    """Views of attached consumers; `unacked_of` tells how many messages of one are unacknowledged."""
     return tuple(
         ConsumerView(
             name=consumer.name,
             permits=consumer.permits,
-            unacked=consumer.unacked,
+            unacked=unacked_of(consumer),
             unacked_max=consumer.unacked_max,
             blocked=consumer.blocked,
             writable=consumer.outlet.writable,
@@ -31,11 +33,11 @@ def consumer_views(consumers: Sequence[Consumer]) -> tuple[ConsumerView, ...]:
     )
 
 
-def dispatcher_view(dispatcher: Dispatcher | None, base: View) -> View:
-    """`base` with what the dispatcher knows."""
+def dispatcher_view(dispatcher: Dispatcher | None, base: View, unacked_of: Callable[[Consumer], int]) -> View:
+    """`base` with what the dispatcher knows; `unacked_of` as of `consumer_views`."""
     if dispatcher is None:
         return base
-    found: dict[str, Any] = {"consumers": consumer_views(dispatcher.consumers)}
+    found: dict[str, Any] = {"consumers": consumer_views(dispatcher.consumers, unacked_of)}
     if isinstance(dispatcher, SingleActiveDispatcher):
         active = dispatcher.active
         found.update(single=True, active=None if active is None else active.name)

@@ -18,10 +18,11 @@ _TYPE_NAMES: Final = {
 
 
 def describe(consumer: AttachedConsumer, now_ms: int) -> pb.CommandConsumerStatsResponse:
-    """The answer without its request id. Rates are per second since the consumer connected; messages do
-    not expire here."""
+    """The answer without its request id. Rates are per second since the consumer connected, that of expired
+    messages since the subscription was loaded."""
     seconds = max((now_ms - consumer.connected_ms) / 1000, 1.0)
     subscription = consumer.subscription
+    tally = subscription.tally
     connected = datetime.fromtimestamp(consumer.connected_ms / 1000, UTC)
     return pb.CommandConsumerStatsResponse(
         msgRateOut=consumer.messages_out / seconds,
@@ -29,12 +30,12 @@ def describe(consumer: AttachedConsumer, now_ms: int) -> pb.CommandConsumerStats
         msgRateRedeliver=consumer.redelivered / seconds,
         consumerName=consumer.name,
         availablePermits=max(0, consumer.permits),
-        unackedMessages=max(0, consumer.unacked),
+        unackedMessages=max(0, subscription.unacked_of(consumer)),
         blockedConsumerOnUnackedMsgs=consumer.blocked,
         address=consumer.client_address,
         connectedSince=connected.isoformat(timespec="milliseconds"),
         type=_TYPE_NAMES[subscription.type],
-        msgRateExpired=0.0,
+        msgRateExpired=tally.expired / max((now_ms - tally.since_ms) / 1000, 1.0),
         msgBacklog=subscription.backlog_entries,
         messageAckRate=consumer.acks / seconds,
     )

@@ -37,7 +37,7 @@ class NonPersistentSubscription(AnySubscription):
         clock: Clock,
     ) -> None:
         """A subscription that is not `durable`, a reader's, goes with its last consumer."""
-        super().__init__(topic, name)
+        super().__init__(topic, name, clock.now_ms())
         self._durable = durable
         self._properties = dict(properties or {})
         self._policy = KeySharedPolicy()
@@ -77,9 +77,8 @@ class NonPersistentSubscription(AnySubscription):
 
     def view(self) -> View:
         single = isinstance(self._chooser, ActiveChooser)
-        return View(
-            stored=False, consumers=consumer_views(self.consumers), single=single, active=self.active_consumer
-        )
+        views = consumer_views(self.consumers, self.unacked_of)
+        return View(stored=False, consumers=views, single=single, active=self.active_consumer)
 
     # -- consumers ---------------------------------------------------------------------------------
 
@@ -136,13 +135,13 @@ class NonPersistentSubscription(AnySubscription):
             entries, counts = self._accepted(self._judge, entries, counts)
         messages = len(entries) if counts is None else sum(counts)
         if self._chooser is not None and entries:
+            now_ms = self._clock.now_ms()
             for share in self._chooser.divide(entries, counts):
                 consumer = share.consumer
                 assert isinstance(consumer, AttachedConsumer)
                 size = consumer.encoder.encode_unstored(share.entries, consumer.connection.out)
                 consumer.connection.queued(size)
-                consumer.messages_out += share.messages
-                consumer.bytes_out += size
+                self.tally.sent(consumer, len(share.entries), share.messages, size, now_ms)
                 self.messages_out += share.messages
                 self.bytes_out += size
                 messages -= share.messages
@@ -176,6 +175,7 @@ class NonPersistentSubscription(AnySubscription):
 
     def flow(self, consumer: AttachedConsumer, permits: int) -> None:
         consumer.permits += permits
+        self.tally.flow(consumer, self._clock.now_ms())
 
     def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
         """There is nothing to acknowledge; a client that wants an answer gets it."""
@@ -183,7 +183,7 @@ class NonPersistentSubscription(AnySubscription):
             raise NotAllowedError(
                 f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions"
             )
-        consumer.acks += len(event.positions)
+        self.tally.acknowledged(consumer, len(event.positions), self._clock.now_ms())
         if event.request_id is not None:
             consumer.connection.ack_response(consumer, event.request_id, None)
 

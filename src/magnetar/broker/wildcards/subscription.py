@@ -10,6 +10,7 @@ from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer, ConsumerConnection
+from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import ConsumerNotFoundError, NotAllowedError
 from magnetar.broker.explain.view import View
 from magnetar.broker.limits.room import SubscriptionLimits
@@ -33,7 +34,7 @@ class WildcardSubscription(AnySubscription):
         closed: Callable[[], None],
     ) -> None:
         """`lost` hears that a topic sent the consumer away, `closed` that the client left."""
-        super().__init__(topic, name)
+        super().__init__(topic, name, 0)
         self.connection = connection
         self.pool = Pool()
         self.parts: dict[TopicName, PartConsumer] = {}
@@ -109,6 +110,9 @@ class WildcardSubscription(AnySubscription):
     @property
     def mark_delete(self) -> Position | None:
         return None
+
+    def unacked_of(self, consumer: Consumer) -> int:
+        return sum(part.subscription.unacked_of(part) for part in self.parts.values())
 
     def view(self) -> View:
         return View(stored=True)
