@@ -154,6 +154,11 @@ def _collect_topics(
             continue
         pairs = (("cluster", broker.config.cluster), ("namespace", namespace), ("topic", str(topic.name)))
         _collect_topic(topic, pairs, rates, lags, now_ms, out)
+        if broker.offloading is not None and isinstance(topic, Topic):
+            lag_ms = broker.offloading.lag_ms(topic.log.offloading)
+            if lag_ms is not None:
+                name = "magnetar_history_lag_seconds"
+                out.gauge(name, text_of(name), lag_ms / 1000, labels(*pairs))
         yield
     for namespace, count in sorted(per_namespace.items()):
         out.gauge(

@@ -42,14 +42,19 @@ def collect(broker: Broker, out: Exposition) -> Iterator[None]:
         unloaded = [item for item in seen.topics.items() if item[0] not in broker.topics]
         chosen = heapq.nlargest(room, unloaded, key=lambda item: item[1].backlog_entries)
         for number, (topic, summary) in enumerate(chosen, 1):
-            _collect_one(out, cluster, topic, summary, now_ms)
+            _collect_one(out, cluster, topic, summary, seen.behind.get(topic), now_ms)
             if number % _PER_STEP == 0:
                 yield
     yield
 
 
 def _collect_one(
-    out: Exposition, cluster: tuple[str, str], topic: str, summary: StoredSummary, now_ms: int
+    out: Exposition,
+    cluster: tuple[str, str],
+    topic: str,
+    summary: StoredSummary,
+    behind_ms: int | None,
+    now_ms: int,
 ) -> None:
     namespace = str(TopicName.parse(topic).namespace_name)
     pairs = (cluster, ("namespace", namespace), ("topic", topic))
@@ -60,6 +65,9 @@ def _collect_one(
         ("pulsar_msg_backlog", summary.backlog_entries),
     ):
         out.gauge(name, text_of(name), value, labelled)
+    if behind_ms is not None:
+        name, lag_s = "magnetar_history_lag_seconds", max(0, now_ms - behind_ms) / 1000 if behind_ms else 0.0
+        out.gauge(name, text_of(name), lag_s, labelled)
     for cursor in summary.cursors:
         own = labels(*pairs, ("subscription", cursor.name))
         age_s = max(0, now_ms - cursor.oldest_ms) / 1000 if cursor.oldest_ms else 0.0

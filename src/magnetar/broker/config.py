@@ -32,6 +32,8 @@ class BrokerConfig:
     """What is remembered of producers."""
     schemas: SchemaRules = field(default_factory=SchemaRules)
     """Of topics where policies say nothing."""
+    offload_max_age_s: int = 0
+    """Age at which a message is to be in history, where policies say nothing; 0: none."""
     compaction_threshold_bytes: int = 0
     """Bytes after which a topic is compacted, where policies say nothing; 0: only on demand."""
     compaction_interval_s: float = 60.0

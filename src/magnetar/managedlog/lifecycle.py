@@ -157,7 +157,19 @@ class LedgerLifecycle:
             or rollover.is_due(
                 config, entries=feed.next_entry, size_bytes=size_bytes, age_ms=now_ms - ledger.created_ms
             )
-        ) and self._clock.monotonic_ms() >= self._rollover_not_before_ms:
+        ):
+            self._begin_roll()
+
+    def leave(self) -> None:
+        """Begins a new ledger in the background when the current one holds anything, however new it is."""
+        feed = self._appender.current
+        if feed is None or not feed.next_entry:
+            return
+        if not (self._rolling or self._stopped or self._appender.draining):
+            self._begin_roll()
+
+    def _begin_roll(self) -> None:
+        if self._clock.monotonic_ms() >= self._rollover_not_before_ms:
             self._rolling = True
             self._spawn(self._roll())
 

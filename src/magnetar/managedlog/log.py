@@ -84,7 +84,7 @@ class ManagedLog:
             fenced=self.fence,
             offloading=offloading,
         )
-        offloading.belong_to(self)
+        offloading.belong_to(self, self._lifecycle.leave)
         self.offloading = offloading
         """Its ledgers as tiered storage sees them."""
         self.has_room = source.has_room

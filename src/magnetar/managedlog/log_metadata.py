@@ -19,6 +19,7 @@ from magnetar.base.ids import Position
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.offload_codec import decode_context, encode_context
+from magnetar.tiered.api import SealedLedger
 from magnetar.tiered.context import OffloadContext, OffloadedCopy
 
 ROOT: Final = "/managed-ledgers"
@@ -137,6 +138,16 @@ class LogMetadata:
                 context = None if context is None else replace(context, keys=None)
             ledgers.append(replace(ledger, offload=context))
         return replace(self, ledgers=tuple(ledgers), deleted_copies=(*others, *replaced))
+
+    def sealed(self) -> list[SealedLedger]:
+        """The ledgers whose end is stored, as tiered storage sees them."""
+        return [
+            SealedLedger(
+                record.ledger_id, record.entries, record.size_bytes, record.timestamp_ms, record.offload
+            )
+            for record in self.ledgers
+            if record.sealed
+        ]
 
     @property
     def copies(self) -> tuple[OffloadedCopy, ...]:

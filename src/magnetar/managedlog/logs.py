@@ -22,11 +22,11 @@ from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_metadata import ROOT, LogMetadata, decode, encode, log_path
 from magnetar.managedlog.log_state import LogState
 from magnetar.managedlog.offloading import delete_copy
-from magnetar.managedlog.peeking import StoredSummary, peek
+from magnetar.managedlog.peeking import StoredSummary, peek, peek_sealed
 from magnetar.managedlog.recovery import recover_log
 from magnetar.managedlog.tail_cache import CacheBudget
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
-from magnetar.tiered.api import Tiers
+from magnetar.tiered.api import SealedLedger, Tiers
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -136,6 +136,10 @@ class ManagedLogs:
     async def peek(self, name: str, hidden: frozenset[str]) -> StoredSummary | None:
         """What is known of a log without opening it; see `peeking.py`. Raises what `peek` there does."""
         return await peek(self._store, name, hidden)
+
+    async def peek_sealed(self, name: str) -> list[SealedLedger]:
+        """The sealed ledgers of a log, which is not opened. Raises MetadataError, InvalidLogDataError."""
+        return await peek_sealed(self._store, name)
 
     async def names(self, namespace: str) -> list[str]:
         """Names of the logs of a namespace `tenant/namespace`, sorted. Raises MetadataError."""

@@ -10,6 +10,7 @@ from uuid import UUID
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import Position
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.ledger_list import LedgerList
@@ -48,14 +49,15 @@ class LogOffloading:
         self._making: set[UUID] = set()
         """Attempts under way, and those of which it is not known whether ledgers name them."""
         self._log: ManagedLog
+        self._leave: Callable[[], None]
 
     @property
     def name(self) -> str:
         return self._stored.name
 
-    def belong_to(self, log: ManagedLog) -> None:
-        """Called once, when the log is made of its parts."""
-        self._log = log
+    def belong_to(self, log: ManagedLog, leave: Callable[[], None]) -> None:
+        """Called once, when the log is made of its parts; `leave`: see `LedgerLifecycle.leave`."""
+        self._log, self._leave = log, leave
 
     @property
     def open(self) -> bool:
@@ -71,13 +73,32 @@ class LogOffloading:
         return sum(ledger.size_bytes for ledger in self._ledgers if ledger.offloaded)
 
     def sealed(self) -> list[SealedLedger]:
-        return [
-            SealedLedger(
-                record.ledger_id, record.entries, record.size_bytes, record.timestamp_ms, record.offload
-            )
-            for record in self._stored.metadata.ledgers
-            if record.sealed
-        ]
+        return self._stored.metadata.sealed()
+
+    @property
+    def first_behind(self) -> int | None:
+        found = None
+        for index in range(len(self._ledgers) - 1, -1, -1):
+            ledger = self._ledgers[index]
+            if ledger.offloaded:
+                break
+            found = ledger.ledger_id if ledger.entries else found
+        return found
+
+    @property
+    def written(self) -> int | None:
+        if not len(self._ledgers):
+            return None
+        last = self._ledgers[len(self._ledgers) - 1]
+        return last.ledger_id if last.sealed_end is None else None
+
+    async def first_time_ms(self, ledger_id: int) -> int:
+        runs = await self._reading.read_intact(Position(ledger_id, 0), 1, 1)
+        return runs[0].broker_time_ms if runs else self._clock.now_ms()
+
+    def leave_ledger(self) -> None:
+        if self._log.state is LogState.OPEN:
+            self._leave()
 
     async def read(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
         reader = await self._source.open(ledger_id)

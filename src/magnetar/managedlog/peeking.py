@@ -17,6 +17,7 @@ from magnetar.base.names import decode_local
 from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, log_path
 from magnetar.metadata.store import MetadataStore
+from magnetar.tiered.api import SealedLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,12 @@ class StoredSummary:
     size_bytes: int
     offloaded_bytes: int
     to_offload: int
-    """Sealed ledgers without a complete copy in an object store."""
+    """Ledgers without a complete copy in an object store, with that of which the end is not known."""
+    in_both: int
+    """Ledgers with a complete copy that the bookies still have."""
+    behind_since_ms: int
+    """The oldest entry that is not in an object store came at this time or before, Unix ms; 0: there is none,
+    or it is not known when."""
     exact: bool
     """Whether every ledger's end is known; else there may be more."""
     cursors: tuple[StoredCursor, ...]
@@ -76,14 +82,28 @@ async def peek(store: MetadataStore, name: str, hidden: frozenset[str]) -> Store
     return _summary(metadata, tuple(cursors))
 
 
+async def peek_sealed(store: MetadataStore, name: str) -> list[SealedLedger]:
+    """The ledgers of a log whose end is stored. Raises MetadataError, InvalidLogDataError."""
+    path = log_path(name)
+    value = await store.get(path)
+    return [] if value is None else decode(value.data, path).sealed()
+
+
+def _is_copied(record: LedgerRecord) -> bool:
+    return record.offload is not None and record.offload.complete
+
+
 def _summary(metadata: LogMetadata, cursors: tuple[StoredCursor, ...]) -> StoredSummary:
     sealed = [record for record in metadata.ledgers if record.sealed]
-    copied = [record for record in sealed if record.offload is not None and record.offload.complete]
+    copied = [record for record in sealed if _is_copied(record)]
     return StoredSummary(
         entries=sum(record.entries for record in sealed),
         size_bytes=sum(record.size_bytes for record in sealed),
         offloaded_bytes=sum(record.size_bytes for record in copied),
-        to_offload=len(sealed) - len(copied),
+        to_offload=len(metadata.ledgers) - len(copied),
+        in_both=sum(record.offload is not None and not record.offload.local_deleted for record in copied),
+        # Its last entry's time: the first one of the ledger came then or before.
+        behind_since_ms=next((record.timestamp_ms for record in sealed if not _is_copied(record)), 0),
         exact=len(sealed) == len(metadata.ledgers),
         cursors=cursors,
     )

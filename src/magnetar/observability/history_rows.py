@@ -35,6 +35,14 @@ OFFLOADING: Final = Section(
             "Object stores that are another installation's: nothing is offloaded to them or deleted.",
             _OFF,
         ),
+        _g(
+            "magnetar_history_lag_seconds",
+            "seconds",
+            ("cluster", "namespace", "topic"),
+            "Age of the oldest message that is not in the object store, of topics with an offload policy."
+            " Of topics that are not loaded at least so much.",
+            _OFF,
+        ),
         _g("magnetar_offload_share", "ratio", (), "Share of time that offloading takes now.", _OFF),
         _c("brk_ledgeroffloader_offload_error", "", (), "Offloads of a ledger that failed.", _OFF),
         _c("brk_ledgeroffloader_write_storage_error", "", (), "Writes to a store that failed.", _OFF),

@@ -52,6 +52,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         idle_topic_unload_s=config.idle_topic_unload_seconds,
         inactive_interval_s=config.inactive_topic_interval_seconds,
         subscription_expiration_minutes=config.subscription_expiration_minutes,
+        offload_max_age_s=config.offload_max_age_seconds,
         compaction_threshold_bytes=config.compaction_threshold_bytes,
         compaction_interval_s=config.compaction_interval_seconds,
         compaction_retain_null_key=config.compaction_retain_null_key,

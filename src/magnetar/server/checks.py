@@ -15,6 +15,7 @@ from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import MIB, StandaloneConfig, names
 from magnetar.server.ledger_settings import check_ledgers
 from magnetar.server.limit_settings import LimitSettings
+from magnetar.tiered.policy import MAX_AGE_LEAST_S, is_max_age
 
 PORT_MAX: Final = 65535
 UNLIMITED: Final = -1
@@ -117,6 +118,8 @@ def _check_ephemeral(config: StandaloneConfig) -> None:
 def _check_offloading(config: StandaloneConfig) -> None:
     for name in ("offload_threshold_bytes", "offload_threshold_seconds", "offload_deletion_lag_ms"):
         _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for never")
+    age_s = config.offload_max_age_seconds
+    _require(is_max_age(age_s), config, "offload_max_age_seconds", f"0, or at least {MAX_AGE_LEAST_S}")
     _require(2 <= config.offload_busy_percent <= 100, config, "offload_busy_percent", "from 2 to 100")
     _require(config.offload_bytes_per_s_max >= 0, config, "offload_bytes_per_s_max", "0 or more")
     _require(config.offload_read_cache_bytes >= 8 * MIB, config, "offload_read_cache_bytes", "at least 8 MiB")

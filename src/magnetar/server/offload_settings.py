@@ -23,6 +23,9 @@ class OffloadSettings(LimitSettings):
     """Age at which a sealed ledger is copied; -1: none is because of its age."""
     offload_deletion_lag_ms: int = 4 * 3_600_000
     """How long the message store keeps a ledger after its copy is complete; -1: for ever."""
+    offload_max_age_seconds: int = 0
+    """Age of a message at which its ledger is sealed and copied, where policies say nothing. At least 60; 0:
+    ledgers end by their size and age alone."""
     offload_interval_seconds: int = 60
     """Between two looks at all topics. At least 1."""
     offload_busy_percent: int = 25
@@ -47,4 +50,5 @@ def default_policy(settings: OffloadSettings) -> OffloadPolicy:
         threshold_bytes=settings.offload_threshold_bytes,
         threshold_s=settings.offload_threshold_seconds,
         deletion_lag_ms=settings.offload_deletion_lag_ms,
+        max_age_s=settings.offload_max_age_seconds,
     )

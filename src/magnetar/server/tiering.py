@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("magnetar.server")
 
+_FRESH_S: Final = 5.0
+"""Between two looks at how old messages are that are not in history: one grows so much older, and again while
+its ledger is sealed, than its policy wants."""
 _SWEEP_S: Final = 3600.0
 """Between two looks for objects that nobody names."""
 
@@ -134,6 +137,7 @@ class Tiering:
             self._offloader.commits = syncer.latency
         broker.collectors.append(self.storage.figures.collect)
         self._tasks.every(self._config.offload_interval_seconds, self.offloading.round)
+        self._tasks.every(_FRESH_S, self.offloading.fresh_round)
         orphans = OrphanObjects(
             broker.store,
             self.storage,

@@ -90,6 +90,20 @@ class OffloadedLog(Protocol):
     def sealed(self) -> Sequence[SealedLedger]:
         """The ledgers whose end is stored, in order."""
 
+    @property
+    def first_behind(self) -> int | None:
+        """The first of the newest ledgers that have no complete copy; None when these hold nothing."""
+
+    @property
+    def written(self) -> int | None:
+        """The ledger that takes entries."""
+
+    async def first_time_ms(self, ledger_id: int) -> int:
+        """Broker time of a ledger's first entry, Unix ms. Raises LedgerError, CorruptDataError."""
+
+    def leave_ledger(self) -> None:
+        """Has the ledger that takes entries sealed, soon, when it holds any."""
+
     async def read(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
         """Entries of the bookies' copy, as `LedgerReader.read`. Raises LedgerError, CorruptDataError."""
 

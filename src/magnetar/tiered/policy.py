@@ -23,6 +23,10 @@ THRESHOLD_S_OF_NAMESPACE: Final = "offload_threshold_in_seconds"
 LAG_OF_NAMESPACE: Final = "offload_deletion_lag_ms"
 """Keys that stand beside it in a namespace's document; the offload policies come first."""
 
+MAX_AGE: Final = "offload_max_age_in_seconds"
+"""The same, and in a topic's document; Pulsar has none of it."""
+MAX_AGE_LEAST_S: Final = 60
+
 THRESHOLD: Final = "managedLedgerOffloadThresholdInBytes"
 THRESHOLD_S: Final = "managedLedgerOffloadThresholdInSeconds"
 LAG: Final = "managedLedgerOffloadDeletionLagInMillis"
@@ -74,13 +78,16 @@ class OffloadPolicy:
     """Age, by the last entry, at which a sealed ledger is copied. Seconds."""
     deletion_lag_ms: int = 4 * 3_600_000
     """How long the bookies keep a ledger after its copy was complete."""
+    max_age_s: int = 0
+    """Age of a message at which it is to be in history: its ledger is sealed and copied then, whatever the
+    thresholds say. Seconds; 0: no such age."""
 
     def under(self, own: Mapping[str, Any], namespace: Mapping[str, Any], url: str = "") -> OffloadPolicy:
         """This one as default, below what a topic's and its namespace's documents say. Where the narrower
         of them names another store than `url`, nothing is copied."""
         levels = (own.get(POLICIES) or {}, namespace.get(POLICIES) or {})
         if url and other_store(levels[0] or levels[1], url):
-            return OffloadPolicy(NEVER, NEVER, NEVER)
+            return NO_POLICY
         beside = {
             THRESHOLD: namespace.get(THRESHOLD_OF_NAMESPACE),
             THRESHOLD_S: namespace.get(THRESHOLD_S_OF_NAMESPACE),
@@ -98,12 +105,22 @@ class OffloadPolicy:
             threshold_bytes=value(THRESHOLD, self.threshold_bytes),
             threshold_s=value(THRESHOLD_S, self.threshold_s),
             deletion_lag_ms=value(LAG, self.deletion_lag_ms),
+            max_age_s=int(own.get(MAX_AGE, namespace.get(MAX_AGE, self.max_age_s))),
         )
 
     @property
     def automatic(self) -> bool:
         """Whether anything is copied without being asked for."""
-        return self.threshold_bytes >= 0 or self.threshold_s >= 0
+        return self.threshold_bytes >= 0 or self.threshold_s >= 0 or self.max_age_s > 0
+
+
+NO_POLICY: Final = OffloadPolicy(NEVER, NEVER, NEVER)
+"""Nothing is copied, nothing leaves the bookies."""
+
+
+def is_max_age(seconds: int) -> bool:
+    """Whether it can be a maximum age: each is a ledger, a file and some changes of the stored list."""
+    return seconds == 0 or seconds >= MAX_AGE_LEAST_S
 
 
 def is_copied(ledger: SealedLedger) -> bool:
@@ -112,7 +129,10 @@ def is_copied(ledger: SealedLedger) -> bool:
 
 
 def due(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int) -> list[SealedLedger]:
-    """The ledgers that the thresholds want copied, oldest first. `ledgers` are all sealed ones, in order."""
+    """The ledgers that the policy wants copied, oldest first. `ledgers` are all sealed ones, in order.
+
+    With a maximum age, all: what is sealed does not grow, so that waiting would gain nothing.
+    """
     found = []
     newer_bytes = 0
     for ledger in reversed(ledgers):
@@ -121,9 +141,16 @@ def due(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int) -> 
             continue
         too_much = 0 <= policy.threshold_bytes < newer_bytes
         too_old = 0 <= policy.threshold_s * 1000 <= now_ms - ledger.timestamp_ms
-        if too_much or too_old:
+        if too_much or too_old or policy.max_age_s > 0:
             found.append(ledger)
     return found[::-1]
+
+
+def has_work(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int) -> bool:
+    """Whether anything is to be done for a log now."""
+    if policy.automatic and due(ledgers, policy, now_ms):
+        return True
+    return bool(local_copies_that_may_go(ledgers, policy, now_ms))
 
 
 def before(ledgers: Sequence[SealedLedger], position: Position) -> list[SealedLedger]:

@@ -56,7 +56,7 @@ class Request:
 class _Offloaded:
     """What is known of one open log."""
 
-    __slots__ = ("backoff", "error", "log", "policy", "request")
+    __slots__ = ("backoff", "behind", "error", "log", "policy", "request")
 
     def __init__(self, log: OffloadedLog, policy: OffloadPolicy) -> None:
         self.log = log
@@ -64,6 +64,8 @@ class _Offloaded:
         self.request = Request()
         self.backoff = Backoff()
         self.error = ""
+        self.behind: tuple[int, int] | None = None
+        """The first ledger that is not in history, and when its first entry came, Unix ms."""
 
 
 class OffloadRunningError(MagnetarError):
@@ -209,8 +211,16 @@ class Offloading:
     # By themselves
 
     async def round(self) -> None:
-        """One look at every log: what thresholds want is copied, what has a copy for long enough leaves the
+        """One look at every log: what policies want is copied, what has a copy for long enough leaves the
         bookies. Errors of one log are logged and tried again later, after pauses that grow."""
+        await self._each(self._look)
+
+    async def fresh_round(self) -> None:
+        """One look at every log: what is not in history and too old is sealed, or copied.
+        Errors are treated as by `round`."""
+        await self._each(self._keep_fresh)
+
+    async def _each(self, look: Callable[[_Offloaded, int], Awaitable[None]]) -> None:
         for number, known in enumerate(list(self._logs.values())):
             if number % _PER_TURN == 0:
                 await yield_loop()
@@ -222,7 +232,7 @@ class Offloading:
             if known.backoff.waits(now_ms):
                 continue
             try:
-                await self._look(known, now_ms)
+                await look(known, now_ms)
             except LedgerMovedError as error:
                 _log.info("%s", error)
             except MagnetarError as error:
@@ -243,6 +253,36 @@ class Offloading:
         if known.policy.automatic:
             for ledger in rules.due(ledgers, known.policy, now_ms):
                 await self._copy(known, ledger)
+
+    async def _keep_fresh(self, known: _Offloaded, now_ms: int) -> None:
+        log, policy = known.log, known.policy
+        first = log.first_behind if policy.automatic else None
+        if first is None:
+            known.behind = None
+            return
+        if known.behind is None or known.behind[0] != first:
+            # What came while the clock was ahead counts from now on, else it would never be old.
+            known.behind = first, min(await log.first_time_ms(first), now_ms)
+        if policy.max_age_s <= 0:
+            return
+        if first != log.written:
+            for ledger in rules.due(log.sealed(), policy, now_ms):
+                await self._copy(known, ledger)
+        elif now_ms - known.behind[1] >= policy.max_age_s * 1000:
+            # Only when all before is copied: a store that is away or slow gets fewer and larger files.
+            log.leave_ledger()
+
+    def has_work(self, log: OffloadedLog) -> bool:
+        """Whether something of the log is to be copied now, or to leave the bookies."""
+        return rules.has_work(log.sealed(), self._known(log).policy, self.storage.clock.now_ms())
+
+    def lag_ms(self, log: OffloadedLog) -> int | None:
+        """Age of the oldest message that is not in history, as of the last look; 0: all are. None: the log is
+        not offloaded by itself."""
+        known = self._known(log)
+        if not known.policy.automatic:
+            return None
+        return 0 if known.behind is None else max(0, self.storage.clock.now_ms() - known.behind[1])
 
     async def _delete_local(self, known: _Offloaded, ledger: SealedLedger) -> None:
         """Takes a ledger from the bookies when its objects are still there; else it is copied anew."""

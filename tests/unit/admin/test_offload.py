@@ -178,3 +178,27 @@ def test_credentials_and_what_is_no_driver_are_refused(tmp_path: Path) -> None:
         assert (await api.refused("POST", f"{N}/offloadPolicies", [1]))[0] == 400
 
     with_api(story, work_dir=tmp_path)
+
+
+def test_a_maximum_age_is_a_policy_of_both_levels(tmp_path: Path) -> None:
+    async def story(api: AdminApi) -> None:
+        await api.publish("persistent://public/default/t", b"x")
+        age = f"{N}/offloadMaxAgeInSeconds"
+        assert await api.get(f"{T}/t/offloadMaxAgeInSeconds?applied=true") == 0
+        await api.done("POST", age, 300)
+        assert await api.get(f"{T}/t/offloadMaxAgeInSeconds?applied=true") == 300
+        for refused in (59, -1):
+            status, reason = await api.refused("POST", age, refused)
+            assert status == 412
+            assert "at least 60" in str(reason)
+        await api.done("POST", f"{T}/t/offloadMaxAgeInSeconds", 0)
+        assert await api.get(f"{T}/t/offloadMaxAgeInSeconds?applied=true") == 0
+        assert api.broker.offloading is not None
+        log = (await api.topic("persistent://public/default/t")).log.offloading
+        assert api.broker.offloading.lag_ms(log) is None
+        await api.done("DELETE", f"{T}/t/offloadMaxAgeInSeconds")
+        assert api.broker.offloading.lag_ms(log) == 0, "in force when the call returns"
+        await api.done("DELETE", age)
+        assert api.broker.offloading.lag_ms(log) is None
+
+    with_api(story, work_dir=tmp_path)

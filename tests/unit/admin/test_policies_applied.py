@@ -23,6 +23,7 @@ VALUES: dict[int, tuple[Any, Any]] = {
         (kinds.NUMBER, (7, 3)),
         (kinds.INTERVAL, (70, 30)),
         (kinds.TTL, (70, 30)),
+        (kinds.MAX_AGE, (300, 60)),
         (kinds.BYTES, (7_000, 3_000)),
         (documents.PUBLISH, ({"publishThrottlingRateInMsg": 7}, {"publishThrottlingRateInMsg": 3})),
         (documents.DISPATCH, ({"dispatchThrottlingRateInMsg": 7}, {"dispatchThrottlingRateInMsg": 3})),

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
 from magnetar.admin.metrics import registry_for
 from magnetar.base.names import TopicName
+from magnetar.broker.config import BrokerConfig
+from magnetar.broker.unloaded import room
+from magnetar.managedlog.log_metadata import log_path
 from magnetar.managedlog.peeking import peek
+from magnetar.tiered.policy import MAX_AGE
 from support.sessions import TOPIC, World, in_world, send
 
 NAME = TopicName.parse(TOPIC)
@@ -108,3 +118,157 @@ def test_more_topics_than_have_series_are_in_the_sums() -> None:
         assert 'magnetar_unloaded_backlog_entries{cluster="standalone",namespace="public/default"} 10' in text
 
     in_world(story)
+
+
+KEEP = {
+    "retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1},
+    "offload_deletion_lag_ms": 4 * 3_600_000,
+}
+
+
+async def published(world: World, policies: dict[str, object]) -> None:
+    """A topic of these policies with ten messages, in memory, in its open ledger."""
+    await world.broker.policies.update_namespace(
+        NAME.namespace_name, lambda document: document.update({**KEEP, **policies})
+    )
+    await ten_messages(world, acknowledged=10)
+
+
+def tiered(story: Callable[[World], Awaitable[None]], folder: Path) -> None:
+    async def run() -> None:
+        world = World(BrokerConfig(idle_topic_unload_s=600), work_dir=folder)
+        await world.start()
+        try:
+            await story(world)
+        finally:
+            await world.close()
+
+    asyncio.run(run())
+
+
+async def copies(world: World) -> list[bool]:
+    return [ledger.offload is not None for ledger in await world.logs.peek_sealed(NAME.log_name)]
+
+
+async def offload(world: World) -> None:
+    """What the process does from time to time."""
+    assert world.broker.offloading is not None
+    await world.broker.offloading.round()
+    await world.settle()
+
+
+@pytest.mark.parametrize(
+    "policies", [{"offload_threshold": 0}, {MAX_AGE: 3600}, {"offload_threshold_in_seconds": 60}]
+)
+def test_a_topic_that_nobody_loads_gets_its_history_out_and_leaves_again(
+    policies: dict[str, object], tmp_path: Path
+) -> None:
+    async def story(world: World) -> None:
+        await published(world, policies)
+        await world.broker.unload(NAME)
+        world.clock.advance(60_000)
+        await world.broker.unloaded.round()
+        assert str(NAME) in world.broker.topics
+        # Not before it is copied, however long that takes.
+        for _ in range(3):
+            world.clock.advance(600_000)
+            await world.broker.inactive.round()
+        assert str(NAME) in world.broker.topics
+        await offload(world)
+        for _ in range(2):
+            world.clock.advance(600_000)
+            await world.broker.inactive.round()
+        assert world.broker.topics == {}
+        assert await copies(world) == [True]
+        await world.broker.unloaded.round()
+        assert world.broker.topics == {}, "there is nothing to do any more"
+        # Until the lag is over: then its copy is the only one.
+        world.clock.advance(4 * 3_600_000)
+        await world.broker.unloaded.round()
+        await offload(world)
+        (ledger,) = await world.logs.peek_sealed(NAME.log_name)
+        assert ledger.offload is not None
+        assert ledger.offload.local_deleted
+
+    tiered(story, tmp_path)
+
+
+def test_an_open_ledger_that_a_crash_left_is_history_too(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        await published(world, {"offload_threshold": 0})
+        path = log_path(NAME.log_name)
+        as_of_the_crash = await world.store.get(path)
+        assert as_of_the_crash is not None
+        await world.broker.unload(NAME)
+        await world.store.put(path, as_of_the_crash.data)
+        assert await world.logs.peek_sealed(NAME.log_name) == []
+        found = await peek(world.store, NAME.log_name, frozenset())
+        assert found is not None
+        assert found.to_offload == 1
+        await world.broker.unloaded.round()
+        await offload(world)
+        assert await copies(world) == [True]
+
+    tiered(story, tmp_path)
+
+
+@pytest.mark.parametrize("policies", [{}, {"offload_threshold": 1 << 30}])
+def test_a_topic_whose_policy_wants_nothing_yet_is_not_loaded(
+    policies: dict[str, object], tmp_path: Path
+) -> None:
+    async def story(world: World) -> None:
+        await published(world, policies)
+        await world.broker.unload(NAME)
+        await world.broker.unloaded.round()
+        assert world.broker.topics == {}
+
+    tiered(story, tmp_path)
+
+
+def test_no_more_than_so_many_are_loaded_in_one_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "WOKEN_MAX", 2)
+
+    async def story(world: World) -> None:
+        await published(world, {"offload_threshold": 0})
+        peer = world.peer()
+        names = [TopicName.parse(f"{TOPIC}-{number}") for number in range(4)]
+        for name in names:
+            (await world.topic(str(name))).log.append([b"x"], None)
+        await world.settle()
+        peer.session.lost()
+        for name in (NAME, *names):
+            await world.broker.unload(name)
+        for loaded in (2, 4, 5):
+            await world.broker.unloaded.round()
+            assert len(world.broker.topics) == loaded
+
+    tiered(story, tmp_path)
+
+
+def test_the_lag_of_history_is_shown_loaded_or_not(tmp_path: Path) -> None:
+    series = (
+        f'magnetar_history_lag_seconds{{cluster="standalone",namespace="public/default",topic="{TOPIC}"}}'
+    )
+
+    async def story(world: World) -> None:
+        await published(world, {MAX_AGE: 3600})
+        assert world.broker.offloading is not None
+        await world.broker.offloading.fresh_round()
+        world.clock.advance(90_000)
+        assert shown(world)[series] == 90
+        world.broker.unloaded._woken = room.WOKEN_MAX
+        await world.broker.unload(NAME)
+        await world.broker.unloaded.round()
+        await offload(world)
+        await world.broker.offloading.fresh_round()
+        assert shown(world)[series] == 0
+
+        await world.broker.policies.update_namespace(
+            NAME.namespace_name, lambda document: document.update({MAX_AGE: 0})
+        )
+        await world.broker.apply_policies()
+        assert series not in shown(world)
+
+    tiered(story, tmp_path)

@@ -16,6 +16,7 @@ from magnetar.admin.policies.declared import Kind
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.schema_rules import AUTO_UPDATE_STRATEGIES
 from magnetar.schemas.compatibility import Strategy
+from magnetar.tiered.policy import MAX_AGE_LEAST_S, is_max_age
 
 _BOOLEAN: Final = {"type": "boolean"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
@@ -35,6 +36,16 @@ def limit(refusal: str = "{} must be 0 or more", *, bits: int = INT_BITS, option
         return value
 
     return Kind(read, _COUNT)
+
+
+def _max_age(call: Call) -> int:
+    value = as_whole(call.json_given()) or 0
+    if not is_max_age(value):
+        raise PreconditionFailedError(
+            f"{call.policy} must be 0 or at least {MAX_AGE_LEAST_S}",
+            remedy="seconds; 0 is without a maximum age",
+        )
+    return value
 
 
 def _message_size(call: Call) -> int:
@@ -93,6 +104,7 @@ BYTES: Final = limit(bits=LONG_BITS)
 BYTES_OF_TOPIC: Final = limit("Invalid value for {}", bits=LONG_BITS)
 OPTIONAL_UNACKED: Final = limit("maxUnackedNum must be 0 or more", optional=True)
 MESSAGE_SIZE: Final = Kind(_message_size, _COUNT)
+MAX_AGE: Final = Kind(_max_age, _COUNT)
 TTL: Final = limit(_NO_TTL)
 TTL_OF_TOPIC: Final = Kind(_topic_ttl, _COUNT)
 EXPIRATION: Final = limit("Invalid value for subscription expiration time")

@@ -21,6 +21,7 @@ from magnetar.broker.limits.backlog import fits_retention
 from magnetar.broker.limits.limits import DELAYED_DELIVERY_POLICY, QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
 from magnetar.broker.policies import Policies
 from magnetar.broker.schema_rules import AUTO_UPDATE_POLICY
+from magnetar.tiered.policy import MAX_AGE
 
 
 def _retention_above_quotas(value: Any, own: Policies, namespace: Policies) -> None:
@@ -203,6 +204,12 @@ POLICIES: Final = (
         topic_key=THRESHOLD_POLICY,
         put=True,
         default=lambda config: config.compaction_threshold_bytes,
+    ),
+    _same(
+        MAX_AGE,
+        "offloadMaxAgeInSeconds",
+        kind=kinds.MAX_AGE,
+        default=lambda config: config.offload_max_age_s,
     ),
     _same(
         INACTIVE_POLICY,

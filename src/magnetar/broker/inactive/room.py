@@ -79,11 +79,15 @@ class InactiveTopics:
         if name.partition >= 0 and self._partitioned:
             await broker.partitioned.end_unused(name.base)
 
+    def _is_offloaded_now(self, topic: Topic) -> bool:
+        offloading = self._broker.offloading
+        return offloading is not None and offloading.has_work(topic.log.offloading)
+
     async def _unload(self, topic: Topic) -> None:
         """Unloads a topic that has needed no memory for a while."""
         broker, name = self._broker, topic.name
         unload_s = broker.config.idle_topic_unload_s
-        if not unload_s or is_system(name) or not may_go(topic):
+        if not unload_s or is_system(name) or not may_go(topic) or self._is_offloaded_now(topic):
             self._unloadable.used(topic)
             return
         idle_ms = self._unloadable.idle_ms(topic, broker.clock.now_ms())

@@ -14,7 +14,7 @@ from magnetar.broker.topic import DEDUP_CURSOR
 from magnetar.broker.watchers.selection import is_system
 from magnetar.managedlog.peeking import StoredSummary
 from magnetar.runtime.tasks import pause
-from magnetar.tiered.policy import NEVER
+from magnetar.tiered.policy import NO_POLICY, OffloadPolicy, has_work
 
 if TYPE_CHECKING:
     from magnetar.broker.service import Broker
@@ -52,6 +52,9 @@ class Seen:
 
     topics: dict[str, StoredSummary] = field(default_factory=dict)
     """Topics with something to tell, by full name; of very many the first."""
+    behind: dict[str, int] = field(default_factory=dict)
+    """Of those that are offloaded by themselves, and not done: when the oldest message that is not in history
+    came, or later, Unix ms; 0: all are, or it is not known."""
     sums: dict[str, Sums] = field(default_factory=dict)
     """By namespace."""
     at_ms: int = 0
@@ -103,16 +106,30 @@ class UnloadedTopics:
         sums.inexact += not (found.exact and all(cursor.exact for cursor in found.cursors))
         if (found.entries or found.backlog_entries) and len(seen.topics) < KEPT_MAX:
             seen.topics[str(name)] = found
-        if found.to_offload and self._woken < WOKEN_MAX and await self._is_offloaded(name):
+        if not (found.to_offload or found.in_both):
+            return
+        policy = await self._policy(name)
+        if policy.automatic and str(name) in seen.topics:
+            seen.behind[str(name)] = found.behind_since_ms
+        if self._woken < WOKEN_MAX and await self._waits_for_offloading(name, found, policy):
             self._woken += 1
-            # Loaded, it is offloaded as its policy says, and stays as long as it has several ledgers.
+            # Loaded, it is offloaded as its policy says, and stays until that is done.
             await broker.topic(name, create=False)
 
-    async def _is_offloaded(self, name: TopicName) -> bool:
-        """Whether a policy offloads the topic by itself."""
+    async def _policy(self, name: TopicName) -> OffloadPolicy:
         broker = self._broker
         if broker.offloading is None or is_system(name):
-            return False
+            return NO_POLICY
         own = await broker.policies.topic_policies(name)
-        policy = broker.offloading.policy_of(own, await broker.policies.namespace(name.namespace_name))
-        return policy.threshold_bytes != NEVER or policy.threshold_s != NEVER
+        return broker.offloading.policy_of(own, await broker.policies.namespace(name.namespace_name))
+
+    async def _waits_for_offloading(
+        self, name: TopicName, found: StoredSummary, policy: OffloadPolicy
+    ) -> bool:
+        """Whether something of the topic is to be copied, or to leave the bookies, by its policy."""
+        if policy.automatic and not found.exact:
+            # A crash left its last ledger without an end, which is found by loading it.
+            return True
+        # A threshold that is not reached would else load it in each round, to be unloaded again.
+        sealed = await self._broker.logs.peek_sealed(name.log_name)
+        return has_work(sealed, policy, self._broker.clock.now_ms())
