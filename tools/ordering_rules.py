@@ -29,6 +29,7 @@ OPENING_CUTS: Final = f"{CUTS}::test_a_folder_opens_after_a_cut_while_it_is_made
 LOG_CUTS: Final = f"{CUTS}::test_a_log_survives_power_cuts"
 STORE: Final = "unit/bookie/test_store.py"
 STORE_FAILURES: Final = "unit/bookie/test_store_failures.py"
+ROSTER: Final = "unit/bookie/test_roster.py"
 SPARES: Final = "unit/bookie/test_spares.py"
 REWRITER: Final = "unit/bookie/test_rewriter.py"
 EMBEDDED: Final = "unit/metadata/test_embedded.py"
@@ -143,6 +144,46 @@ RULES: Final = (
         "    os.ftruncate(segment.fd, end)\n",
         "",
         (STORE, "property/test_bookie_recovery.py", SEGMENT_CUTS),
+    ),
+    Rule(
+        "a segment is listed before it is written to",
+        "its file is lost, and nobody notices",
+        "bookie/supply.py",
+        "            self._roster.add(segment_id)\n",
+        "            pass\n",
+        (ROSTER,),
+    ),
+    Rule(
+        "a segment is off the list before its file goes",
+        "after a crash a deleted segment counts as lost",
+        "bookie/supply.py",
+        ("        self._roster.remove(segment.segment_id)\n        remove_segment(segment, self._disk)\n"),
+        ("        remove_segment(segment, self._disk)\n        self._roster.remove(segment.segment_id)\n"),
+        (ROSTER,),
+    ),
+    Rule(
+        "a segment is off the list before its file is a spare",
+        "as above",
+        "bookie/supply.py",
+        ("        self._roster.remove(segment.segment_id)\n        self.spares.keep(segment.path)\n"),
+        ("        self.spares.keep(segment.path)\n        self._roster.remove(segment.segment_id)\n"),
+        (ROSTER,),
+    ),
+    Rule(
+        "a segment that was lost stays listed",
+        "the second start knows nothing of it",
+        "bookie/opening.py",
+        "    roster.replace(segment.segment_id for segment in found)\n",
+        "    roster.replace(segment.segment_id for segment in kept)\n",
+        (ROSTER,),
+    ),
+    Rule(
+        "one copy of the list is whole at any time",
+        "a torn write leaves none, and the store does not open",
+        "bookie/roster.py",
+        ("                self._disk.write(fd, [copy], offset)\n                self._disk.sync(fd)\n"),
+        ("                self._disk.write(fd, [copy], offset)\n            self._disk.sync(fd)\n"),
+        (ROSTER,),
     ),
     Rule(
         "a tombstone before the deletion's answer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -125,10 +126,20 @@ async def settled(store: SegmentStore) -> None:
 def crash_copy(folder: Path, copy: Path) -> Path:
     """The folder as a killed process leaves it, while the store goes on in the original."""
     (copy / "segments").mkdir(parents=True)
-    for path in [folder / "FORMAT", folder / "INSTANCEID", *segments(folder)]:
-        target = copy / path.relative_to(folder)
-        target.write_bytes(path.read_bytes())
-    return copy
+    roster = folder / "ROSTER"
+    while True:
+        listed = roster.read_bytes()
+        for path in [folder / "FORMAT", folder / "INSTANCEID", *segments(folder)]:
+            target = copy / path.relative_to(folder)
+            with contextlib.suppress(FileNotFoundError):
+                # Deleted since it was listed.
+                target.write_bytes(path.read_bytes())
+        if listed == roster.read_bytes():
+            # The files are those of one moment: threads may make and delete segments meanwhile.
+            (copy / roster.name).write_bytes(listed)
+            return copy
+        for path in segments(copy):
+            path.unlink()
 
 
 def flip(path: Path, offset: int, bit: int = 0) -> None:

@@ -65,6 +65,7 @@ DRIVERS = {
     "bookie/prewriter.py",
     "bookie/reader.py",
     "bookie/rewriter.py",
+    "bookie/roster.py",
     "bookie/segment_copy.py",
     "bookie/store.py",
     "bookie/supply.py",

@@ -5,6 +5,7 @@ INSTANCEID                 random UUID text: the store's identity, also in every
 BELONGS                    whose metadata these messages belong to, and more (belonging.py)
 DECISIONS                  what an operator decided and is not done yet (decisions.py)
 LOCK                       held by the process that uses the folder (runtime/file_lock.py)
+ROSTER                     which segments there are (roster.py)
 RESERVE                    room for a small segment, given up by a start on a full disk
 segments/<16 hex>.seg      segments, ascending ids
 segments/<16 hex>.new      a segment in preparation: holds nothing yet

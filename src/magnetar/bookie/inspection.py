@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from magnetar.base.errors import StartupError
 from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import UNKNOWN_OWNER
@@ -17,6 +18,7 @@ from magnetar.bookie.opening import (
     read_start,
     scan_file,
 )
+from magnetar.bookie.roster import Roster
 from magnetar.bookie.segment import HEADER_READ_BYTES, SealedIndex, decode_segment_header
 from magnetar.bookie.segment_file import SegmentFile
 
@@ -44,6 +46,8 @@ class Inspection:
     findings: list[Finding] = field(default_factory=list)
     segments: int = 0
     blocks: int = 0
+    missing: list[int] = field(default_factory=list)
+    """Segments whose files were lost."""
     whole: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """First and last entries of every good block, by ledger."""
     deleted: set[int] = field(default_factory=set)
@@ -64,8 +68,12 @@ def inspect(folder: StoreFolder, disk: Disk, *, in_use: bool = False) -> Inspect
     found = Inspection()
     starts: dict[int, int] = {}
     opened: list[SegmentFile] = []
+    listed = _listed(folder, disk, found)
+    present = folder.segment_ids()
+    # Beside a running store: what was deleted meanwhile was taken off the list before.
+    _find_missing(folder, (listed & _listed(folder, disk, Inspection())) - set(present), found)
     try:
-        for segment_id in folder.segment_ids():
+        for segment_id in present:
             segment = _open(folder, disk, segment_id, found)
             if segment is not None:
                 opened.append(segment)
@@ -83,6 +91,25 @@ def inspect(folder: StoreFolder, disk: Disk, *, in_use: bool = False) -> Inspect
         if finding.ledger is not None:
             found.places.setdefault(finding.ledger, []).append(finding)
     return found
+
+
+def _listed(folder: StoreFolder, disk: Disk, found: Inspection) -> frozenset[int]:
+    roster = Roster(folder, disk)
+    try:
+        return roster.read() or frozenset()
+    except StartupError:
+        detail = "the list of segments is damaged; whether some are missing cannot be told"
+        size = roster.file.stat().st_size
+        found.findings.append(Finding(str(roster.file), 0, size, detail, repairable=True))
+        return frozenset()
+
+
+def _find_missing(folder: StoreFolder, missing: frozenset[int], found: Inspection) -> None:
+    found.missing = sorted(missing)
+    for segment_id in found.missing:
+        detail = "the file is missing and nobody deleted it: what the segment held is lost"
+        path = str(folder.segment_path(segment_id))
+        found.findings.append(Finding(path, 0, 0, detail, repairable=False))
 
 
 def _open(folder: StoreFolder, disk: Disk, segment_id: int, found: Inspection) -> SegmentFile | None:
@@ -222,7 +249,15 @@ def repair(folder: StoreFolder, disk: Disk) -> list[str]:
         header = decode_segment_header(_head(path))
         if header is not None and header.instance != folder.instance:
             done.append(f"{path}: of another store, set aside as {folder.set_aside(path)}")
-    for segment in load_segments(folder, disk):
+    roster = Roster(folder, disk)
+    try:
+        roster.read()
+    except StartupError:
+        roster.file.unlink()
+        done.append(f"{roster.file}: was damaged, made anew of the segments that are there")
+    for segment in load_segments(folder, disk, roster):
+        if segment.is_missing:
+            continue
         segment.pin()
         try:
             if mend_header(segment, folder, disk):
@@ -233,6 +268,19 @@ def repair(folder: StoreFolder, disk: Disk) -> list[str]:
             segment.unpin()
             segment.drop()
     return done
+
+
+def forget_missing(folder: StoreFolder, disk: Disk) -> list[str]:
+    """Takes segments whose files were lost off the list for good; what it did, a line each.
+
+    Raises OSError, StartupError.
+    """
+    roster = Roster(folder, disk)
+    listed = roster.read() or frozenset()
+    present = frozenset(folder.segment_ids())
+    if missing := sorted(listed - present):
+        roster.replace(listed & present)
+    return [f"{folder.segment_path(segment_id)}: missing, forgotten" for segment_id in missing]
 
 
 def _head(path: Path) -> bytes:

@@ -16,6 +16,8 @@ def collect(stores: Sequence[SegmentStore], out: Exposition) -> Iterable[None]:
     out.gauge("magnetar_segments", "Segments of the message store.", len(segments))
     damages = sum(len(segment.damages) for segment in segments)
     out.gauge("magnetar_segment_damages", "Places in segments whose bytes were found damaged.", damages)
+    missing = sum(segment.is_missing for segment in segments)
+    out.gauge("magnetar_segments_missing", "Segments whose files were lost.", missing)
     out.counter(
         "magnetar_segment_indexes_rebuilt_total",
         "Indexes of segments that were damaged and were made anew from the blocks.",

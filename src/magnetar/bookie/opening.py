@@ -27,6 +27,7 @@ from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import ROW_BYTES, UNKNOWN_OWNER, Damage, SegmentIndex, may_be_row
 from magnetar.bookie.recovery import WINDOW_BYTES, Scan, scan_segment
+from magnetar.bookie.roster import Roster
 from magnetar.bookie.segment import (
     CHECKPOINT_AT,
     CHECKPOINT_BYTES,
@@ -60,13 +61,15 @@ class Identity(NamedTuple):
     trailer: Trailer | None
 
 
-def load_segments(folder: StoreFolder, disk: Disk) -> list[SegmentFile]:
+def load_segments(folder: StoreFolder, disk: Disk, roster: Roster) -> list[SegmentFile]:
     """Opens every segment, ascending; those without a valid footer are scanned and sealed.
 
-    A segment that holds nothing is deleted. Raises StartupError, OSError.
+    A segment that holds nothing is deleted. Those that `roster` lists and that have no file are among them:
+    nobody knows what was in them. Raises StartupError, OSError.
     """
     folder.remove_unfinished()
     settle_names(folder, disk)
+    present = frozenset(folder.segment_ids())
     segments: list[SegmentFile] = []
     ends: dict[int, int] = {}
     for segment_id in folder.segment_ids():
@@ -74,10 +77,12 @@ def load_segments(folder: StoreFolder, disk: Disk) -> list[SegmentFile]:
         segments.append(segment)
         if end:
             ends[segment_id] = end
+    listed = roster.read()
     for segment, follower in pairwise(segments):
         if segment.sealed is None and (start := read_start(follower, disk)) is not None:
             ends.setdefault(start[0], start[1])
     kept: list[SegmentFile] = []
+    empty: list[SegmentFile] = []
     followed = False
     # From the last one: whether a segment was ended is known once those behind it are.
     for segment in reversed(segments):
@@ -85,12 +90,40 @@ def load_segments(folder: StoreFolder, disk: Disk) -> list[SegmentFile]:
         unreadable = segment.sealed is None and bool(segment.damages)
         end = ends.get(segment.segment_id, 0)
         if segment.sealed is None and not unreadable and not _recover(segment, disk, end, followed=followed):
-            segment.drop()
-            segment.path.unlink()
+            empty.append(segment)
             continue
         followed = followed or not unreadable
         kept.append(segment)
-    return kept[::-1]
+    missing = _missing(folder, disk, listed, present, [segment.segment_id for segment in kept])
+    found = sorted([*kept, *missing], key=lambda segment: segment.segment_id)
+    roster.replace(segment.segment_id for segment in found)
+    for segment in empty:
+        segment.drop()
+        segment.path.unlink()
+    return found
+
+
+def _missing(
+    folder: StoreFolder, disk: Disk, listed: frozenset[int] | None, present: frozenset[int], used: list[int]
+) -> list[SegmentFile]:
+    """Of the segments that are `listed` those without a file; `used` are those that hold something."""
+    if listed is None:
+        return []
+    if any(segment_id > max(listed, default=0) for segment_id in used):
+        # No segment is written to before it is listed: what was written here knows nothing of the list.
+        _log.warning("%s: another version used this folder; its segments are listed anew", folder.root)
+        return []
+    missing = []
+    for segment_id in sorted(listed - present):
+        path = folder.segment_path(segment_id)
+        detail = "the segment's file is missing and nobody deleted it: what the segment held is lost"
+        _log.error("%s", CorruptDataError(str(path), 0, detail))
+        segment = SegmentFile(disk, segment_id, path, -1, 0)
+        segment.is_missing = True
+        assert segment.index is not None
+        segment.index.damages.append(Damage(0, 0, UNKNOWN_OWNER, -1, -1))
+        missing.append(segment)
+    return missing
 
 
 def identify(disk: Disk, fd: int) -> Identity:

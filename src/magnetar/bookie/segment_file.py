@@ -31,6 +31,7 @@ class SegmentFile:
         "blocks_end",
         "fd",
         "index",
+        "is_missing",
         "live_count",
         "path",
         "rewriting",
@@ -48,6 +49,8 @@ class SegmentFile:
         self.path = path
         self.fd = fd
         self.salt = salt
+        self.is_missing = False
+        """Whether its file was lost; `fd` is then -1."""
         self.blocks_end = 0
         """Where its trailer says that blocks end; 0: unknown, or not asked for."""
         self.index: SegmentIndex | None = SegmentIndex(segment_id)

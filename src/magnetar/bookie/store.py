@@ -29,6 +29,7 @@ from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.pacing import Pacer
 from magnetar.bookie.reader import BlockReader
 from magnetar.bookie.rewriter import Rewriter
+from magnetar.bookie.roster import Roster
 from magnetar.bookie.segment import DATA_OFFSET, encode_footer
 from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
 from magnetar.bookie.segment_set import SegmentSet
@@ -144,12 +145,13 @@ class SegmentStore:
         return store
 
     def _recover(self) -> None:
-        segments = load_segments(self._folder, self._disk)
+        segments = load_segments(self._folder, self._disk, roster := Roster(self._folder, self._disk))
         self.segments.load(segments)
         self.supply = SegmentSupply(
             self._folder,
             self._disk,
             self._options,
+            roster,
             segments[-1].segment_id + 1 if segments else 1,
             is_durable=self.durability is Durability.FSYNC,
         )

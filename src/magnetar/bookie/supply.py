@@ -21,6 +21,7 @@ from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.prewriter import Prewriter
+from magnetar.bookie.roster import Roster
 from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, remove_segment
 from magnetar.bookie.spares import SparePool
@@ -60,11 +61,19 @@ class SegmentSupply:
     """Prepares the segments of one store, each before it is needed."""
 
     def __init__(
-        self, folder: StoreFolder, disk: Disk, options: StoreOptions, first_id: int, *, is_durable: bool
+        self,
+        folder: StoreFolder,
+        disk: Disk,
+        options: StoreOptions,
+        roster: Roster,
+        first_id: int,
+        *,
+        is_durable: bool,
     ) -> None:
         """`first_id`: of the first segment that is made."""
         self._folder = folder
         self._disk = disk
+        self._roster = roster
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._next_id = first_id
@@ -100,6 +109,15 @@ class SegmentSupply:
 
     def _make(self, segment_id: int, size: int) -> Supplied:
         """Blocking. Raises OSError."""
+        made = self._create(segment_id, size)
+        try:
+            self._roster.add(segment_id)
+        except OSError:
+            self._remove(made.segment)
+            raise
+        return made
+
+    def _create(self, segment_id: int, size: int) -> Supplied:
         salt = secrets.randbits(64)
         spare = self.spares.take()
         if spare is not None:
@@ -168,6 +186,11 @@ class SegmentSupply:
         return self._activated(ready)
 
     def _discard(self, segment: SegmentFile) -> None:
+        self._roster.remove(segment.segment_id)
+        self._remove(segment)
+
+    @staticmethod
+    def _remove(segment: SegmentFile) -> None:
         segment.drop()
         segment.path.unlink(missing_ok=True)
 
@@ -278,12 +301,22 @@ class SegmentSupply:
         if not segment.is_read and stat.st_nlink == 1 and self.spares.reserve(stat.st_size):
             segment.drop()
             try:
-                await asyncio.to_thread(self.spares.keep, segment.path)
+                await asyncio.to_thread(self._keep, segment)
             finally:
                 self.spares.forgo()
             return
         segment.drop()
-        await asyncio.to_thread(remove_segment, segment, self._disk)
+        await asyncio.to_thread(self._delete, segment)
+
+    def _keep(self, segment: SegmentFile) -> None:
+        """Makes it a spare. Blocking. Raises OSError."""
+        self._roster.remove(segment.segment_id)
+        self.spares.keep(segment.path)
+
+    def _delete(self, segment: SegmentFile) -> None:
+        """Blocking. Raises OSError."""
+        self._roster.remove(segment.segment_id)
+        remove_segment(segment, self._disk)
 
     async def close(self, *, active_is_empty: bool) -> None:
         """Ends what is under way. What holds nothing becomes a spare again, or goes."""
@@ -306,7 +339,7 @@ class SegmentSupply:
         try:
             os.ftruncate(segment.fd, supplied.written_bytes)
             segment.drop()
-            await asyncio.to_thread(self.spares.keep, segment.path)
+            await asyncio.to_thread(self._keep, segment)
         except OSError as error:
             _log.warning("%s", storage_error(error, self._folder.root, "keep a spare file"))
         finally:

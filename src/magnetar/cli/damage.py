@@ -85,7 +85,8 @@ def repair(data: Path | None, output: str, apply: bool) -> int:
 def salvage(data: Path | None, output: str, apply: bool) -> int:
     """Repair, and give up for good what is lost: consumers are led past it.
 
-    What is given up is noted in bookie/GIVEN-UP.json of the data folder. The broker must be stopped.
+    What is given up is noted in bookie/GIVEN-UP.json of the data folder; missing files are forgotten. The
+    broker must be stopped.
     """
     from magnetar.server import storage_doctor
 

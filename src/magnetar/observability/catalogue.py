@@ -174,6 +174,7 @@ SECTIONS: Final = (
             ),
             _g("magnetar_segments", "", (), "Segments of the message store."),
             _g("magnetar_segment_damages", "", (), "Places in segments whose bytes were found damaged."),
+            _g("magnetar_segments_missing", "", (), "Segments whose files were lost."),
             _g("magnetar_quarantined_ledgers", "", (), "Ledgers kept that metadata does not name.", _HELPED),
             _g("magnetar_quarantined_bytes", "bytes", (), "Bytes of these.", _HELPED),
             _c("magnetar_quarantine_deleted_total", "", (), "Ledgers deleted from the quarantine.", _HELPED),

@@ -16,7 +16,14 @@ from magnetar.base.errors import MetadataError, StartupError, StorageError
 from magnetar.bookie.files import Disk, storage_error
 from magnetar.bookie.folder import LOCK_FILE, StoreFolder
 from magnetar.bookie.given_up import GivenUp, read_given_up, write_given_up
-from magnetar.bookie.inspection import Finding, Inspection, inspect, lost_entries, repair
+from magnetar.bookie.inspection import (
+    Finding,
+    Inspection,
+    forget_missing,
+    inspect,
+    lost_entries,
+    repair,
+)
 from magnetar.ledger.ledger_metadata import LedgerMetadataError
 from magnetar.ledger.listing import existing_ledgers
 from magnetar.managedlog.cursor_codec import decode_info
@@ -129,6 +136,10 @@ def give_up(root: Path) -> Report:
             report.done += [
                 f"gave up entries {e.first} to {e.last} of ledger {e.ledger} {e.topic}" for e in fresh
             ]
+        try:
+            report.done += forget_missing(_folder(root), Disk())
+        except OSError as error:
+            raise storage_error(error, folder, "forget segments that are missing") from error
     return report
 
 
