@@ -174,6 +174,22 @@ ALERTS: Final = (
         "`PUT .../offload` and its status name the last error (docs/tiered-storage.md).",
     ),
     Alert(
+        "MagnetarStoreReadOnly",
+        "magnetar_offload_stores_read_only > 0",
+        "5m",
+        CRITICAL,
+        "{{ $value }} object stores of {{ $labels.instance }} belong to another installation",
+        "`magnetar offload stores` says why, docs/tiered-storage.md what to do. The disk fills meanwhile.",
+    ),
+    Alert(
+        "MagnetarHistoryGone",
+        "magnetar_lake_files_gone > 0",
+        "0m",
+        CRITICAL,
+        "{{ $value }} objects of history that {{ $labels.instance }} knows are not in the store any more",
+        "`magnetar lake status` and the log name them. Restore them from the bucket's earlier versions.",
+    ),
+    Alert(
         "MagnetarErrors",
         'increase(magnetar_log_records_total{level="error"}[10m]) > 0',
         "0m",

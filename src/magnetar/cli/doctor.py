@@ -140,7 +140,7 @@ def broker(caller: Caller) -> Iterator[Finding]:
         took_ms = after_ms - before_ms
         yield Finding("health", GOOD, f"a message was written, synced and read back in {took_ms} ms")
         yield _clock(caller, before_ms, after_ms)
-        yield from _canaries(caller)
+        yield from _metrics(caller)
     except MagnetarError as error:
         if code_of(error) == exit_codes.NOT_ALLOWED:
             yield Finding("health", DOUBTFUL, f"it cannot be asked with these rights: {error}")
@@ -188,15 +188,51 @@ def _certificate(caller: Caller) -> Iterator[Finding]:
         yield Finding("certificate", GOOD, detail)
 
 
-def _canaries(caller: Caller) -> Iterator[Finding]:
-    from magnetar.cli.canaries import canaries_of, summary
-
+def _metrics(caller: Caller) -> Iterator[Finding]:
+    """What the broker's metrics tell."""
     with caller.admin() as admin:
         try:
-            found = canaries_of(str(admin.call("GET", "/metrics")))
+            text = str(admin.call("GET", "/metrics"))
         except MagnetarError as error:
             yield Finding("metrics", DOUBTFUL, f"they cannot be seen with these rights: {error}")
             return
+    yield from history(text)
+    yield from _canaries(text)
+
+
+def history(metrics: str) -> Iterator[Finding]:
+    """Of the object stores; nothing where the broker has none, or does not show them."""
+    read_only = _sum(metrics, "magnetar_offload_stores_read_only")
+    gone = _sum(metrics, "magnetar_lake_files_gone")
+    if read_only:
+        yield Finding(
+            "history",
+            BAD,
+            f"{read_only} object stores are another installation's, and nothing is offloaded to them:"
+            " `magnetar offload stores` says why",
+        )
+    if gone:
+        yield Finding(
+            "history",
+            BAD,
+            f"{gone} objects of offloaded messages are gone: `magnetar lake status` names them; restore them"
+            " from a backup or an earlier version of the bucket's objects",
+        )
+    if read_only == 0 and not gone:
+        yield Finding("history", GOOD, "its object stores may be written, and no object is known to be gone")
+
+
+def _sum(metrics: str, name: str) -> int | None:
+    """Of a metric's series; None: there is none."""
+    rows = (line.rpartition(" ") for line in metrics.splitlines())
+    values = [float(value) for series, _, value in rows if series.partition("{")[0] == name]
+    return int(sum(values)) if values else None
+
+
+def _canaries(metrics: str) -> Iterator[Finding]:
+    from magnetar.cli.canaries import canaries_of, summary
+
+    found = canaries_of(metrics)
     if found:
         bad = any(not canary.up or canary.lost for canary in found)
         yield Finding("canaries", BAD if bad else GOOD, summary(found).removeprefix("canaries: "))
