@@ -37,6 +37,7 @@ _SECONDS: Final = {
     "openid_cache_expiration_seconds": 1,
     "openid_key_id_cache_miss_refresh_seconds": 1,
     "offload_interval_seconds": 1,
+    "offload_merge_interval_seconds": 0,
     "offload_owner_poll_seconds": 1,
     "otlp_interval_seconds": 1,
     "canary_interval_seconds": 1,

@@ -28,6 +28,8 @@ class OffloadSettings(LimitSettings):
     ledgers end by their size and age alone."""
     offload_interval_seconds: int = 60
     """Between two looks at all topics. At least 1."""
+    offload_merge_interval_seconds: int = 600
+    """Between two looks for small objects that become one; 0: only on request."""
     offload_busy_percent: int = 25
     """Share of time that offloading takes while clients publish, at most. 2 to 100."""
     offload_bytes_per_s_max: int = 0

@@ -41,6 +41,7 @@ from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import check_url, open_store
 
 if TYPE_CHECKING:
+    from magnetar.lake.daily import DailyUpkeep
     from magnetar.lake.room import LakeRoom
 
 _log = logging.getLogger("magnetar.server")
@@ -94,6 +95,7 @@ class Tiering:
         self._work_dir = _work_dir(folder)
         self._temporary = folder is None
         self._trust = trust
+        self._upkeep: DailyUpkeep | None = None
         url = _url(config, folder)
         self.owners = _owners(config, url, clock, metadata)
         self.storage = TieredStorage(
@@ -138,6 +140,8 @@ class Tiering:
         broker.collectors.append(self.storage.figures.collect)
         self._tasks.every(self._config.offload_interval_seconds, self.offloading.round)
         self._tasks.every(_FRESH_S, self.offloading.fresh_round)
+        if self._config.offload_merge_interval_seconds:
+            self._tasks.every(self._config.offload_merge_interval_seconds, self._keep_up)
         orphans = OrphanObjects(
             broker.store,
             self.storage,
@@ -193,6 +197,16 @@ class Tiering:
             )
             self._broker.lake = self.storage.follower = self._lake
         return self._lake
+
+    async def _keep_up(self) -> None:
+        """What `magnetar lake maintain` does, a part of it at a time."""
+        merged = await self.offloading.merge_round()
+        if self._lake is not None:
+            # Starts do not wait for what is loaded when there is something to do.
+            from magnetar.lake.daily import DailyUpkeep
+
+            self._upkeep = self._upkeep or DailyUpkeep(self._clock)
+            await self._upkeep.round(self._lake, merged)
 
     def _busy(self) -> bool:
         return self._broker is not None and self._broker.intake.bytes_used > 0

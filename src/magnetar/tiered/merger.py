@@ -28,7 +28,7 @@ from magnetar.tiered import merging
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog
 from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, segment_name
 from magnetar.tiered.key_merging import KeyDirectories
-from magnetar.tiered.merging import Block, Limits
+from magnetar.tiered.merging import EVERYTHING, Block, Bounds, Limits
 from magnetar.tiered.parquet.api import AsyncByteSource, DamagedSegmentError, SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.source import ObjectSource
@@ -99,13 +99,14 @@ class Merger:
         target_bytes: int = merging.TARGET_BYTES,
         dry_run: bool = False,
         progress: Progress = lambda done, total: None,
+        bounds: Bounds = EVERYTHING,
     ) -> Merged:
         """Merges what is small; `dry_run` says what would be.
 
         Raises MergeError, which names the objects, LogFencedError, MetadataError: what was merged before
         stays so.
         """
-        planned = merging.plan(log.sealed(), Limits.under(target_bytes, log.retention))
+        planned = bounds.of(merging.plan(log.sealed(), Limits.under(target_bytes, log.retention)))
         groups = [part for group in planned for part in await self._alike(log, group)]
         total = sum(len(group) for group in groups)
         result = Merged()

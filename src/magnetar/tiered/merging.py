@@ -62,6 +62,31 @@ class Limits(NamedTuple):
         return cls(target_bytes, age_ms, size_bytes)
 
 
+class Bounds(NamedTuple):
+    """How much of what is planned is done."""
+
+    members_min: int = 2
+    """Objects of a group, at least."""
+    bytes_max: int | None = None
+    """Bytes of objects; a first group is done whatever it has."""
+
+    def of(self, groups: Sequence[tuple[Block, ...]]) -> list[tuple[Block, ...]]:
+        """The part of these groups, oldest first."""
+        found: list[tuple[Block, ...]] = []
+        taken = 0
+        for group in groups:
+            if len(group) < self.members_min:
+                continue
+            taken += sum(block.file_bytes for block in group)
+            if found and self.bytes_max is not None and taken > self.bytes_max:
+                break
+            found.append(group)
+        return found
+
+
+EVERYTHING: Final = Bounds()
+
+
 def plan(sealed: Sequence[SealedLedger], limits: Limits) -> list[tuple[Block, ...]]:
     """Neighbouring objects that become one, oldest first. `sealed`: all sealed ledgers of a log, in order."""
     found: list[tuple[Block, ...]] = []

@@ -26,6 +26,7 @@ from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.storage import TieredStorage
 
 if TYPE_CHECKING:
+    from magnetar.tiered.merge_rounds import MergeRounds
     from magnetar.tiered.merger import Merged, Merger, Progress
 
 _log = logging.getLogger("magnetar.tiered")
@@ -154,6 +155,26 @@ class Offloading:
         return await self.merger.merge(
             log, policy, target_bytes=target_bytes, dry_run=dry_run, progress=progress
         )
+
+    async def merge_round(self) -> list[str]:
+        """Where many small objects are, some become one; the names of those logs. See `MergeRounds`."""
+        now_ms = self.storage.clock.now_ms()
+        self.merger.before_each = self.before_each
+        return await self._merge_rounds.round(
+            [
+                (known.log, known.policy)
+                for known in self._logs.values()
+                # Where nothing can be copied now, nothing can be merged either.
+                if known.log.open and not known.backoff.waits(now_ms)
+            ],
+            now_ms,
+        )
+
+    @cached_property
+    def _merge_rounds(self) -> MergeRounds:
+        from magnetar.tiered.merge_rounds import MergeRounds
+
+        return MergeRounds(self.merger)
 
     async def _serve(self, known: _Offloaded, upto: Position) -> None:
         request = known.request

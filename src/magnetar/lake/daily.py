@@ -1,0 +1,51 @@
+"""Upkeep of tables whose files were merged by themselves: once a day each.
+
+Merging leaves snapshots and files of metadata, which only upkeep takes away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError
+from magnetar.base.names import TopicName
+
+if TYPE_CHECKING:
+    from magnetar.lake.room import LakeRoom
+
+_log = logging.getLogger("magnetar.lake")
+
+EACH_MS: Final = 24 * 3_600_000
+KEEP_MS: Final = 5 * EACH_MS
+"""Older snapshots expire, unless they are among the last ones."""
+KEEP_SNAPSHOTS: Final = 10
+TABLES_MAX: Final = 10
+"""Tables of one round; the others wait for the next."""
+
+
+class DailyUpkeep:
+    """Knows when each table was looked after."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_ms: dict[TopicName, int] = {}
+        self._waiting: dict[TopicName, None] = {}
+
+    async def round(self, lake: LakeRoom, log_names: Sequence[str]) -> None:
+        """Looks after the tables of these logs, and of those that had to wait before. Errors are logged; the
+        table's turn comes a day later."""
+        now_ms = self._clock.now_ms()
+        # What is a day old need not be remembered: logs come and go.
+        self._last_ms = {topic: last for topic, last in self._last_ms.items() if now_ms - last < EACH_MS}
+        self._waiting.update(dict.fromkeys(TopicName.from_log_name(name).base for name in log_names))
+        due = [topic for topic in self._waiting if topic not in self._last_ms]
+        self._waiting = dict.fromkeys(due[TABLES_MAX:])
+        for topic in due[:TABLES_MAX]:
+            self._last_ms[topic] = now_ms
+            try:
+                await lake.maintain(topic, keep_ms=KEEP_MS, keep_min=KEEP_SNAPSHOTS, dry_run=False)
+            except MagnetarError as error:
+                _log.warning("the table of %s could not be looked after: %s", topic, error)
