@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.logger import PySparkLogger
 
+from magnetar.spark.pipelines.failures import is_worker_missing
 from magnetar.spark.pipelines.run import Run, RunSettings, stderr_to, terminated_as_interrupted
 from magnetar.spark.session import session
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 1
 """Between two looks whether a query is still active; a signal is heard at once."""
+RETRIES_MAX: Final = 2
+"""Of a program before whose first job a worker could not connect."""
 
 
 def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> int:
@@ -41,9 +44,35 @@ def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> i
         if not settings.quiet:
             run.say(f"{file.name} on {spark.sparkContext.master}, Spark {spark.version}")
         try:
-            return run.guarded(lambda: _execute(spark, file, arguments), lambda: _heard(spark, listener, run))
+
+            def attempt() -> int:
+                return _execute(spark, file, arguments)
+
+            return run.guarded(
+                lambda: unless_begun(attempt, lambda: _has_begun(spark), run.say),
+                lambda: _heard(spark, listener, run),
+            )
         finally:
             spark.stop()
+
+
+def unless_begun(work: Callable[[], int], has_begun: Callable[[], bool], say: Callable[[str], None]) -> int:
+    """What `work` returns. Does it anew when a worker could not connect, unless something of it had begun."""
+    for _ in range(RETRIES_MAX):
+        try:
+            return work()
+        except Exception as error:
+            if not is_worker_missing(str(error)) or has_begun():
+                raise
+            say("A Python worker of Spark did not start in time. No job had begun: the program starts anew.")
+    return work()
+
+
+def _has_begun(spark: SparkSession) -> bool:
+    """Whether the program had any work done: a second time it might be there twice."""
+    context = spark.sparkContext._jsc
+    # Each batch of a query is a job. A query that is stopped before its first begins at the same place again.
+    return context is None or context.sc().dagScheduler().numTotalJobs() > 0
 
 
 def _quiet_echoes() -> None:
