@@ -13,12 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pulsar
+import pyarrow.parquet as pq
 import pytest
 
-from magnetar.base.ids import EARLIEST, Position
-from magnetar.base.names import TopicName
-from magnetar.client.client import Client
-from magnetar.client.reader import last_position, read_range
 from support.spark_topics import fill, numbered, official_client
 from support.standalone import StandaloneProcess, wait_until
 
@@ -51,11 +48,15 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def payloads(standalone: StandaloneProcess, name: str) -> list[dict[str, object]]:
+    return [json.loads(text) for text in texts(standalone, name)]
+
+
+def texts(standalone: StandaloneProcess, name: str) -> list[str]:
     with official_client(standalone) as client:
         reader = client.create_reader(name, pulsar.MessageId.earliest)
         found = []
         while reader.has_message_available():
-            found.append(json.loads(reader.read_next(10_000).data()))
+            found.append(reader.read_next(10_000).data().decode())
     return found
 
 
@@ -183,7 +184,7 @@ def test_lag_and_the_sink_in_a_connect_session(kept: StandaloneProcess, tmp_path
     assert "behind persistent://public/default/remote: 0 rows, 0.0 s, 0 B" in done.stdout
 
 
-def test_a_declarative_project(kept: StandaloneProcess, tmp_path: Path) -> None:
+def test_a_declarative_project_runs_twice(kept: StandaloneProcess, tmp_path: Path) -> None:
     pytest.importorskip("grpc_status")
     pytest.importorskip("yaml")
     fill(kept, "bronze", numbered(30))
@@ -198,18 +199,30 @@ def test_a_declarative_project(kept: StandaloneProcess, tmp_path: Path) -> None:
         "spark = SparkSession.active()\n"
         f"cluster = {cluster}\n"
         "dp.create_sink('silver', 'magnetar', {**cluster, 'topic': 'silver'})\n"
-        "@dp.append_flow(target='silver')\n"
-        "def copy():\n"
+        "def bronze():\n"
         "    rows = spark.readStream.format('magnetar').options(**cluster, topic='bronze')\n"
         "    return rows.option('startingOffsets', 'earliest').load().select('value', 'key')\n"
+        "@dp.append_flow(target='silver')\n"
+        "def copy():\n"
+        "    return bronze()\n"
+        "@dp.table\n"
+        "def kept():\n"
+        "    return bronze()\n"
+        "@dp.materialized_view\n"
+        "def seen():\n"
+        "    rows = spark.read.format('magnetar').options(**cluster, topic='bronze').load()\n"
+        "    return rows.selectExpr('count(*) AS rows')\n"
     )
-    done = run(tmp_path, "--log-file", str(tmp_path / "spark.log"), str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "spark.log").read_text()[-2000:]
-    with Client(kept.broker_url, admin_url=kept.http_url) as client:
-        silver = TopicName.parse("silver")
-        last = last_position(client, silver)
-        assert last is not None
-        end = Position(last.ledger_id, last.entry_id + 1)
-        found = sum(len(columns) for columns in read_range(client, silver, EARLIEST, end))
-    assert found > 0
+    expected = numbered(30)
+    for _ in range(2):
+        done = run(tmp_path, "--log-file", str(tmp_path / "spark.log"), str(tmp_path))
+        assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "spark.log").read_text()[-2000:]
+        assert sorted(texts(kept, "silver")) == expected
+        counted = pq.read_table(tmp_path / "spark-warehouse" / "seen")
+        assert counted["rows"].to_pylist() == [len(expected)]
+        fill(kept, "bronze", numbered(10, 30))
+        expected = numbered(40)
+    files = (tmp_path / "spark-warehouse" / "kept").glob("*.parquet")
+    values = [row.decode() for file in files for row in pq.read_table(file)["value"].to_pylist()]
+    assert sorted(values) == numbered(40)
     assert os.listdir(tmp_path / "storage")

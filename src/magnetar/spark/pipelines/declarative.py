@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.pipelines.run import Run, RunSettings, stderr_to, terminated_as_interrupted
-from magnetar.spark.session import prepare
+from magnetar.spark.session import LOCAL_DEFAULTS, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,9 +79,43 @@ def _session(spec: Path, settings: RunSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote(settings.master).appName(spec.resolve().parent.name)
-    for key, value in settings.config.items():
+    for key, value in configuration(spec, settings).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def configuration(spec: Path, settings: RunSettings) -> dict[str, str]:
+    """Spark's settings for a run: the user's, else the project's, else defaults for this machine."""
+    given = {**_of_project(spec), **settings.config}
+    if not settings.master.startswith("local"):
+        return given
+    folder = spec.resolve().parent
+    return {
+        **LOCAL_DEFAULTS,
+        # Tables are files in a folder and names in a catalog. Spark's own catalog ends with the session, the
+        # files stay, and the next run refuses them: LOCATION_ALREADY_EXISTS. So both stay, in the project.
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": (
+            f"jdbc:derby:;databaseName={folder / 'metastore_db'};create=true"
+        ),
+        # Else the catalog's database leaves a log where the user stands; its errors come as Spark's.
+        "spark.driver.defaultJavaOptions": "-Dderby.stream.error.file=/dev/null",
+        **given,
+    }
+
+
+def _of_project(spec: Path) -> dict[str, str]:
+    """What the spec sets. Spark's program would do so when there is a session, too late for some settings."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(spec.read_text())
+    except (OSError, yaml.YAMLError):
+        # Spark's program reads it too, and says what is wrong.
+        return {}
+    found = document.get("configuration") if isinstance(document, dict) else None
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _execute(spec: Path, selection: Selection) -> int:
