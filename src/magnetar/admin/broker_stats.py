@@ -9,7 +9,7 @@ from magnetar.admin.brokers import broker_id, broker_port
 from magnetar.admin.bundles import bundle_of
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import NotImplementedHereError
-from magnetar.admin.stats import topic_stats
+from magnetar.admin.stats import asked, topic_stats
 from magnetar.observability.process import resident_bytes
 
 _B: Final = "/admin/v2/broker-stats"
@@ -22,7 +22,7 @@ async def topics(call: Call) -> object:
         namespace = topic.name.namespace_name
         bundle = bundle_of(topic.name, await call.broker.policies.namespace(namespace))
         bundles = found.setdefault(str(namespace), {}).setdefault(bundle, {"persistent": {}})
-        bundles["persistent"][str(topic.name)] = topic_stats(topic, call.broker.clock, call.service.rates)
+        bundles["persistent"][str(topic.name)] = topic_stats(topic, asked(call))
     return found
 
 

@@ -15,8 +15,8 @@ from magnetar.metadata import keys
 
 
 async def broker_id(call: Call) -> str:
-    """This broker's `host:port` of the admin API, as the client reaches it."""
-    return f"{call.broker.config.advertised_host or call.host}:{call.service.http_port}"
+    """This broker's `host:port` of the admin API, the same for whoever asks and however it was reached."""
+    return call.broker.broker_id
 
 
 async def broker_port(call: Call) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.admin import bundles
-from magnetar.admin.brokers import broker_id, broker_port
+from magnetar.admin.brokers import broker_port
 from magnetar.admin.call import Call, Route, Text, is_domain
 from magnetar.admin.errors import NotHereError
 from magnetar.base.names import TopicName
@@ -30,7 +30,7 @@ async def lookup(call: Call) -> object:
     return {
         "brokerUrl": at.plain,
         "brokerUrlTls": at.tls,
-        "httpUrl": at.http or f"http://{await broker_id(call)}",
+        "httpUrl": at.http or f"http://{host}:{call.service.http_port}",
         "httpUrlTls": at.https,
         "nativeUrl": at.plain,
     }

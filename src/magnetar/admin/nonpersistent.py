@@ -6,13 +6,19 @@ import dataclasses
 from typing import Any, Final
 
 from magnetar.admin import topics
+from magnetar.admin.aggregation import aggregate
 from magnetar.admin.bundles import within
 from magnetar.admin.call import Call, Handler, Operation, Route
-from magnetar.admin.rates import Rates
-from magnetar.admin.stats import aggregate, consumer_stats, filter_stats, producer_stats
+from magnetar.admin.stats import (
+    Asked,
+    asked,
+    consumer_stats,
+    filter_stats,
+    last_times,
+    publishers,
+)
 from magnetar.admin.topic_lists import QUERY
 from magnetar.admin.topics import any_parts
-from magnetar.base.clock import Clock
 from magnetar.base.names import NON_PERSISTENT
 from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
@@ -24,11 +30,11 @@ _N: Final = f"/admin/v2/{NON_PERSISTENT}/{{tenant}}/{{namespace}}"
 _T: Final = f"{_N}/{{topic}}"
 
 
-def topic_stats(topic: NonPersistentTopic, clock: Clock, rates: Rates) -> Document:
+def topic_stats(topic: NonPersistentTopic, asked: Asked) -> Document:
     """One topic or partition."""
-    now_ms = clock.now_ms()
+    now_ms, rates = asked.now_ms, asked.rates
     subscriptions = {
-        name: _subscription_stats(topic, subscription, now_ms, rates)
+        name: _subscription_stats(topic, subscription, asked)
         for name, subscription in topic.subscriptions.items()
     }
     each = subscriptions.values()
@@ -46,22 +52,23 @@ def topic_stats(topic: NonPersistentTopic, clock: Clock, rates: Rates) -> Docume
         "msgDropCounter": sum(document["msgDropCounter"] for document in each),
         "averageMsgSize": bytes_in / rate_in if rate_in else 0.0,
         "waitingPublishers": topic.access.waiting_count,
-        "publishers": [
-            {**producer_stats(producer, now_ms), "msgDropRate": 0.0} for producer in topic.producers.values()
-        ],
+        "publishers": [{**publisher, "msgDropRate": 0.0} for publisher in publishers(topic, asked)],
         "subscriptions": subscriptions,
         "replication": {},
         "deduplicationStatus": "Disabled",
         "topicCreationTimeStamp": topic.created_ms,
         "lastPublishTimeStamp": topic.last_publish_ms,
+        "ownerBroker": asked.broker_id,
     }
 
 
 def _subscription_stats(
-    topic: NonPersistentTopic, subscription: NonPersistentSubscription, now_ms: int, rates: Rates
+    topic: NonPersistentTopic, subscription: NonPersistentSubscription, asked: Asked
 ) -> Document:
     counters = (subscription.messages_out, subscription.bytes_out, subscription.messages_dropped)
-    rate_out, bytes_out, drop_rate = rates.per_second(subscription, counters, topic.created_ms, now_ms)
+    rate_out, bytes_out, drop_rate = asked.rates.per_second(
+        subscription, counters, topic.created_ms, asked.now_ms
+    )
     return {
         "msgRateOut": rate_out,
         "msgThroughputOut": bytes_out,
@@ -75,7 +82,10 @@ def _subscription_stats(
         "isDurable": subscription.durable,
         "subscriptionProperties": dict(subscription.properties),
         **filter_stats(subscription),
-        "consumers": [consumer_stats(consumer, now_ms) for consumer in subscription.consumers],
+        **last_times(subscription),
+        "consumers": [consumer_stats(each, asked) for each in subscription.consumers]
+        if asked.consumers
+        else [],
     }
 
 
@@ -86,7 +96,7 @@ async def _there(call: Call) -> list[NonPersistentTopic]:
 
 
 async def stats(call: Call) -> object:
-    return topic_stats(await _one(call), call.broker.clock, call.service.rates)
+    return topic_stats(await _one(call), asked(call))
 
 
 async def _one(call: Call) -> NonPersistentTopic:
@@ -97,10 +107,8 @@ async def _one(call: Call) -> NonPersistentTopic:
 
 async def partitioned_stats(call: Call) -> object:
     count = await _partitions(call)
-    documents = {
-        str(topic.name): topic_stats(topic, call.broker.clock, call.service.rates)
-        for topic in await _there(call)
-    }
+    wanted = asked(call)
+    documents = {str(topic.name): topic_stats(topic, wanted) for topic in await _there(call)}
     return {
         **aggregate(list(documents.values())),
         "metadata": {"partitions": count, "deleted": False},

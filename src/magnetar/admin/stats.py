@@ -7,17 +7,19 @@ it does or does not dispatch.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from magnetar.admin import internals
-from magnetar.admin.call import Call, Route
+from magnetar.admin.aggregation import aggregate
+from magnetar.admin.call import Call, Operation, Route
 from magnetar.admin.compaction import compaction_stats
 from magnetar.admin.rates import Rates
 from magnetar.admin.topics import loaded, parts
-from magnetar.base.clock import Clock
 from magnetar.broker.access.state import AccessMode
-from magnetar.broker.any_subscription import AnySubscription
+from magnetar.broker.any_subscription import AnySubscription, SubscriptionType
+from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.explain.reasons import diagnose
@@ -46,15 +48,54 @@ _ACCESS_MODES: Final = {
 }
 
 
-def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks for statistics when, and for what."""
+
+    now_ms: int
+    rates: Rates
+    broker_id: str
+    backlog_sizes: bool = True
+    """Whether the sizes of backlogs in bytes are told; else -1."""
+    oldest: bool = False
+    """Whether it is looked up when the oldest message of each backlog was published."""
+    publishers: bool = True
+    consumers: bool = True
+
+
+QUERY: Final = (
+    "getPreciseBacklog",
+    "subscriptionBacklogSize",
+    "getEarliestTimeInBacklog",
+    "excludePublishers",
+    "excludeConsumers",
+)
+"""What a caller may say. Backlogs are precise in any case."""
+
+
+def asked(call: Call) -> Asked:
+    """Raises BadRequestError."""
+    call.flag("getPreciseBacklog")
+    return Asked(
+        call.broker.clock.now_ms(),
+        call.service.rates,
+        call.broker.broker_id,
+        backlog_sizes=call.flag("subscriptionBacklogSize", default=True),
+        oldest=call.flag("getEarliestTimeInBacklog"),
+        publishers=not call.flag("excludePublishers"),
+        consumers=not call.flag("excludeConsumers"),
+    )
+
+
+def topic_stats(topic: Topic, asked: Asked) -> Document:
     """One topic or partition."""
-    now_ms = clock.now_ms()
+    now_ms, rates = asked.now_ms, asked.rates
     subscriptions = {
-        name: subscription_stats(topic, subscription, now_ms, rates)
+        name: subscription_stats(topic, subscription, asked)
         for name, subscription in topic.subscriptions.items()
     }
     rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
-    durable = [document for document in subscriptions.values() if document["isDurable"]]
+    held_back = [each.backlog_entries for each in topic.subscriptions.values() if each.durable]
     return {
         "msgRateIn": rate_in,
         "msgThroughputIn": bytes_in,
@@ -67,24 +108,31 @@ def topic_stats(topic: Topic, clock: Clock, rates: Rates) -> Document:
         "averageMsgSize": bytes_in / rate_in if rate_in else 0.0,
         "msgChunkPublished": False,
         "storageSize": topic.log.size_bytes,
-        "backlogSize": max((document["backlogSize"] for document in durable), default=0),
+        "backlogSize": max((_backlog_bytes(topic, each) for each in held_back), default=0),
         "offloadedStorageSize": topic.log.offloading.offloaded_bytes,
         "waitingPublishers": topic.access.waiting_count,
-        "publishers": [producer_stats(producer, now_ms) for producer in topic.producers.values()],
+        "publishers": publishers(topic, asked),
         "subscriptions": subscriptions,
         "replication": {},
         "deduplicationStatus": "Disabled" if topic.dedup is None else "Enabled",
         "compaction": compaction_stats(topic),
-        "topicCreationTimeStamp": topic.created_ms,
+        "earliestMsgPublishTimeInBacklogs": 0,
+        "topicCreationTimeStamp": topic.log.info().created_ms or topic.created_ms,
         "lastPublishTimeStamp": topic.last_publish_ms,
         "lastPublishTimestamp": topic.last_publish_ms,
-        "ownerBroker": "",
+        "ownerBroker": asked.broker_id,
     }
 
 
-def producer_stats(producer: Producer, now_ms: int) -> Document:
-    """One producer; its rates are those since it connected."""
-    seconds = max((now_ms - producer.connected_ms) / 1000, 1.0)
+def publishers(topic: AnyTopic, asked: Asked) -> list[Document]:
+    """A topic's producers, where they are asked for."""
+    return [producer_stats(each, asked) for each in topic.producers.values()] if asked.publishers else []
+
+
+def producer_stats(producer: Producer, asked: Asked) -> Document:
+    """One producer."""
+    counters = (producer.messages_in, producer.bytes_in)
+    rate_in, bytes_in = asked.rates.per_second(producer, counters, producer.connected_ms, asked.now_ms)
     return {
         "accessMode": _ACCESS_MODES[producer.mode],
         "producerId": producer.producer_id,
@@ -92,52 +140,84 @@ def producer_stats(producer: Producer, now_ms: int) -> Document:
         "address": producer.client_address,
         "connectedSince": _instant(producer.connected_ms),
         "clientVersion": producer.client_version,
-        "msgRateIn": producer.messages_in / seconds,
-        "msgThroughputIn": producer.bytes_in / seconds,
+        "msgRateIn": rate_in,
+        "msgThroughputIn": bytes_in,
+        "msgInCounter": producer.messages_in,
+        "bytesInCounter": producer.bytes_in,
+        "chunkedMessageRate": 0.0,
         "averageMsgSize": producer.bytes_in / producer.messages_in if producer.messages_in else 0.0,
         "supportsPartialProducer": False,
         "metadata": dict(producer.properties),
     }
 
 
-def subscription_stats(topic: Topic, subscription: Subscription, now_ms: int, rates: Rates) -> Document:
+def _backlog_bytes(topic: Topic, entries: int) -> int:
+    return entries * topic.log.size_bytes // max(topic.log.entry_count, 1)
+
+
+def subscription_stats(topic: Topic, subscription: Subscription, asked: Asked) -> Document:
     """One subscription of a topic or partition."""
     cursor = subscription.cursor
     consumers = subscription.consumers
     view = subscription.view()
     diagnosis = diagnose(view)
     backlog = cursor.backlog_entries
-    rate_out, bytes_out = rates.per_second(
-        subscription, (subscription.messages_out, subscription.bytes_out), topic.created_ms, now_ms
+    tally, keyed = subscription.tally, subscription.type is SubscriptionType.KEY_SHARED
+    counters = (
+        subscription.messages_out,
+        subscription.bytes_out,
+        tally.redelivered,
+        tally.acked,
+        tally.expired,
     )
-    average = topic.log.size_bytes / max(topic.log.entry_count, 1)
+    rate_out, bytes_out, again, acks, expired = asked.rates.per_second(
+        subscription, counters, tally.since_ms, asked.now_ms
+    )
     return {
         "msgRateOut": rate_out,
         "msgThroughputOut": bytes_out,
         "bytesOutCounter": subscription.bytes_out,
         "msgOutCounter": subscription.messages_out,
-        "msgRateRedeliver": 0.0,
-        "messageAckRate": 0.0,
+        "msgRateRedeliver": again,
+        "messageAckRate": acks,
+        "chunkedMessageRate": 0.0,
         "msgBacklog": backlog,
         "msgBacklogNoDelayed": backlog - subscription.delayed_entries,
-        "backlogSize": round(backlog * average),
+        "backlogSize": _backlog_bytes(topic, backlog) if asked.backlog_sizes else -1,
+        "earliestMsgPublishTimeInBacklog": 0,
         "msgDelayed": subscription.delayed_entries,
+        "msgInReplay": view.again + view.waiting,
         "unackedMessages": sum(map(subscription.unacked_of, consumers)),
         "blockedSubscriptionOnUnackedMsgs": view.blocked,
         "type": _TYPES[subscription.type.name],
         "activeConsumerName": subscription.active_consumer or "",
-        "msgRateExpired": 0.0,
-        "totalMsgExpired": 0,
+        "msgRateExpired": expired,
+        "msgExpired": tally.expired_last,
+        "totalMsgExpired": tally.expired,
+        "lastExpireTimestamp": tally.expired_ms,
+        "lastMarkDeleteAdvancedTimestamp": tally.advanced_ms,
+        **last_times(subscription),
         "isDurable": subscription.durable,
         "isReplicated": False,
-        "allowOutOfOrderDelivery": False,
+        "allowOutOfOrderDelivery": view.out_of_order,
+        **({"keySharedMode": "STICKY" if view.sticky else "AUTO_SPLIT"} if keyed else {}),
         "consumersAfterMarkDeletePosition": {},
         "nonContiguousDeletedMessagesRanges": len(cursor.acked_ranges()),
         "subscriptionProperties": dict(subscription.properties),
         **filter_stats(subscription),
-        "consumers": [consumer_stats(consumer, now_ms) for consumer in consumers],
+        "consumers": [consumer_stats(each, asked) for each in consumers] if asked.consumers else [],
         "dispatchState": diagnosis.state.value,
         "whyIdle": diagnosis.sentence,
+    }
+
+
+def last_times(subscription: AnySubscription) -> Document:
+    """When its consumers last did something, Unix ms; 0: never."""
+    tally = subscription.tally
+    return {
+        "lastConsumedFlowTimestamp": tally.flow_ms,
+        "lastConsumedTimestamp": tally.sent_ms,
+        "lastAckedTimestamp": tally.acked_ms,
     }
 
 
@@ -152,16 +232,30 @@ def filter_stats(subscription: AnySubscription) -> Document:
     }
 
 
-def consumer_stats(consumer: AttachedConsumer, now_ms: int) -> Document:
-    """One consumer; its rates are those since it connected."""
-    seconds = max((now_ms - consumer.connected_ms) / 1000, 1.0)
+def consumer_stats(consumer: AttachedConsumer, asked: Asked) -> Document:
+    """One consumer."""
+    counters = (consumer.messages_out, consumer.bytes_out, consumer.redelivered, consumer.acks)
+    rate_out, bytes_out, again, acks = asked.rates.per_second(
+        consumer, counters, consumer.connected_ms, asked.now_ms
+    )
     return {
         "consumerName": consumer.name,
         "address": consumer.client_address,
         "connectedSince": _instant(consumer.connected_ms),
         "clientVersion": consumer.client_version,
-        "msgRateOut": consumer.messages_out / seconds,
-        "msgThroughputOut": consumer.bytes_out / seconds,
+        "msgRateOut": rate_out,
+        "msgThroughputOut": bytes_out,
+        "msgRateRedeliver": again,
+        "messageAckRate": acks,
+        "chunkedMessageRate": 0.0,
+        "avgMessagesPerEntry": round(consumer.messages_in(1000) / 1000),
+        "lastAckedTimestamp": consumer.acked_ms,
+        "lastAckedTime": _instant(consumer.acked_ms),
+        "lastConsumedTimestamp": consumer.sent_ms,
+        "lastConsumedTime": _instant(consumer.sent_ms),
+        "firstMessagesSentTimestamp": consumer.first_sent_ms,
+        "lastConsumedFlowTimestamp": consumer.flow_ms,
+        "firstConsumedFlowTimestamp": consumer.first_flow_ms,
         "bytesOutCounter": consumer.bytes_out,
         "msgOutCounter": consumer.messages_out,
         "availablePermits": consumer.permits,
@@ -181,66 +275,42 @@ def _total(documents: Iterable[Document], key: str) -> Any:
     return sum(document[key] for document in documents)
 
 
-def aggregate(documents: list[Document]) -> Document:
-    """Numbers of all partitions added up; producers and subscriptions of the same name are one."""
-    total: Document = {
-        "publishers": [],
-        "subscriptions": {},
-        "replication": {},
-        "deduplicationStatus": documents[0]["deduplicationStatus"] if documents else "Disabled",
-    }
-    publishers: dict[str, Document] = {}
-    for document in documents:
-        _add(total, document)
-        for publisher in document["publishers"]:
-            known = publishers.setdefault(publisher["producerName"], {})
-            _add(known, publisher)
-            known.update((key, value) for key, value in publisher.items() if key not in known)
-        for name, subscription in document["subscriptions"].items():
-            merged = total["subscriptions"].setdefault(name, {"consumers": []})
-            _add(merged, subscription)
-            merged["consumers"].extend(subscription["consumers"])
-            for key in ("type", "activeConsumerName", "subscriptionProperties"):
-                merged[key] = subscription[key]
-    total["publishers"] = list(publishers.values())
-    for counted in (total, *publishers.values()):
-        if counted.get("msgRateIn"):
-            counted["averageMsgSize"] = counted["msgThroughputIn"] / counted["msgRateIn"]
-    return total
-
-
-_LARGEST_WINS: Final = frozenset(
-    {
-        "topicCreationTimeStamp",
-        "lastPublishTimeStamp",
-        "lastPublishTimestamp",
-        "producerId",
-    }
-)
-"""Numbers that cannot be added."""
-
-
-def _add(total: Document, document: Document) -> None:
-    for key, value in document.items():
-        if isinstance(value, bool):
-            total[key] = total.get(key, False) or value
-        elif isinstance(value, (int, float)):
-            known = total.get(key, 0)
-            total[key] = max(known, value) if key in _LARGEST_WINS else known + value
-
-
 # -- handlers ----------------------------------------------------------------------------------------
 
 
 async def stats(call: Call) -> object:
-    return topic_stats(await loaded(call.broker, call.topic()), call.broker.clock, call.service.rates)
+    wanted = asked(call)
+    return await _stats(await loaded(call.broker, call.topic()), wanted)
+
+
+async def _stats(topic: Topic, asked: Asked) -> Document:
+    document = topic_stats(topic, asked)
+    if asked.oldest:
+        await _add_oldest(topic, document)
+    return document
+
+
+async def _add_oldest(topic: Topic, document: Document) -> None:
+    """When the oldest message of each backlog came, Unix ms; -1: there is none."""
+    found: list[int] = []
+    for name, shown in document["subscriptions"].items():
+        subscription = topic.subscriptions.get(name)
+        time_ms = -1
+        if subscription is not None and subscription.backlog_entries:
+            log, cursor = topic.log, subscription.cursor
+            first = cursor.next_unacked(log.next_position(cursor.mark_delete))
+            runs = await log.reading.read_intact(first, 1, 1)
+            time_ms = log.believed_ms(runs[0]) if runs else -1
+            if runs and subscription.durable:
+                found.append(time_ms)
+        shown["earliestMsgPublishTimeInBacklog"] = time_ms
+    document["earliestMsgPublishTimeInBacklogs"] = min(found, default=0)
 
 
 async def partitioned_stats(call: Call) -> object:
     topics, count = await _partitions(call)
-    documents = {
-        str(topic.name): topic_stats(topic, call.broker.clock, call.service.rates) for topic in topics
-    }
+    wanted = asked(call)
+    documents = {str(topic.name): await _stats(topic, wanted) for topic in topics}
     return {
         **aggregate(list(documents.values())),
         "metadata": {"partitions": count, "deleted": False},
@@ -291,8 +361,8 @@ async def backlog(call: Call) -> object:
 
 
 ROUTES: list[Route] = [
-    ("GET", f"{_T}/stats", stats),
-    ("GET", f"{_T}/partitioned-stats", partitioned_stats),
+    ("GET", f"{_T}/stats", Operation(stats, query=QUERY)),
+    ("GET", f"{_T}/partitioned-stats", Operation(partitioned_stats, query=("perPartition", *QUERY))),
     ("GET", f"{_T}/internalStats", stats_internal),
     ("GET", f"{_T}/partitioned-internalStats", partitioned_stats_internal),
     ("GET", f"{_T}/internal-info", internal_info),

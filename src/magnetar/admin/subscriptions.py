@@ -128,7 +128,7 @@ def _oldest_kept(call: Call) -> int:
 
 async def _expire(topic: Topic, subscription: Subscription, kept_from_ms: int) -> None:
     first_kept = await topic.log.position_of_time(kept_from_ms)
-    await subscription.skip_to(topic.log.previous_position(first_kept))
+    await subscription.expire_to(topic.log.previous_position(first_kept))
 
 
 async def expire_to(call: Call) -> None:
@@ -136,7 +136,7 @@ async def expire_to(call: Call) -> None:
     position, excluded = message_position(call.json())
     await refuse_partitioned(call.broker, call.topic(), "expiry up to a message")
     for topic, subscription in await _found(call):
-        await subscription.skip_to(topic.log.previous_position(position) if excluded else position)
+        await subscription.expire_to(topic.log.previous_position(position) if excluded else position)
 
 
 async def reset_to_time(call: Call) -> None:

@@ -61,7 +61,7 @@ class EntryEncoder(Protocol):
     def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int: ...
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True, weakref_slot=True)
 class AttachedConsumer(Consumer):
     """A consumer with its connection and its frame encoder."""
 

@@ -73,7 +73,7 @@ class OwnConnection:
         """See `ProducerConnection`: a shared producer is ready at once."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Producer:
     """A producer that is attached to a topic."""
 

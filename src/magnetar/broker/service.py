@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from magnetar.auth.authentication import Authentication
 from magnetar.base.clock import Clock
@@ -97,6 +98,8 @@ class Broker:
         self.points_in_time: PointsInTime | None = None
         """For backups; None: not all of it lies in one folder here."""
         self.listeners = Listeners()
+        self.broker_id = ""
+        """`host:port` of the admin API, by which this broker is known; set by `start` if not before."""
         self.guard = None if authentication is None else self._guarded_by(authentication, superuser_roles)
         self.tasks = TaskGroup("broker")
         self.alarms = Alarms(clock)
@@ -147,6 +150,7 @@ class Broker:
         stat = await self.store.put(f"{keys.PRODUCER_NAME_COUNTER}/start-", b"", sequential=True)
         number = int(stat.path.rpartition("-")[2])
         self._name_prefix = f"{self.config.cluster}-{number}"
+        self.broker_id = self.broker_id or urlsplit(http_url).netloc
         await self.policies.bootstrap(broker_url, http_url)
         await self._in_force.configure()
         self.tasks.every(TICK_S, self._tick)

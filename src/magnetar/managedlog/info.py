@@ -77,6 +77,8 @@ class LogInfo:
     ledgers: tuple[LedgerInfo, ...]
     cursors: Mapping[str, CursorInfo]
     properties: Mapping[str, str]
+    created_ms: int
+    """When the log came to be, Unix ms; 0 where the metadata store keeps no times."""
 
 
 def describe_ledger(ledger: Ledger) -> LedgerInfo:

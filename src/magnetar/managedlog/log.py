@@ -465,6 +465,7 @@ class ManagedLog:
             ledgers=tuple(map(describe_ledger, ledgers)),
             cursors=describe_cursors(self._cursors.by_name, self._cursors.damaged),
             properties=self.properties,
+            created_ms=self._stored.created_ms,
         )
 
     def check(self) -> None:
@@ -473,8 +474,7 @@ class ManagedLog:
         self._appender.check()
         self._cache.check()
         assert (self.error is None) == (self._appender.error is None)
-        if self._state in (LogState.FAILED, LogState.FENCED):
-            assert self.error is not None
+        assert self.error is not None or self._state not in (LogState.FAILED, LogState.FENCED)
         if self._state is LogState.OPEN:
             assert self._appender.current is not None
             assert self._ledgers[len(self._ledgers) - 1] is self._appender.current.ledger

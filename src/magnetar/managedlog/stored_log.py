@@ -16,15 +16,19 @@ from magnetar.tiered.context import OffloadedCopy
 class StoredLog:
     """Value and version of one log. A version that is not ours means that another owner has the log."""
 
-    __slots__ = ("_copies_gone", "_gone", "_lock", "_store", "_version", "metadata", "name")
+    __slots__ = ("_copies_gone", "_gone", "_lock", "_store", "_version", "created_ms", "metadata", "name")
 
     metadata: LogMetadata
     """What is stored."""
 
-    def __init__(self, store: MetadataStore, name: str, metadata: LogMetadata, version: int) -> None:
+    def __init__(
+        self, store: MetadataStore, name: str, metadata: LogMetadata, version: int, created_ms: int = 0
+    ) -> None:
         self.name = name
         self.metadata = metadata
         self._store = store
+        self.created_ms = created_ms
+        """When something was stored first, Unix ms; 0 before, and where the store keeps no times."""
         self._version = version
         self._lock = asyncio.Lock()
         self._gone: set[int] = set()
@@ -37,7 +41,7 @@ class StoredLog:
         value = await store.get(path)
         if value is None:
             return cls(store, name, LogMetadata(), MUST_NOT_EXIST)
-        return cls(store, name, decode(value.data, path), value.stat.version)
+        return cls(store, name, decode(value.data, path), value.stat.version, value.stat.created_ms)
 
     @property
     def is_new(self) -> bool:
@@ -65,7 +69,7 @@ class StoredLog:
                 )
             except BadVersionError as error:
                 raise LogFencedError(f"log {self.name} was taken over by another owner") from error
-            self._version = stat.version
+            self._version, self.created_ms = stat.version, stat.created_ms
             self.metadata = metadata
             self._gone.clear()
             self._copies_gone.clear()

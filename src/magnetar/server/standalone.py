@@ -83,6 +83,12 @@ async def _serve(config: StandaloneConfig) -> int:
     return code
 
 
+def _own_name(advertised: str, listened: str) -> str:
+    """The host of the broker's id: as advertised, else as listened on; else the machine's name."""
+    everywhere = listened in ("", "0.0.0.0", "::")  # nothing is bound here
+    return advertised or (socket.gethostname() if everywhere else _in_url(listened))
+
+
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
@@ -156,6 +162,7 @@ class Standalone:
             named=named,
             internal=config.internal_listener or next(iter(named), ""),
         )
+        broker.broker_id = f"{_own_name(config.advertised_address, plain)}:{http_port}"
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
         self._broker = broker
         await self._listen(broker, listener, None)

@@ -32,12 +32,12 @@ def test_clusters() -> None:
 
 def test_brokers() -> None:
     async def story(api: AdminApi) -> None:
-        assert await api.get("/admin/v2/brokers") == ["localhost:8080"]
-        assert await api.get("/admin/v2/brokers/standalone") == ["localhost:8080"]
+        assert await api.get("/admin/v2/brokers") == ["127.0.0.1:8080"]
+        assert await api.get("/admin/v2/brokers/standalone") == ["127.0.0.1:8080"]
         assert (await api.refused("GET", "/admin/v2/brokers/other"))[0] == 404
         assert await api.get("/admin/v2/brokers/leaderBroker") == {
-            "serviceUrl": "http://localhost:8080",
-            "brokerId": "localhost:8080",
+            "serviceUrl": "http://127.0.0.1:8080",
+            "brokerId": "127.0.0.1:8080",
         }
         assert (await api.call("GET", "/admin/v2/brokers/version")).body.decode() == __version__
         assert (await api.call("GET", "/admin/v2/brokers/ready")).body == b"ok"

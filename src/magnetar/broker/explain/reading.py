@@ -52,6 +52,8 @@ def dispatcher_view(dispatcher: Dispatcher | None, base: View, unacked_of: Calla
     if isinstance(dispatcher, KeySharedDispatcher):
         found.update(
             waiting=dispatcher.waiting_count,
+            sticky=dispatcher.sticky,
+            out_of_order=dispatcher.allow_out_of_order,
             line_full=dispatcher.line_full,
             can_serve_line=dispatcher.can_serve_line,
             draining=tuple(dispatcher.lines(_HASHES_SHOWN)),

@@ -49,6 +49,10 @@ class View:
     """Whether the line is so long that nothing more is read."""
     can_serve_line: bool = False
     """Whether the first entry of some line could be sent now."""
+    sticky: bool = False
+    """Whether consumers name their ranges of hashes (Key_Shared)."""
+    out_of_order: bool = False
+    """Whether entries of one key may be at two consumers (Key_Shared)."""
     draining: tuple[HashLine, ...] = ()
     """Some of the hashes that wait, at most a handful."""
     delayed: int = 0

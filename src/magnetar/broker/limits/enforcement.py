@@ -42,6 +42,7 @@ class Bounded(Protocol):
     @property
     def backlog_entries(self) -> int: ...
     async def skip_to(self, position: Position) -> None: ...
+    async def expire_to(self, position: Position) -> None: ...
 
 
 class BoundedTopic(Protocol):
@@ -153,8 +154,7 @@ async def _expire(topic: BoundedTopic, kept_from_ms: int) -> None:
         if subscription.durable and subscription.backlog_entries:
             if upto is None:
                 upto = log.previous_position(await log.position_of_time(kept_from_ms))
-            if upto > subscription.mark_delete:
-                await subscription.skip_to(upto)
+            await subscription.expire_to(upto)
 
 
 async def _evict(topic: BoundedTopic, quota: BacklogQuota, now_ms: int) -> bool:

@@ -1,0 +1,73 @@
+"""Statistics of the partitions of a topic as those of one. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Document = dict[str, Any]
+
+
+def aggregate(documents: list[Document]) -> Document:
+    """Numbers of all partitions added up; producers and subscriptions of the same name are one."""
+    total: Document = {
+        "publishers": [],
+        "subscriptions": {},
+        "replication": {},
+        "deduplicationStatus": documents[0]["deduplicationStatus"] if documents else "Disabled",
+    }
+    publishers: dict[str, Document] = {}
+    for document in documents:
+        _add(total, document)
+        for publisher in document["publishers"]:
+            known = publishers.setdefault(publisher["producerName"], {})
+            _add(known, publisher)
+            known.update((key, value) for key, value in publisher.items() if key not in known)
+        for name, subscription in document["subscriptions"].items():
+            merged = total["subscriptions"].setdefault(name, {"consumers": []})
+            _add(merged, subscription)
+            merged["consumers"].extend(subscription["consumers"])
+            for key in _OF_ANY_PART.intersection(subscription):
+                merged[key] = subscription[key]
+    total["publishers"] = list(publishers.values())
+    for counted in (total, *publishers.values()):
+        if counted.get("msgRateIn"):
+            counted["averageMsgSize"] = counted["msgThroughputIn"] / counted["msgRateIn"]
+    return total
+
+
+_OF_ANY_PART: Final = frozenset({"type", "keySharedMode", "activeConsumerName", "subscriptionProperties"})
+"""What is alike in all partitions, as a rule."""
+
+_LARGEST_WINS: Final = frozenset(
+    {
+        "lastPublishTimeStamp",
+        "lastPublishTimestamp",
+        "producerId",
+        "lastExpireTimestamp",
+        "lastMarkDeleteAdvancedTimestamp",
+        "lastConsumedFlowTimestamp",
+        "lastConsumedTimestamp",
+        "lastAckedTimestamp",
+    }
+)
+"""Numbers that cannot be added."""
+
+_SMALLEST_WINS: Final = frozenset(
+    {"topicCreationTimeStamp", "earliestMsgPublishTimeInBacklog", "earliestMsgPublishTimeInBacklogs"}
+)
+"""Times of what came first."""
+
+
+def _add(total: Document, document: Document) -> None:
+    for key, value in document.items():
+        if isinstance(value, bool):
+            total[key] = total.get(key, False) or value
+        elif isinstance(value, (int, float)):
+            known = total.get(key)
+            if known is None or key in _LARGEST_WINS:
+                total[key] = value if known is None else max(known, value)
+            elif key in _SMALLEST_WINS:
+                # 0 and -1 say that there is none.
+                total[key] = min(known, value) if min(known, value) > 0 else max(known, value)
+            else:
+                total[key] = known + value if known >= 0 and value >= 0 else max(known, value)
