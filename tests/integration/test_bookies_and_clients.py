@@ -213,7 +213,7 @@ def test_a_damaged_copy_is_passed_over_and_made_good(tmp_path: Path) -> None:
             await writer.close()
             first = world.name_of(writer.metadata.ensembles[0][1][0])
             await world.stop(first)
-            segment = max((tmp_path / first).glob("**/*"), key=lambda path: path.stat().st_size)
+            segment = max((tmp_path / first).glob("**/*.seg"), key=lambda path: path.stat().st_size)
             data = bytearray(segment.read_bytes())
             at = data.find(b"x" * 1_000)
             assert at > 0

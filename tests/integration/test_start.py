@@ -21,10 +21,10 @@ Standalone.begin_rest = begin_rest
 main(["standalone", "--port", "0", "--http-port", "0", "--data", sys.argv[2]])
 """
 
-_OWN_MAX = 345
-"""336 when this was written. A room that only some need belongs behind an import in a function."""
-_ALL_MAX = 605
-"""Of the standard library and dependencies too: 590."""
+_OWN_MAX = 360
+"""352 when this was written. A room that only some need belongs behind an import in a function."""
+_ALL_MAX = 620
+"""Of the standard library and dependencies too: 606."""
 _LATER = {
     "starlette": "the admin service's, loaded when clients are served",
     "uvicorn": "the admin service's",

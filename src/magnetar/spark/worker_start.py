@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import runpy
+import shlex
 import socket
 import sys
 from hashlib import sha256
@@ -34,9 +36,14 @@ PLACE: Final = "PYTHON_WORKER_FACTORY_SOCK_PATH"
 """Environment variable in which PySpark finds the path to connect to."""
 _PATH: Final = "magnetar-connection-"
 """Path of no file: the number of the descriptor follows."""
+_NAMEABLE: Final = re.compile(r"[^'\"\\\n]+")
+"""Paths of Python that a shell and Python read as the same text."""
 
-_LAUNCHER: Final = """#!{python} -IS
-# Written by magnetar.spark.worker_start, which tells what it is for.
+_LAUNCHER: Final = """#!/bin/sh
+'''exec' {quoted} -IS "$0" "$@"
+'''
+# The shell reads the line above as a command, Python as a text: a path with spaces, or a long one, would not
+# fit behind #!. Written by magnetar.spark.worker_start, which tells what it is for.
 import os
 import sys
 
@@ -76,18 +83,14 @@ if port.isdigit() and secret is not None and local and arguments[:1] == ["-m"]:
 os.execv({python!r}, [{python!r}, *arguments])
 """
 
-_SHEBANG_BYTES_MAX: Final = 120
-"""What every kernel takes in the first line of a script."""
-
-
 def launcher(python: str, cache_dir: Path) -> Path | None:
     """The script for this Python, written into `cache_dir` unless it is there.
 
-    None where a script cannot name the Python in its first line, or cannot be written.
+    None where the path has quotes in it, or the script cannot be written.
     """
-    if any(character.isspace() for character in python) or len(python.encode()) > _SHEBANG_BYTES_MAX:
+    if not _NAMEABLE.fullmatch(python):
         return None
-    text = _LAUNCHER.format(python=python, place=PLACE, path=_PATH)
+    text = _LAUNCHER.format(python=python, quoted=shlex.quote(python), place=PLACE, path=_PATH)
     # Each environment has a script of its own.
     script = cache_dir / "python" / f"python-{sha256(python.encode()).hexdigest()[:12]}"
     try:

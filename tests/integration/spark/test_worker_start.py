@@ -98,7 +98,6 @@ def test_other_programs_pass_through(tmp_path: Path, port: str) -> None:
 
 
 def test_a_python_that_no_script_can_name(tmp_path: Path) -> None:
-    assert launcher("/my folder/bin/python", tmp_path) is None
-    assert launcher("/" + "x" * 200, tmp_path) is None
+    assert launcher("/it's/bin/python", tmp_path) is None
     (tmp_path / "file").touch()
     assert launcher(sys.executable, tmp_path / "file") is None
