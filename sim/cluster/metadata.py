@@ -20,13 +20,8 @@ class LedgerWatch:
         tree: BookKeeperTree,
         history: History,
         holds: Callable[[str, int, int], bool],
-        is_lost: Callable[[str], bool],
     ) -> None:
-        """`holds`: whether a bookie has an entry of a ledger on its disk; `is_lost`: for ever."""
-        self.late: set[tuple[int, str]] = set()
-        """Ledgers that were given to bookies which were lost by then. Only the daily audit finds those whose
-        client knew so little that the audit had passed."""
-        self._is_lost = is_lost
+        """`holds`: whether a bookie has an entry of a ledger on its disk."""
         self._tree = tree
         self._holds = holds
         self._history = history
@@ -45,9 +40,6 @@ class LedgerWatch:
         if old is not None:
             self._compare(ledger_id, old, new)
         self._check(ledger_id, new)
-        before = set() if old is None else {member for _, members in old.ensembles for member in members}
-        for _, members in new.ensembles:
-            self.late |= {(ledger_id, each) for each in members if each not in before and self._is_lost(each)}
         self.ledgers[ledger_id] = new
         self._history.note("ledger", ledger_id, new.state.name, new.end, new.ensembles)
 

@@ -142,6 +142,10 @@ def _never_again(self: AuditSchedule, again_s: float) -> None:
     """An audit that failed is forgotten."""
 
 
+def _no_second_look(self: AuditSchedule, now_s: float) -> None:
+    """Who is lost is looked after once."""
+
+
 # Metadata
 
 
@@ -310,6 +314,12 @@ CLUSTER_MUTATIONS: Final = {
         "an audit that failed is made again",
         [(AuditSchedule, "failed", _never_again)],
         found_by=63,
+        scenario="cluster",
+    ),
+    "audits-look-again": Mutation(
+        "who is lost is looked after twice: a client may not have heard of it at the first time",
+        [(AuditSchedule, "done", _no_second_look)],
+        found_by=397,
         scenario="cluster",
     ),
     "compare-and-set": Mutation(

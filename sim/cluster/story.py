@@ -59,7 +59,7 @@ class ClusterStory:
         self._calm = random.random() < 0.15
         self._wires = Wires(world, self._loop, WireFaults())
         self._tree = BookKeeperTree()
-        self._watch = LedgerWatch(self._tree, self._history, self._holds, self._has_lost)
+        self._watch = LedgerWatch(self._tree, self._history, self._holds)
         self._node = StoreNode(self._wires, WorldClock(world), self._watch.written)
         self._layout = random.choice(LAYOUTS)
         self._checks = random.choice(("none", "none", "all", "replicas"))
@@ -281,7 +281,7 @@ class ClusterStory:
         """One more copy may be lost now that all are there; while copies are made anew, nodes go down."""
         random, now_us = self.world.random, self.world.now_us
         there = [bookie for bookie in self._bookies.values() if not bookie.is_lost]
-        may_lose = (not self._is_damaged or self._checks == "all") and not self._watch.late
+        may_lose = not self._is_damaged or self._checks == "all"
         if len(there) > self._layout.ensemble_size and may_lose:
             self._at(now_us, random.choice(there).lose)
             if not self._calm and random.random() < 0.4:
@@ -310,16 +310,13 @@ class ClusterStory:
         for ledger_id, metadata in sorted(self._watch.ledgers.items()):
             for first, members in metadata.ensembles:
                 for member in members:
-                    if self._bookie(member).is_lost and (ledger_id, member) not in self._watch.late:
+                    if self._bookie(member).is_lost:
                         return f"{member}, which is lost, is in ledger {ledger_id} from {first} on"
             last = -1 if metadata.end is None else metadata.end.last_entry
             for entry_id in range(last + 1):
                 if lack := self._lack(ledger_id, metadata, entry_id):
                     return lack
         return ""
-
-    def _has_lost(self, bookie_id: str) -> bool:
-        return self._bookie(bookie_id).is_lost
 
     def _holds(self, bookie_id: str, ledger_id: int, entry_id: int) -> bool:
         bookie = self._bookie(bookie_id)

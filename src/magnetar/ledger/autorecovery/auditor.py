@@ -101,12 +101,15 @@ class Auditor:
         lost = await self._bookies.known_bookies() - (await self._bookies.bookies()).all()
         self.lost = lost
         schedule.lost(lost, now_s)
-        if schedule.take_due(now_s) or now_s - self._checked_bookies_s >= self._options.check_bookies_s:
+        is_due = schedule.take_due(now_s)
+        if is_due or now_s - self._checked_bookies_s >= self._options.check_bookies_s:
             try:
                 await self._audit(lost)
             except (MetadataError, LedgerError):
                 schedule.failed(now_s + _RETRY_S)
                 raise
+            if is_due:
+                schedule.done(now_s)
             self._checked_bookies_s = now_s
         dues = [_IDLE_S, self._checked_bookies_s + self._options.check_bookies_s - now_s]
         if schedule.due_s is not None:

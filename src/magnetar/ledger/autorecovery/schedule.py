@@ -3,10 +3,20 @@
 One lost bookie is waited for: it may be restarting, and copying its ledgers costs much. Two at a time are
 not. Setting the time that is waited, also to the same value, asks for an audit now.
 
-Source: BookKeeper's Auditor, lostBookieRecoveryDelay.
+Who was lost is looked after twice. A client chooses bookies, the one that was just lost among them; the audit
+passes where the ledger will be; the ledger is written. Nothing tells the auditor of it.
+
+Source: BookKeeper's Auditor, lostBookieRecoveryDelay. It has no second look: such a ledger waits for the
+daily one.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+LOOK_AGAIN_S: Final = 30.0
+"""From an audit to the second look: a session's default timeout. A client that knows an older list of bookies
+for longer has no connection to metadata, so it writes no ledger there."""
 
 
 class AuditSchedule:
@@ -16,6 +26,10 @@ class AuditSchedule:
         self._delay_s = delay_s
         self._lost: frozenset[str] = frozenset()
         self._due_s: float | None = None
+        self._again_s: float | None = None
+        """When the second look is due."""
+        self._is_second = False
+        """Whether the audit that was begun last is a second look."""
         self.delayed = 0
         """Audits that were put off for a lost bookie."""
         self.called_off = 0
@@ -24,12 +38,15 @@ class AuditSchedule:
     @property
     def due_s(self) -> float | None:
         """When the next audit is due; None: not before something changes."""
-        return self._due_s
+        return min((at_s for at_s in (self._due_s, self._again_s) if at_s is not None), default=None)
 
     def lost(self, bookies: frozenset[str], now_s: float) -> None:
         """These are known and not there now."""
         news = bookies - self._lost
         self._lost = bookies
+        if news or not bookies:
+            # A second look marks what everybody held who is lost by then, also who is still waited for.
+            self._again_s = None
         if not bookies:
             self.called_off += self._due_s is not None
             self._due_s = None
@@ -50,10 +67,20 @@ class AuditSchedule:
 
     def take_due(self, now_s: float) -> bool:
         """Whether an audit is due now; then it counts as begun."""
-        if self._due_s is None or now_s < self._due_s:
-            return False
-        self._due_s = None
-        return True
+        if self._due_s is not None and now_s >= self._due_s:
+            self._due_s = None
+            self._is_second = False
+            return True
+        if self._again_s is not None and now_s >= self._again_s:
+            self._again_s = None
+            self._is_second = True
+            return True
+        return False
+
+    def done(self, now_s: float) -> None:
+        """The audit that was begun at `now_s` came to its end."""
+        if self._lost and not self._is_second:
+            self._again_s = now_s + LOOK_AGAIN_S
 
     def failed(self, again_s: float) -> None:
         """The audit that was begun did not come to its end."""
