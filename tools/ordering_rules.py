@@ -35,6 +35,8 @@ REWRITER: Final = "unit/bookie/test_rewriter.py"
 EMBEDDED: Final = "unit/metadata/test_embedded.py"
 CONTRACT: Final = "unit/metadata/test_contract.py"
 LEDGERS: Final = "unit/ledger/test_embedded.py"
+GUARD: Final = "unit/ledger/test_guard.py"
+BROKER_TIMES: Final = "unit/managedlog/test_broker_times.py"
 LIFECYCLE: Final = "unit/managedlog/test_lifecycle.py"
 CURSORS: Final = "unit/managedlog/test_cursor_store.py"
 LOGS: Final = "property/test_managedlog_machine.py"
@@ -394,6 +396,46 @@ RULES: Final = (
         (LEDGERS, LOG_CUTS),
     ),
     # -- managed logs
+    Rule(
+        "ids begin above what lies there",
+        "an id is given away twice where the note of the ids was lost",
+        "ledger/guard.py",
+        "ids_end=max(before.ids_end, self._store.segments.highest_ledger() + 1)",
+        "ids_end=before.ids_end",
+        (GUARD,),
+    ),
+    Rule(
+        "ids begin above what was ever used",
+        "as above, beside metadata that was restored from an older copy",
+        "ledger/embedded.py",
+        "start = max(start, self._guard.ids_end)",
+        "pass",
+        (GUARD,),
+    ),
+    Rule(
+        "a clock is believed when it stays so",
+        "what is written while the clock says 1970 has expired when it is right",
+        "managedlog/broker_times.py",
+        "return now_ms - self._behind_since_ms >= LAG_MS_MAX",
+        "return True",
+        (BROKER_TIMES,),
+    ),
+    Rule(
+        "a ledger's age is told by the clock",
+        "each message begins a ledger while the log's last time is ahead",
+        "managedlog/log.py",
+        "self._lifecycle.roll_if_due(self._appender.clock_ms)",
+        "self._lifecycle.roll_if_due(self._appender.times.last_ms)",
+        (BROKER_TIMES,),
+    ),
+    Rule(
+        "the last entry's time counts, not the highest",
+        "a time that was found to be wrong comes back with a restart",
+        "managedlog/recovery.py",
+        "last_time = bounds.time_ms or last_time",
+        "last_time = max(last_time, bounds.time_ms)",
+        (BROKER_TIMES,),
+    ),
     Rule(
         "list before entries",
         "entries are acknowledged in a ledger that the log does not name",

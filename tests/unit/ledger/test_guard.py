@@ -234,6 +234,26 @@ def test_ids_that_were_given_away_and_left_nothing_are_not_given_again(tmp_path:
     run(story)
 
 
+def test_ids_of_what_lies_there_are_not_given_again_though_nobody_noted_them(tmp_path: Path) -> None:
+    """The identity is lost and the metadata an older copy: what tells of the later ledger is its entries."""
+    file = tmp_path / "metadata.db"
+
+    async def story() -> None:
+        async with process(tmp_path) as one:
+            await one.write()
+        copy = file.read_bytes()
+        async with process(tmp_path) as two:
+            later = await two.write()
+        file.write_bytes(copy)
+        (tmp_path / "bookie" / BELONGS_FILE).unlink()
+        decide(tmp_path, Decisions(accept=True))
+        async with process(tmp_path) as three:
+            assert three.guard.ids_end > later
+            assert await three.write() > later
+
+    run(story)
+
+
 def test_foreign_metadata_is_refused_and_both_sides_stay_as_they_are(tmp_path: Path) -> None:
     async def story() -> None:
         ours, other = tmp_path / "ours", tmp_path / "other"

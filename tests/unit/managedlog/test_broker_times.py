@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from fakes.managed_logs import Process, read_all
+from fakes.managed_logs import NAME, Process, read_all
 from magnetar.base.ids import Position
 from magnetar.managedlog.broker_times import LAG_MS_MAX, believed_times
 from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.managedlog.ledger_list import Ledger
 from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.log_metadata import ROOT, decode, encode
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -182,3 +184,50 @@ def test_believed_times(times: list[int], last_ms: int, now_ms: int, believed: l
     ledgers = [ledger(number, time_ms) for number, time_ms in enumerate(times)]
     assert believed_times(ledgers, last_ms=last_ms, now_ms=now_ms) == believed
     assert believed_times([*ledgers, Ledger(99, 0)], last_ms=last_ms, now_ms=now_ms) == [*believed, 0]
+
+
+def test_a_bad_time_from_before_a_restart_does_not_begin_ledgers() -> None:
+    """By the log's last time, a ledger that begins when the clock is right again is a year old at once."""
+
+    async def story() -> None:
+        process = Process(retention=Retention(UNLIMITED, UNLIMITED))
+        log, _ = await process.open()
+        process.clock.step(YEAR)
+        await append(process, log)
+        process.clock.step(-YEAR)
+        process = await process.restart()
+        log, _ = await process.open()
+        ledgers = len(log.info().ledgers)
+        for _ in range(5):
+            await append(process, log)
+        assert len(log.info().ledgers) == ledgers
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+def test_the_last_entry_says_more_than_a_value_that_could_not_be_stored() -> None:
+    """The clock is believed, the log goes on, the store refuses to note it, the process dies."""
+
+    async def story() -> None:
+        process = Process(retention=Retention(UNLIMITED, UNLIMITED))
+        log, _ = await process.open()
+        process.clock.step(YEAR)
+        await append(process, log)
+        bad_ms = process.clock.now_ms()
+        process.clock.step(-YEAR)
+        await rounds(process, log, LAG_MS_MAX // MINUTE + 2)
+        await append(process, log)
+        process = await process.crash()
+        path = f"{ROOT}/{NAME}"
+        value = await process.store.get(path)
+        assert value is not None
+        said = replace(decode(value.data, NAME), last_broker_time_ms=bad_ms)
+        await process.store.put(path, encode(said), expected_version=value.stat.version)
+        log, _ = await process.open()
+        process.clock.advance(MINUTE)
+        await append(process, log)
+        assert (await times_of(log))[-1] == process.clock.now_ms()
+        await process.logs.close()
+
+    asyncio.run(story())
