@@ -19,7 +19,7 @@ import logging
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from magnetar.base.errors import CorruptDataError, StartupError
 from magnetar.bookie.blocks import HEADER_BYTES, MAGIC, Kind, decode_header, decode_start, first_salt
@@ -33,6 +33,7 @@ from magnetar.bookie.segment import (
     CHECKPOINT_BYTES,
     DATA_OFFSET,
     HEADER_READ_BYTES,
+    PAGE_BYTES,
     SEGMENT_VERSION,
     TRAILER_BYTES,
     SealedIndex,
@@ -47,9 +48,6 @@ from magnetar.bookie.segment import (
 from magnetar.bookie.segment_file import SegmentFile, seal_segment, sealed_index
 
 _log = logging.getLogger("magnetar.bookie")
-
-PAGE_BYTES: Final = 4096
-"""A file that waits for blocks has whole pages of this size; one that was ended hardly ever has."""
 
 
 class Identity(NamedTuple):

@@ -61,6 +61,8 @@ DATA_OFFSET: Final = 4096
 """Where blocks begin: the header's page is not written again with the data behind it."""
 SEGMENT_BYTES_MAX: Final = (1 << 32) - 1
 """Offsets are u32."""
+PAGE_BYTES: Final = 4096
+"""A file that waits for blocks has whole pages of this size; one that was ended hardly ever has."""
 
 _HEADER: Final = struct.Struct("<8sIQ16sQ")
 _CRC: Final = struct.Struct("<I")

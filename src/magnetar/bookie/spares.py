@@ -15,6 +15,7 @@ from typing import Final
 
 from magnetar.bookie.files import Disk
 from magnetar.bookie.folder import StoreFolder
+from magnetar.bookie.segment import PAGE_BYTES
 
 KEEP_SHARE: Final = 16
 """A file is kept when it has at least this part of a segment's bytes: `segment_bytes / KEEP_SHARE`."""
@@ -90,7 +91,8 @@ class SparePool:
 def resize(fd: int, size: int, disk: Disk) -> int:
     """Brings a spare to `size` bytes, where the disk has room for that; returns what it has.
 
-    Bytes that come to it were never written; they lie behind those that were. Raises OSError.
+    Bytes that come to it were never written; they lie behind those that were. `size` is of whole pages, and
+    so is what it has: the file of a dead segment ended behind a footer. Raises OSError.
     """
     has = os.fstat(fd).st_size
     if has > size:
@@ -100,6 +102,7 @@ def resize(fd: int, size: int, disk: Disk) -> int:
         disk.allocate(fd, size)
     except OSError:
         # No room: it serves as it is. What was found meanwhile is given back.
+        has -= has % PAGE_BYTES
         os.ftruncate(fd, has)
         return has
     return size

@@ -22,7 +22,7 @@ from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.options import StoreOptions
 from magnetar.bookie.prewriter import Prewriter
 from magnetar.bookie.roster import Roster
-from magnetar.bookie.segment import DATA_OFFSET
+from magnetar.bookie.segment import DATA_OFFSET, PAGE_BYTES, SEGMENT_BYTES_MAX
 from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, remove_segment
 from magnetar.bookie.spares import SparePool
 from magnetar.runtime.tasks import TaskGroup
@@ -44,7 +44,7 @@ _FULL_S: Final = 0.5
 _SMALL_BYTES: Final = 1 << 20
 """A segment that only takes deletions, until there is room again."""
 _CLOSE_S: Final = 30.0
-_PAGE_BYTES: Final = 4096
+_PAGES_MAX_BYTES: Final = SEGMENT_BYTES_MAX - SEGMENT_BYTES_MAX % PAGE_BYTES
 
 
 class Supplied(NamedTuple):
@@ -109,7 +109,9 @@ class SegmentSupply:
 
     def _make(self, segment_id: int, size: int) -> Supplied:
         """Blocking. Raises OSError."""
-        made = self._create(segment_id, size)
+        # Whole pages, whatever was asked for: after a kill any other file would be taken for one that was
+        # ended, and the place that is set aside behind its blocks for blocks that were lost (opening.py).
+        made = self._create(segment_id, min(size + -size % PAGE_BYTES, _PAGES_MAX_BYTES))
         try:
             self._roster.add(segment_id)
         except OSError:
@@ -123,6 +125,8 @@ class SegmentSupply:
         if spare is not None:
             try:
                 written = min(spare.stat().st_size, size)
+                # The file is cut there when it is given back unused, while it still has a name of a segment.
+                written -= written % PAGE_BYTES
                 segment, has = recycle_segment(self._folder, self._disk, segment_id, salt, spare, size)
                 self.recycled += 1
                 return Supplied(segment, has, written)
@@ -268,7 +272,7 @@ class SegmentSupply:
         by_blocks = self.committed_bytes // max(self.committed_blocks, 1) * options.segment_blocks_max
         size = max(options.prewrite_bytes_min, min(self.committed_bytes, by_blocks))
         size = min(size, options.segment_bytes)
-        return size - size % _PAGE_BYTES
+        return size - size % PAGE_BYTES
 
     def _fill_one(self) -> None:
         size = self._fill_bytes

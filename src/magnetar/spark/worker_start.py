@@ -83,6 +83,7 @@ if port.isdigit() and secret is not None and local and arguments[:1] == ["-m"]:
 os.execv({python!r}, [{python!r}, *arguments])
 """
 
+
 def launcher(python: str, cache_dir: Path) -> Path | None:
     """The script for this Python, written into `cache_dir` unless it is there.
 

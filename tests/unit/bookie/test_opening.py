@@ -321,3 +321,21 @@ def test_damages_say_whose_entries_were_there(tmp_path: Path, caplog: pytest.Log
         assert "entries 2 to 2 were there" in caplog.text
 
     run(story())
+
+
+@pytest.mark.parametrize("segment_bytes", [(256 << 10) // 3, (64 << 10) + 1])
+def test_a_killed_store_lost_nothing_whatever_size_its_segments_have(
+    tmp_path: Path, segment_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is set aside behind the blocks of a segment is no place where blocks were."""
+
+    async def story() -> None:
+        async with store_in(tmp_path, segment_bytes=segment_bytes) as store:
+            await write(store)
+            crashed = crash_copy(tmp_path, tmp_path / "killed")
+        async with store_in(crashed, segment_bytes=segment_bytes) as store:
+            assert await all_of(store) == WHOLE
+            assert [damage for segment in store.segments for damage in segment.damages] == []
+        assert "corrupt" not in caplog.text
+
+    run(story())

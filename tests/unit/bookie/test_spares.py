@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from pathlib import Path
+
+import pytest
 
 from magnetar.bookie.blocks import HEADER_BYTES, start_block
 from magnetar.bookie.commit import Tail
@@ -231,6 +234,38 @@ def test_a_full_disk_takes_the_spares_first(tmp_path: Path) -> None:
             await until(lambda: len(segments(tmp_path)) <= 2)
             assert len(spares(tmp_path)) <= 2
             assert await entries_of(store, 2) == []
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_killed_store_lost_nothing_in_a_segment_made_of_a_dead_one(tmp_path: Path, is_full: bool) -> None:
+    """The dead one ended behind its footer, anywhere in a page; without room the file stays as short."""
+
+    class Full(Disk):
+        full = False
+
+        def allocate(self, fd: int, size: int) -> None:
+            if self.full:
+                raise OSError(errno.ENOSPC, "injected")
+            super().allocate(fd, size)
+
+    async def story() -> None:
+        disk = Full()
+        async with store_in(tmp_path, segment_bytes=SEGMENT) as store:
+            await live_and_die(store, 1)
+        for spare in spares(tmp_path):
+            os.truncate(spare, SEGMENT // 2 + 1)
+        disk.full = is_full
+        async with store_in(tmp_path, disk=disk, segment_bytes=SEGMENT) as store:
+            assert store.supply.recycled == 1
+            # What is given back unused is cut here.
+            assert store.supply._active.written_bytes == SEGMENT // 2
+            await write(store, 2, 5)
+            crashed = crash_copy(tmp_path, tmp_path / "killed")
+        async with store_in(crashed, segment_bytes=SEGMENT) as store:
+            assert await entries_of(store, 2) == [content(2, i) for i in range(5)]
+            assert not [damage for segment in store.segments for damage in segment.damages]
 
     run(story())
 
