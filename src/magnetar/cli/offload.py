@@ -28,7 +28,7 @@ def stores(caller: Caller) -> None:
 
 
 @offload.command(epilog="Example: magnetar offload claim")
-@click.option("--store", "url", help="Of the store, as `stores` shows it; else the one of new copies.")
+@click.option("--store", help="Of the store, as `stores` shows it; else the one of new copies.")
 @click.option(
     "--sweep-earlier",
     is_flag=True,
@@ -37,7 +37,7 @@ def stores(caller: Caller) -> None:
 @click.option("--dry-run", is_flag=True, help="Show whose it is, and take nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @calls
-def claim(caller: Caller, url: str | None, *, sweep_earlier: bool, dry_run: bool, yes: bool) -> None:
+def claim(caller: Caller, store: str | None, *, sweep_earlier: bool, dry_run: bool, yes: bool) -> None:
     """Make a store this installation's, whosever it is.
 
     Whoever had it reads it from then on, and neither writes nor deletes. Do this only when the other one is
@@ -45,12 +45,12 @@ def claim(caller: Caller, url: str | None, *, sweep_earlier: bool, dry_run: bool
     """
     if dry_run:
         with caller.admin() as admin:
-            found = [row for row in admin.call("GET", _STORES) if url in (None, row["url"])]
+            found = [row for row in admin.call("GET", _STORES) if store in (None, row["url"])]
         caller.show(found, columns=_COLUMNS)
         return
-    what = url or "the store of new copies"
+    what = store or "the store of new copies"
     confirm(f"Take {what} from whoever has it?", yes=yes)
-    query: dict[str, object] = {} if url is None else {"url": url}
+    query: dict[str, object] = {} if store is None else {"url": store}
     if sweep_earlier:
         query["sweepEarlier"] = "true"
     with caller.admin() as admin:
