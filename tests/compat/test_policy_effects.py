@@ -524,5 +524,7 @@ def test_entry_filters_that_there_are_not_cannot_be_set(
     client.create_producer(place.topic).close()
     with pytest.raises(HTTPError) as refused:
         place.same(level, "entryFilters", {"entryFilterNames": "some.java.Filter"})
-    assert refused.value.code == 412
-    assert "there are expression" in json.loads(refused.value.read())["reason"]
+    assert refused.value.code == 400
+    words = json.loads(refused.value.read())
+    assert words["reason"] == "Entry filter 'some.java.Filter' not found"
+    assert words["remedy"].startswith("there are expression")

@@ -175,7 +175,11 @@ def test_names_of_any_legal_characters(
 
 
 def test_topics_that_nobody_uses_are_deleted(tmp_path: Path, name: str) -> None:
-    quick = {"MAGNETAR_INACTIVE_TOPIC_SECONDS": "1", "MAGNETAR_INACTIVE_TOPIC_INTERVAL_SECONDS": "1"}
+    quick = {
+        "MAGNETAR_INACTIVE_TOPIC_DELETION": "true",
+        "MAGNETAR_INACTIVE_TOPIC_SECONDS": "1",
+        "MAGNETAR_INACTIVE_TOPIC_INTERVAL_SECONDS": "1",
+    }
     with StandaloneProcess(tmp_path / "standalone", environment=quick) as standalone:
         client = connect(standalone)
         unused = [f"{domain}://{NAMESPACE}/{name}" for domain in ("persistent", "non-persistent")]
