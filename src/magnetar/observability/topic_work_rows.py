@@ -10,7 +10,6 @@ from magnetar.observability.rows import gauge as _g
 
 _K: Final = ("cluster",)
 _N: Final = ("cluster", "namespace")
-_UN: Final = "where topics are not loaded"
 
 TOPIC_WORK: Final = Section(
     "Work on topics",
@@ -40,22 +39,20 @@ TOPIC_WORK: Final = Section(
             "Subscriptions whose acknowledgements were read back after a crash.",
         ),
         _c("magnetar_cursor_replay_entries_total", "", _K, "Entries that were read for them."),
-        _g("magnetar_unloaded_topics", "", _N, "Topics that are not loaded.", _UN),
+        _g("magnetar_unloaded_topics", "", _N, "Topics that are not loaded."),
         _g(
             "magnetar_unloaded_inexact_topics",
             "",
             _N,
             "Those whose values are as of an earlier time, as the broker was killed.",
-            _UN,
         ),
         _g(
             "magnetar_unloaded_backlog_entries",
             "entries",
             _N,
             "Entries that the slowest durable subscription of each has not acknowledged.",
-            _UN,
         ),
-        _g("magnetar_unloaded_storage_bytes", "bytes", _N, "Bytes of their entries.", _UN),
+        _g("magnetar_unloaded_storage_bytes", "bytes", _N, "Bytes of their entries."),
         _g(
             "magnetar_unloaded_seen_age_seconds",
             "seconds",

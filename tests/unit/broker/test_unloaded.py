@@ -78,6 +78,26 @@ def test_a_loaded_topic_is_shown_once() -> None:
     in_world(story)
 
 
+def test_sums_are_zero_where_every_topic_is_loaded() -> None:
+    """A gauge that vanished would keep its last value in a query over some time."""
+
+    async def story(world: World) -> None:
+        await ten_messages(world, acknowledged=0)
+        await world.broker.unload(NAME)
+        await world.broker.unloaded.round()
+        sums = ("topics", "inexact_topics", "backlog_entries", "storage_bytes")
+        names = [
+            f'magnetar_unloaded_{each}{{cluster="standalone",namespace="public/default"}}' for each in sums
+        ]
+        assert shown(world)[names[0]] == 1
+        await world.topic()
+        await world.broker.unloaded.round()
+        found = shown(world)
+        assert [found.get(name) for name in names] == [0, 0, 0, 0]
+
+    in_world(story)
+
+
 def test_what_a_crash_left_is_said_to_be_inexact() -> None:
     async def story(world: World) -> None:
         await ten_messages(world, acknowledged=4)
