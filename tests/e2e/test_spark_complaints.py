@@ -211,7 +211,7 @@ def test_9_nothing_is_skipped_silently_when_data_were_trimmed(standalone: Standa
     assert values(query.batch()) == numbered(4)
     standalone.admin("DELETE", f"persistent/public/default/{topic}")
     publish(standalone, topic, [plain("new")])
-    with pytest.raises(TopicDataLossError, match="was removed"):
+    with pytest.raises(TopicDataLossError, match="was deleted and made again"):
         query.batch()
 
 
