@@ -50,8 +50,11 @@ class Stage:
 
 
 PARALLEL = ("-n", "2")
-# Process tests of one file share fixtures and some of them measure progress: keep files together.
-BY_FILE = ("-n", "2", "--dist", "loadfile")
+# Process tests of one file share fixtures and some of them measure progress: keep files together. They mostly wait,
+# for a disk, a server, a JVM that starts: twice as many as this kind of machine has cores keep both busy.
+BY_FILE = ("-n", "4", "--dist", "loadfile")
+# A Spark session is a JVM that fills a core while it compiles itself; three beside each other is what memory bears.
+SPARK_BY_FILE = ("-n", "3", "--dist", "loadfile")
 
 SEED = random.SystemRandom().randrange(1 << 32)
 """Of the generated cases that no run before had."""
@@ -69,9 +72,8 @@ STAGES = (
     Stage("new-cases", NEW_FILES, (*PARALLEL, *NEW_CASES)),
     Stage("integration", ("integration",), BY_FILE),
     Stage("compat", ("compat",), BY_FILE),
-    # A Spark session takes both cores by itself.
-    Stage("spark", ("spark",)),
-    Stage("e2e", ("e2e",)),
+    Stage("spark", ("spark",), SPARK_BY_FILE),
+    Stage("e2e", ("e2e",), SPARK_BY_FILE),
 )
 
 
