@@ -50,10 +50,10 @@ class Stage:
 
 
 PARALLEL = ("-n", "2")
-# Process tests of one file share fixtures and some of them measure progress: keep files together. They mostly wait,
-# for a disk, a server, a JVM that starts: twice as many as this kind of machine has cores keep both busy.
+# Process tests of one file share fixtures and some of them measure progress: keep files together. They
+# mostly wait, for a disk, a server, a JVM that starts: twice as many as two cores keep both busy.
 BY_FILE = ("-n", "4", "--dist", "loadfile")
-# A Spark session is a JVM that fills a core while it compiles itself; three beside each other is what memory bears.
+# A Spark session is a JVM that fills a core while it compiles itself; memory bears three of them.
 SPARK_BY_FILE = ("-n", "3", "--dist", "loadfile")
 
 SEED = random.SystemRandom().randrange(1 << 32)

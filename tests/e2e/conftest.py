@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# A story's JVM ends before the second compiler has paid for itself: with the first alone it takes a quarter less CPU.
+# A story's JVM ends before the second compiler has paid for itself: the first alone takes a quarter less CPU.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
