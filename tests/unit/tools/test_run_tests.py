@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -77,6 +79,74 @@ def test_both_twins_run_what_needs_no_jvm(
         *((name, compiled, "") for name in ("fast", "new-cases", "integration", "compat", "spark", "e2e")),
     ]
     assert capsys.readouterr().out.splitlines()[-1] == "10 passed, 0 failed"
+
+
+@pytest.fixture
+def pytests(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stands in for pytest: `failing` fail beside others, `broken` alone too; `ran` has what ran alone."""
+    stage: dict[str, Any] = {"failing": [], "broken": [], "ran": []}
+
+    def pytest_(arguments: list[str], deadline: float) -> int:
+        if "-n" in arguments and arguments[1:] == ["-n", "0"]:
+            stage["ran"].append(arguments[0])
+            return int(arguments[0] in stage["broken"])
+        cache = Path(next(word for word in arguments if word.startswith("cache_dir=")).partition("=")[2])
+        noted = cache / "v" / "cache" / "lastfailed"
+        noted.parent.mkdir(parents=True)
+        noted.write_text(json.dumps(dict.fromkeys(stage["failing"], True)), encoding="utf-8")
+        results = Path(next(word for word in arguments if word.startswith("--junitxml=")).partition("=")[2])
+        failures = len(stage["failing"])
+        results.write_text(
+            f'<testsuites><testsuite tests="10" failures="{failures}" errors="0" skipped="0"/></testsuites>',
+            encoding="utf-8",
+        )
+        return int(failures > 0)
+
+    monkeypatch.setattr(run_tests, "pytest", pytest_)
+    return stage
+
+
+def the_stage(run_tests: ModuleType, name: str) -> Any:
+    return next(stage for stage in run_tests.STAGES if stage.name == name)
+
+
+def test_what_passes_alone_is_named_unsteady(
+    run_tests: ModuleType, pytests: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytests["failing"] = ["tests/compat/a.py::one", "tests/compat/b.py::two"]
+    pytests["broken"] = ["tests/compat/b.py::two"]
+    outcome = run_tests.run(the_stage(run_tests, "compat"), [], math.inf)
+    assert (outcome.passed, outcome.failed) == (9, 1)
+    assert run_tests.report([outcome]) == 1
+    assert "UNSTEADY: failed beside others and passed alone, see above: tests/compat/a.py::one (compat)" in (
+        capsys.readouterr().out.splitlines()
+    )
+
+
+def test_only_unsteady_tests_pass(run_tests: ModuleType, pytests: dict[str, Any]) -> None:
+    pytests["failing"] = ["tests/compat/a.py::one"]
+    outcome = run_tests.run(the_stage(run_tests, "compat"), [], math.inf)
+    assert (outcome.passed, outcome.failed, outcome.unsteady) == (10, 0, ("tests/compat/a.py::one",))
+
+
+@pytest.mark.parametrize("name", ["fast", "new-cases"])
+def test_generated_and_plain_tests_have_one_chance(
+    run_tests: ModuleType, pytests: dict[str, Any], name: str
+) -> None:
+    pytests["failing"] = ["tests/unit/a.py::one"]
+    assert run_tests.run(the_stage(run_tests, name), [], math.inf).failed == 1
+    assert pytests["ran"] == []
+
+
+@pytest.mark.parametrize(
+    "failing", [[f"tests/compat/a.py::t{number}" for number in range(7)], ["tests/compat/a.py"]]
+)
+def test_many_failures_and_files_that_cannot_be_imported_are_no_chance(
+    run_tests: ModuleType, pytests: dict[str, Any], failing: list[str]
+) -> None:
+    pytests["failing"] = failing
+    assert run_tests.run(the_stage(run_tests, "compat"), [], math.inf).failed == len(failing)
+    assert pytests["ran"] == []
 
 
 def test_what_does_not_compile_is_a_failure(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
