@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
 from magnetar.spark import history, table
 from magnetar.spark.errors import OptionError
+from support.files import files_in
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import batched, pieces, plain, publish
 from support.standalone import StandaloneProcess, wait_until
@@ -182,7 +183,7 @@ def test_files_that_became_one(spark: SparkSession, tmp_path: Path) -> None:
         process.admin("POST", f"{topic.path}/lake/merge")
         wait_until(lambda: len(set(files_of(topic))) == 1, DEADLINE_S, "merged")
         files = process.data_dir / "offloaded"
-        wait_until(lambda: len(list(files.rglob("*.parquet"))) == 1, DEADLINE_S, "the small files deleted")
+        wait_until(lambda: len(files_in(files, "*.parquet")) == 1, DEADLINE_S, "the small files deleted")
         frame = table(spark, topic.topic, where(process))
         assert len(frame.inputFiles()) == 1
         assert rows_of(frame) == rows

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pulsar
 
+from support.files import files_in
 from support.official import QUIET
 from support.standalone import StandaloneProcess, wait_until
 
@@ -133,12 +134,12 @@ class HistoryTopic:
 
 def objects_of(folder: Path) -> set[str]:
     """Attempts that have an object in a folder that is a store."""
-    return {path.name[20:56] for path in folder.rglob("*.parquet*")}
+    return {path.name[20:56] for path in files_in(folder, "*.parquet*")}
 
 
 def appears(folder: Path, pattern: str) -> None:
     """Returns as soon as there is a file that matches."""
     end = time.monotonic() + DEADLINE_S
-    while next(folder.rglob(pattern), None) is None:
+    while not files_in(folder, pattern):
         assert time.monotonic() < end, f"no {pattern} in {folder}"
         time.sleep(0.002)

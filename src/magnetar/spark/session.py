@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magnetar.spark.java import cache_dir, find_java_home
+from magnetar.spark.worker_settings import settle
 from magnetar.spark.worker_start import launcher
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    settle(spark)
+    return spark
 
 
 def prepare(master: str) -> None:

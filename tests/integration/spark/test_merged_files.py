@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.spark.source import MagnetarSource
+from support.files import files_in
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import batch_rows, options, rows_of, schema_of
 from support.standalone import StandaloneProcess, wait_until
@@ -49,4 +50,4 @@ def merged(topic: HistoryTopic) -> bool:
 
 
 def objects(process: StandaloneProcess) -> int:
-    return len(list((process.data_dir / "offloaded").rglob("*.parquet")))
+    return len(files_in(process.data_dir / "offloaded", "*.parquet"))
