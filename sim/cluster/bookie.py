@@ -9,7 +9,7 @@ from typing import Final
 
 from magnetar.base.errors import MetadataError
 from magnetar.bookie.belonging import Belonging
-from magnetar.bookie.network.collecting import collect, missing_ledgers
+from magnetar.bookie.network.collecting import collect, looking_again, missing_ledgers
 from magnetar.bookie.network.connection import BookieConnection
 from magnetar.bookie.served import Answer, Output, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
@@ -120,9 +120,10 @@ class SimBookie:
         while True:
             await asyncio.sleep(_COLLECT_S)
             try:
+                delete = looking_again(registry, registry.connection_id(), self._delete)
                 missing = await missing_ledgers(set(self._ledgers.known()), registry)
                 self._belonging, _ = await collect(
-                    self._belonging, missing, self._delete, now_ms=0, elapsed_s=0, grace_s=1
+                    self._belonging, missing, delete, now_ms=0, elapsed_s=0, grace_s=1
                 )
             except MetadataError:
                 continue

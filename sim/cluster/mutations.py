@@ -173,6 +173,14 @@ async def _missing_at_once(known: set[int], existing: Any) -> Missing:
     return Missing(sorted(known - listed), max(1, len(listed)))
 
 
+def _without_looking(existing: Any, connection_id: int, delete: Callable[[int], Awaitable[None]]) -> Any:
+    async def delete_at_once(ledger_id: int) -> bool:
+        await delete(ledger_id)
+        return True
+
+    return delete_at_once
+
+
 # The managed log
 
 
@@ -330,7 +338,7 @@ CLUSTER_MUTATIONS: Final = {
     ),
     "collecting-fails-safe": Mutation(
         "entries go when their ledger certainly does not exist",
-        [(bookie, "missing_ledgers", _missing_at_once)],
+        [(bookie, "missing_ledgers", _missing_at_once), (bookie, "looking_again", _without_looking)],
         found_by=12,
         scenario="cluster",
     ),

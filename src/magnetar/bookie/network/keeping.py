@@ -16,7 +16,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.bookie.belonging import BELONGS_FILE, Belonging, DamagedBelongingError, decode, encode
 from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, decode_decisions
-from magnetar.bookie.network.collecting import collect, doubt_of, missing_ledgers
+from magnetar.bookie.network.collecting import collect, doubt_of, looking_again, missing_ledgers
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.runtime.durable_file import sync_folder, write_durably
 
@@ -54,6 +54,7 @@ class Keeper:
         Raises MetadataError, StorageError, OSError: then nothing was deleted that was not certain.
         """
         decided = self._decided()
+        delete_surely = looking_again(self._registry, self._registry.connection_id(), delete)
         instance = await self._registry.instance_id()
         generation = await self._registry.generation(bookie_id)
         before = self.state
@@ -75,8 +76,8 @@ class Keeper:
         await self._write(state)
         missing = await missing_ledgers(known, self._registry)
         for ledger_id in sorted(decided.delete & set(state.held) & set(missing.ledgers)):
-            await delete(ledger_id)
-            _log.warning("ledger %d is deleted from the quarantine: somebody decided so", ledger_id)
+            if await delete_surely(ledger_id):
+                _log.warning("ledger %d is deleted from the quarantine: somebody decided so", ledger_id)
             missing.ledgers.remove(ledger_id)
         now_s = self._loop.time()
         elapsed_s = 0 if self._looked_s is None else int(now_s - self._looked_s)
@@ -84,7 +85,7 @@ class Keeper:
         state, count = await collect(
             state,
             missing,
-            delete,
+            delete_surely,
             now_ms=self._clock.now_ms(),
             elapsed_s=elapsed_s,
             grace_s=self._grace_s,

@@ -206,6 +206,13 @@ class FolderBookieRegistry:
     async def raise_generation(self, bookie_id: str) -> int:
         return await self.generation(bookie_id) or 0
 
+    def connection_id(self) -> int:
+        """Of the broker's file: another one that was put in its place has another number."""
+        try:
+            return self._metadata_file.stat().st_ino
+        except OSError as error:
+            raise MetadataError(f"{self._metadata_file} cannot be read: {error}") from error
+
     async def known_bookies(self) -> frozenset[str]:
         return frozenset(os.listdir(self._cookies))
 

@@ -184,6 +184,10 @@ class BookieRegistry(Protocol):
         Raises BadVersionError, NotFoundError.
         """
 
+    def connection_id(self) -> int:
+        """Another number after each interruption of the connection to the store: answers that were given
+        under one number are of one session with it."""
+
     async def known_bookies(self) -> frozenset[str]:
         """Every bookie that has a cookie, alive or not."""
 

@@ -52,6 +52,7 @@ class TreeBookieRegistry:
         self._claim_timeout_s = claim_timeout_s
         self._registered: dict[str, tuple[BookieInfo, bool]] = {}
         self._tasks = TaskGroup("bookie registration")
+        self._session_events = 0
         self._unwatch = store.watch_session(self._session_changed)
 
     @property
@@ -132,6 +133,9 @@ class TreeBookieRegistry:
             raise NotFoundError(self._tree.cookie(bookie_id))
         return await self.put_cookie(found[0], expected_version=found[1])
 
+    def connection_id(self) -> int:
+        return self._session_events
+
     async def known_bookies(self) -> frozenset[str]:
         await self._store.sync()
         return frozenset(await self._store.children(self._tree.cookies))
@@ -184,6 +188,7 @@ class TreeBookieRegistry:
             return
 
     def _session_changed(self, event: SessionEvent) -> None:
+        self._session_events += 1
         if event is SessionEvent.SESSION_RENEWED:
             for bookie, read_only in self._registered.values():
                 self._tasks.spawn(self._bring_back(bookie, read_only=read_only))

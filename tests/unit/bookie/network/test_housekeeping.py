@@ -10,7 +10,7 @@ import pytest
 
 from magnetar.base.errors import MetadataError, StartupError
 from magnetar.bookie.belonging import Belonging, Held
-from magnetar.bookie.network.collecting import collect, doubt_of, missing_ledgers
+from magnetar.bookie.network.collecting import collect, doubt_of, looking_again, missing_ledgers
 from magnetar.bookie.network.fullness import Fullness, FullnessOptions
 from magnetar.bookie.network.identity import Stamp, stamp_of
 from magnetar.metadata.bookkeeper.registry import Cookie
@@ -80,9 +80,21 @@ class Listing:
         self.listed = listed
         self.found = found
         self.breaks = breaks
+        self.came_back: set[int] = set()
+        """Found by each look but the first."""
+        self.interrupted_after = 100
+        """Looks at single ledgers after which the connection is another one."""
+        self.looks = 0
+
+    def connection_id(self) -> int:
+        return self.looks // self.interrupted_after
 
     async def ledger_exists(self, ledger_id: int) -> bool:
-        return ledger_id in self.found
+        self.looks += 1
+        found = ledger_id in self.found
+        if ledger_id in self.came_back:
+            self.found.add(ledger_id)
+        return found
 
     async def ledger_ids(self) -> AsyncIterator[int]:
         for ledger_id in self.listed:
@@ -91,16 +103,20 @@ class Listing:
             raise MetadataError("the connection is lost")
 
 
-def collected(listing: Listing, known: set[int], state: Belonging = BELONGING) -> tuple[list[int], set[int]]:
+def collected(
+    listing: Listing, known: set[int], state: Belonging = BELONGING, *, deleted: list[int] | None = None
+) -> tuple[list[int], set[int]]:
     """What one round deletes, and what is in quarantine then."""
-    deleted: list[int] = []
+    deleted = [] if deleted is None else deleted
 
     async def delete(ledger_id: int) -> None:
         deleted.append(ledger_id)
 
+    surely = looking_again(listing, listing.connection_id(), delete)
+
     async def story() -> Belonging:
         missing = await missing_ledgers(known, listing)
-        after, count = await collect(state, missing, delete, now_ms=1, elapsed_s=60, grace_s=100)
+        after, count = await collect(state, missing, surely, now_ms=1, elapsed_s=60, grace_s=100)
         assert count == len(deleted)
         return after
 
@@ -116,6 +132,28 @@ def test_only_what_is_gone_for_certain_is_deleted() -> None:
 def test_a_listing_that_breaks_deletes_nothing() -> None:
     with pytest.raises(MetadataError):
         collected(Listing([], set(), breaks=True), {1, 2})
+
+
+def test_a_ledger_that_is_found_right_before_it_goes_stays() -> None:
+    listing = Listing([1], {1})
+    listing.came_back = {2}
+    assert collected(listing, {1, 2, 3}) == ([3], set())
+    # In quarantine it stays there until a whole listing names it.
+    listing = Listing([1], {1})
+    listing.came_back = {2}
+    due = replace(BELONGING, held={2: Held(1, 99)})
+    assert collected(listing, {1, 2}, due) == ([], {2})
+
+
+def test_an_interrupted_connection_ends_the_round() -> None:
+    # After the listing; after the first look at each ledger; between the last looks at ledgers 2 and 3.
+    for interrupted_after, gone in ((1, []), (3, []), (4, [2])):
+        listing = Listing([1], {1})
+        listing.interrupted_after = interrupted_after
+        deleted: list[int] = []
+        with pytest.raises(MetadataError, match="interrupted"):
+            collected(listing, {1, 2, 3}, deleted=deleted)
+        assert deleted == gone
 
 
 def test_an_empty_listing_or_metadata_in_doubt_deletes_nothing() -> None:

@@ -131,6 +131,24 @@ def test_ledgers_are_those_of_the_brokers_file(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_another_file_in_the_place_of_the_brokers_is_another_connection(tmp_path: Path) -> None:
+    async def story(process: Callable[[], FolderBookieRegistry]) -> None:
+        registry = process()
+        with pytest.raises(MetadataError, match=r"metadata\.db"):
+            registry.connection_id()
+        file = tmp_path / "metadata.db"
+        file.write_bytes(b"one")
+        first = registry.connection_id()
+        file.write_bytes(b"the same, written to")
+        assert registry.connection_id() == first
+        other = tmp_path / "other.db"
+        other.write_bytes(b"another")
+        other.replace(file)
+        assert registry.connection_id() != first
+
+    tell(tmp_path, story)
+
+
 def test_the_folder_is_that_of_one_cluster(tmp_path: Path) -> None:
     async def story(process: Callable[[], FolderBookieRegistry]) -> None:
         assert await process().instance_id() == "the cluster"

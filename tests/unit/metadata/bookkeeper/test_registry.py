@@ -25,7 +25,13 @@ from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, NotFoundError
+from magnetar.metadata.store import (
+    MUST_NOT_EXIST,
+    BadVersionError,
+    MetadataStore,
+    NotFoundError,
+    SessionEvent,
+)
 
 INSTANCE = "1c9d3ba8-1b8e-4b05-9e0e-5a7a3b6f7c11"
 OPEN = LedgerMetadata(LedgerState.OPEN, None, ((0, ("a:1", "b:1", "c:1")),), 3, 2)
@@ -100,6 +106,26 @@ def test_bookies_come_change_and_go(run: Callable[[Script], None]) -> None:
         assert len(changes) == 4
         with pytest.raises(BookieIdError):
             await registry.register(BookieInfo("readonly"))
+        await registry.close()
+
+    run(script)
+
+
+def test_each_interruption_makes_another_connection(run: Callable[[Script], None]) -> None:
+    class Flapping(MemoryMetadataStore):
+        def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+            self.tell = callback
+            return super().watch_session(callback)
+
+    async def script(_: MetadataStore) -> None:
+        store = Flapping(ManualClock())
+        registry = TreeBookieRegistry(store, BookKeeperTree())
+        seen = [registry.connection_id()]
+        assert registry.connection_id() == seen[0]
+        for event in (SessionEvent.CONNECTION_LOST, SessionEvent.RECONNECTED, SessionEvent.SESSION_RENEWED):
+            store.tell(event)
+            seen.append(registry.connection_id())
+        assert len(set(seen)) == 4
         await registry.close()
 
     run(script)
