@@ -32,6 +32,7 @@ ABSENT = (
     "magnetar bookie",
     "magnetar autorecovery",
     "several bookies",
+    "TLS or authentication",
 )
 """In what a metric is shown only with: what this broker is not asked to do."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -24,7 +25,15 @@ DEADLINE_S = 20.0
 class RawClient(Seen):
     """One connection. Everything the broker sends is kept in `seen`."""
 
-    def __init__(self, url: str, *, handshake: bool = True, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        handshake: bool = True,
+        receive_buffer_bytes: int | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`tls`: the connection is made with it, to `localhost`."""
         super().__init__()
         address = urlsplit(url)
         self.socket = socket.socket()
@@ -32,6 +41,8 @@ class RawClient(Seen):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(DEADLINE_S)
         self.socket.connect((address.hostname, address.port))
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.closed = False
         """Whether the broker closed the connection."""
         self._parser = ClientParser(FRAME_BYTES_MAX)

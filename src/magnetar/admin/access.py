@@ -210,7 +210,7 @@ async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
     except AuthorizationError as error:
         raise AuthenticationError(str(error)) from error
     if identity.role in guard.authentication.proxy_roles:
-        return Identity(original, via=identity.role)
+        return Identity(original, via=identity.role, proofs=identity.proofs)
     return identity
 
 

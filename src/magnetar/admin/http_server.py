@@ -15,7 +15,7 @@ from magnetar.admin.loop_server import LoopServer, config_of
 from magnetar.admin.metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.admin.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
-from magnetar.auth.identity import certificate_role
+from magnetar.auth.identity import shown_role
 from magnetar.broker.service import Broker
 
 
@@ -24,7 +24,7 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        role = certificate_role(transport.get_extra_info("peercert"))
+        role = shown_role(transport.get_extra_info)
         if role is not None:
             self.app_state = {**self.app_state, STATE_CERTIFICATE_ROLE: role}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from magnetar.auth.errors import AuthenticationError
-from magnetar.auth.identity import Credentials, Identity
+from magnetar.auth.identity import METHOD_TLS, CertificateRole, Credentials, Identity, Proof
 
 
 class Errand(Protocol):
@@ -30,20 +30,39 @@ class Provider(Protocol):
     """Whether `identify` takes milliseconds of computing and belongs into a thread."""
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity | Errand:
-        """Who it is, or what to do before asking again. Raises AuthenticationError."""
+        """Who it is, by which proof, or what to do before asking again. Raises AuthenticationError."""
+        ...
+
+    def counts(self, proof: str) -> bool:
+        """Whether what was proven so would be proven today, its end left aside."""
         ...
 
 
 class TlsProvider:
-    """The role is the common name of the client's certificate, verified in the handshake."""
+    """The role is the common name of the client's certificate, verified in the handshake.
+
+    A certificate counts as long as whoever was trusted in that handshake is trusted: one of them signed it.
+    """
 
     slow = False
 
+    def __init__(self, trusted: frozenset[str] = frozenset()) -> None:
+        """`trusted`: fingerprints of the certificates of those who sign clients' certificates."""
+        self._trusted = trusted
+
     def identify(self, credentials: Credentials, now_ms: int) -> Identity:
         """Raises AuthenticationError when there was no certificate, or the connection is not TLS."""
-        if credentials.certificate_role is None:
+        role = credentials.certificate_role
+        if role is None:
             raise AuthenticationError("no verified client certificate with one common name")
-        return Identity(credentials.certificate_role)
+        trusted = role.trusted if isinstance(role, CertificateRole) else self._trusted
+        if not trusted <= self._trusted:
+            raise AuthenticationError("the certificate was verified before trust changed: connect anew")
+        return Identity(str(role), proofs=(Proof(METHOD_TLS, " ".join(trusted)),))
+
+    def counts(self, proof: str) -> bool:
+        """Whether everybody who was trusted then is trusted now."""
+        return self._trusted.issuperset(proof.split())
 
 
 class ProviderChain:
@@ -65,6 +84,10 @@ class ProviderChain:
             except AuthenticationError as error:
                 refusals.append(str(error))
         raise AuthenticationError("; ".join(refusals))
+
+    def counts(self, proof: str) -> bool:
+        """Whether it counts with one of them."""
+        return any(provider.counts(proof) for provider in self.providers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +123,10 @@ class Authentication:
         if credentials.method in ("", "none"):
             raise AuthenticationError(f"credentials are needed; offered are: {offered}")
         raise AuthenticationError(f"the authentication method {credentials.method[:40]!r} is not offered")
+
+    def counts(self, identity: Identity) -> bool:
+        """Whether all that an identity was proven by still counts, its end left aside."""
+        return all(
+            (provider := self.providers.get(proof.method)) is not None and provider.counts(proof.text)
+            for proof in identity.proofs
+        )

@@ -7,12 +7,13 @@ Source: Apache httpd's htpasswd; Pulsar's basic provider (credentials are `user:
 
 from __future__ import annotations
 
+import hashlib
 from typing import Final
 
 from passlib.context import CryptContext
 
 from magnetar.auth.errors import AuthenticationError
-from magnetar.auth.identity import Credentials, Identity
+from magnetar.auth.identity import METHOD_BASIC, Credentials, Identity, Proof
 
 _SCHEMES: Final = ("bcrypt", "apr_md5_crypt", "md5_crypt", "sha256_crypt", "sha512_crypt", "ldap_sha1")
 _CREDENTIALS_BYTES_MAX: Final = 4_096
@@ -53,4 +54,15 @@ class BasicProvider:
             good = False
         if not good:
             raise refusal
-        return Identity(user)
+        return Identity(user, proofs=(Proof(METHOD_BASIC, _proof(user, hashed)),))
+
+    def counts(self, proof: str) -> bool:
+        """Whether the user is there with the same password."""
+        user = proof.partition(":")[0]
+        hashed = self._hashes.get(user)
+        return hashed is not None and proof == _proof(user, hashed)
+
+
+def _proof(user: str, hashed: str) -> str:
+    """A text of which the password's hash cannot be had."""
+    return f"{user}:{hashlib.sha256(hashed.encode()).hexdigest()}"

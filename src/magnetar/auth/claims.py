@@ -5,7 +5,7 @@ Source: RFC 7519, 4.1 (registered claims); Pulsar's token provider (`sub` is the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
 
 from joserfc import jwt
@@ -13,7 +13,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from magnetar.auth.errors import AuthenticationError
-from magnetar.auth.identity import Identity
+from magnetar.auth.identity import METHOD_TOKEN, Identity, Proof
 
 TOKEN_BYTES_MAX: Final = 16 << 10
 """Longer than any legal one; what is longer is not even parsed."""
@@ -49,21 +49,32 @@ def verified(token: bytes, key: Key, algorithms: Sequence[str], *, now_s: int, l
     return claims
 
 
-def identity(claims: Claims, *, role_claim: str, leeway_s: int) -> Identity:
-    """Who the claims speak of, and until when. Raises AuthenticationError."""
+def identity(claims: Claims, *, role_claim: str, leeway_s: int, proof: str) -> Identity:
+    """Who the claims speak of, and until when, proven by `proof`. Raises AuthenticationError."""
     role = claims.get(role_claim)
     if isinstance(role, list) and role:
         role = role[0]
     if not isinstance(role, str) or not role:
         raise AuthenticationError(f"the token has no text in its claim {role_claim!r}")
+    proofs = (Proof(METHOD_TOKEN, proof),)
     end_s = claims.get("exp")
     if end_s is None:
-        return Identity(role)
+        return Identity(role, proofs=proofs)
     try:
-        return Identity(role, int((end_s + leeway_s) * 1000))
+        return Identity(role, int((end_s + leeway_s) * 1000), proofs=proofs)
     # Verified to be a number, which may still be too large for one of milliseconds.
     except OverflowError as error:
         raise AuthenticationError("the token's end is not a time") from error
+
+
+def token_id(claims: Claims, revoked: Set[str]) -> str:
+    """The token's own id, "" when it has none. Raises AuthenticationError when it is revoked."""
+    found = claims.get("jti", "")
+    if not isinstance(found, str):
+        raise AuthenticationError("the token's id is no text")
+    if found in revoked:
+        raise AuthenticationError("the token is revoked")
+    return found
 
 
 def check_audience(claims: Claims, audiences: Sequence[str]) -> None:

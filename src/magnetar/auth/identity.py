@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,24 @@ class Credentials:
     """Common name of the client's certificate, which the TLS layer has verified; None without one."""
 
 
+class CertificateRole(str):
+    """The role in a certificate that the TLS layer has verified."""
+
+    __slots__ = ("trusted",)
+
+    trusted: frozenset[str]
+    """Fingerprints of the certificates that were trusted when it was verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """By what an identity was proven, so that it can be asked later whether that still counts."""
+
+    method: str
+    text: str
+    """The provider's own words. Holds no secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who a client is."""
@@ -33,6 +51,8 @@ class Identity:
     """Unix time in ms from which it counts no more; None: never."""
     via: str = ""
     """Role of the proxy that speaks for it; "": it speaks for itself."""
+    proofs: tuple[Proof, ...] = field(default=(), compare=False, repr=False)
+    """All of them must go on to count; none: nothing was shown."""
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -56,3 +76,13 @@ def certificate_role(certificate: Mapping[str, Any] | None) -> str | None:
         if key == "commonName"
     ]
     return names[0] if len(names) == 1 and names[0] else None
+
+
+def shown_role(told: Callable[[str], Any]) -> CertificateRole | None:
+    """The role that a client has shown in the TLS handshake; `told`: a transport's `get_extra_info`."""
+    name = certificate_role(told("peercert"))
+    if name is None:
+        return None
+    role = CertificateRole(name)
+    role.trusted = getattr(getattr(told("ssl_object"), "context", None), "trusted", frozenset())
+    return role

@@ -65,6 +65,10 @@ class IssuerKeys:
             return None
         return self._keys.get(key_id)
 
+    def publishes(self, key_id: str) -> bool:
+        """Whether the key was among those that the issuer named last, however long ago that was."""
+        return self._fetched_ms is None or key_id in self._keys
+
     def must_fetch(self, key_id: str, now_ms: int) -> bool:
         """Whether the keys are to be fetched before `find` is asked for this one."""
         fetched = self._fetched_ms

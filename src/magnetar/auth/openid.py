@@ -13,7 +13,7 @@ import ipaddress
 import json
 import logging
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -47,16 +47,18 @@ class OpenIdProvider:
         leeway_s: int = 0,
         require_https: bool = True,
         times: CacheTimes | None = None,
+        revoked: Set[str] = frozenset(),
     ) -> None:
         """`issuers`: URLs, as tokens name them in `iss`. `audiences`: one of them must stand in `aud`.
 
-        `require_https`: False allows plain HTTP to this machine. Raises ValueError for an issuer or an
-        audience that cannot be.
+        `require_https`: False allows plain HTTP to this machine. `revoked`: ids of tokens that count no more.
+        Raises ValueError for an issuer or an audience that cannot be.
         """
         if not issuers or not audiences:
             raise ValueError("at least one issuer and one audience are needed")
         for issuer in issuers:
             check_url(issuer, require_https=require_https)
+        self._revoked = revoked
         self._keys = {issuer: IssuerKeys(times or CacheTimes()) for issuer in issuers}
         self._audiences = tuple(audiences)
         self._fetch = fetch
@@ -85,7 +87,26 @@ class OpenIdProvider:
         if "exp" not in found:
             raise AuthenticationError("the token never ends")
         claims.check_audience(found, self._audiences)
-        return claims.identity(found, role_claim=self._role_claim, leeway_s=self._leeway_s)
+        # A key's id ends where its length says, whatever an issuer puts into it.
+        proof = f"issuer:{issuer} {len(key_id)} {key_id} {claims.token_id(found, self._revoked)}"
+        return claims.identity(found, role_claim=self._role_claim, leeway_s=self._leeway_s, proof=proof)
+
+    def counts(self, proof: str) -> bool:
+        """Whether the issuer is still asked, has not taken its key back, and the token is not revoked.
+
+        An issuer that does not answer takes nothing back.
+        """
+        kind, _, rest = proof.partition(" ")
+        size, _, rest = rest.partition(" ")
+        keys = self._keys.get(kind.removeprefix("issuer:")) if kind.startswith("issuer:") else None
+        if keys is None:
+            return False
+        token_id = rest[int(size) + 1 :]
+        return keys.publishes(rest[: int(size)]) and (not token_id or token_id not in self._revoked)
+
+    def keep_keys_of(self, earlier: OpenIdProvider) -> None:
+        """Takes over what an earlier provider has learned of the same issuers."""
+        self._keys |= {issuer: keys for issuer, keys in earlier._keys.items() if issuer in self._keys}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ Source: Pulsar's AUTH_CHALLENGE and AUTH_RESPONSE; the refresh check of its brok
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity
@@ -97,7 +98,8 @@ class Renewal:
         if identity.role != self.identity.role:
             raise AuthenticationError("renewed credentials must name the same role")
         self.state = State.VALID
-        self.identity = Identity(identity.role, identity.expires_ms, via=self.identity.via)
+        others = self.identity.proofs[len(identity.proofs) :]
+        self.identity = replace(identity, via=self.identity.via, proofs=(*identity.proofs, *others))
 
     def _close(self, reason: str) -> Verdict:
         self.reason = reason

@@ -8,6 +8,7 @@ Source: RFC 7519 (claims), RFC 8725 (best current practices); Pulsar's token pro
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final
 
 from joserfc import jwt
@@ -44,12 +45,14 @@ def public_key(data: bytes) -> Key:
     return RSAKey.import_key(pem) if isinstance(loaded, rsa.RSAPublicKey) else ECKey.import_key(pem)
 
 
-def new_token(secret: bytes, role: str, *, now_s: int, lasts_s: int | None) -> str:
-    """A token that names a role, signed by HMAC; `lasts_s` None: it has no end. Raises ValueError when the
-    secret is too short or the role is empty."""
+def new_token(secret: bytes, role: str, *, now_s: int, lasts_s: int | None, token_id: str = "") -> str:
+    """A token that names a role, signed by HMAC; `lasts_s` None: it has no end; `token_id`: what revokes
+    it. Raises ValueError when the secret is too short or the role is empty."""
     if not role:
         raise ValueError("a token names a role")
     content: dict[str, str | int] = {"sub": role}
+    if token_id:
+        content["jti"] = token_id
     if lasts_s is not None:
         content["exp"] = now_s + lasts_s
     return jwt.encode({"alg": "HS256"}, content, secret_key(secret))
@@ -60,10 +63,21 @@ class TokenProvider:
 
     slow = False
 
-    def __init__(self, key: Key, *, role_claim: str = "sub", audience: str = "", leeway_s: int = 60) -> None:
+    def __init__(
+        self,
+        key: Key,
+        *,
+        role_claim: str = "sub",
+        audience: str = "",
+        leeway_s: int = 60,
+        revoked: Set[str] = frozenset(),
+    ) -> None:
         """`audience`: what the token's `aud` must hold; "": it is not looked at. `leeway_s`: how far the
-        clocks of issuer and broker may differ."""
+        clocks of issuer and broker may differ. `revoked`: ids of tokens that count no more."""
         self._key = key
+        # A hash: nothing that was proven by this key holds any of it.
+        self._name = f"key:{key.thumbprint()}"
+        self._revoked = revoked
         self._algorithms = claims.algorithms_of(key)
         self._role_claim = role_claim
         self._audience = audience
@@ -76,4 +90,10 @@ class TokenProvider:
         )
         if self._audience:
             claims.check_audience(found, (self._audience,))
-        return claims.identity(found, role_claim=self._role_claim, leeway_s=self._leeway_s)
+        proof = f"{self._name} {claims.token_id(found, self._revoked)}"
+        return claims.identity(found, role_claim=self._role_claim, leeway_s=self._leeway_s, proof=proof)
+
+    def counts(self, proof: str) -> bool:
+        """Whether the key is the same and the token not revoked."""
+        name, _, token_id = proof.partition(" ")
+        return name == self._name and (not token_id or token_id not in self._revoked)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final, cast
 
-from magnetar.auth.identity import certificate_role
+from magnetar.auth.identity import shown_role
 from magnetar.broker.service import Broker
 from magnetar.broker.session import Session
 from magnetar.wire.frames import FrameError, frame_bytes_max
@@ -85,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
             peer=self._peer,
             local_host=_host(local[0]),
             port=local[1],
-            certificate_role=certificate_role(transport.get_extra_info("peercert")),
+            certificate_role=shown_role(transport.get_extra_info),
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -6,7 +6,7 @@ Every refusal, and every change through the admin API, leaves one line in the lo
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from magnetar.auth.authentication import Authentication, Errand
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
@@ -85,10 +85,10 @@ class Guard:
         if own.role not in self.authentication.proxy_roles:
             return Admitted(own, introduction.own)
         if not self.authentication.verify_original:
-            return Admitted(Identity(original, via=own.role), None, own.expires_ms)
+            return Admitted(Identity(original, via=own.role, proofs=own.proofs), None, own.expires_ms)
         proven = await self.identify(introduction.original, peer)
         self.check_original(own, proven.role, peer)
-        identity = Identity(proven.role, proven.expires_ms, via=own.role)
+        identity = replace(proven, via=own.role, proofs=(*proven.proofs, *own.proofs))
         return Admitted(identity, introduction.original, own.expires_ms)
 
     def check_original(self, identity: Identity, original: str, peer: str) -> None:

@@ -143,6 +143,12 @@ class Broker:
             metrics_roles=self.config.metrics_roles,
         )
 
+    def credentials_changed(self, authentication: Authentication) -> None:
+        """This is who is let in now; whose credentials count no more is sent away."""
+        assert self.guard is not None, "it was there from the start or never"
+        self.guard.authentication = authentication
+        self.tasks.spawn(renewals.check_all(self))
+
     # -- life cycle --------------------------------------------------------------------------------
 
     async def start(self, broker_url: str, http_url: str) -> None:

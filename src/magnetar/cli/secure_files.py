@@ -16,6 +16,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,8 @@ def settings(wanted: Wanted) -> str:
 
 
 def _token(secret: bytes, role: str, now: datetime.datetime, days: int) -> bytes:
-    token = new_token(secret, role, now_s=int(now.timestamp()), lasts_s=days * 86_400)
+    now_s = int(now.timestamp())
+    token = new_token(secret, role, now_s=now_s, lasts_s=days * 86_400, token_id=uuid.uuid4().hex)
     return f"{token}\n".encode()
 
 

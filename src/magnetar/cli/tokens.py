@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+import uuid
 from pathlib import Path
 
 import click
@@ -50,14 +51,16 @@ def create_secret_key(file: Path) -> None:
 @click.option("--subject", required=True, help="The role that the token names.")
 @click.option("--expires", callback=_seconds, help="For how long it counts: 90s, 12h, 30d, 1y.  [for ever]")
 def create(secret_key: str, subject: str, expires: int | None) -> None:
-    """Print a token, signed with the key (HS256)."""
+    """Print a token, signed with the key (HS256), and beside it (on stderr) the id to revoke it by."""
     from magnetar.auth.secrets import content, secret_source
 
     try:
         secret = content(secret_source(secret_key))
         from magnetar.auth.token import new_token
 
-        click.echo(new_token(secret, subject, now_s=int(time.time()), lasts_s=expires))
+        token_id = uuid.uuid4().hex
+        click.echo(new_token(secret, subject, now_s=int(time.time()), lasts_s=expires, token_id=token_id))
+        click.echo(f"id: {token_id}", err=True)
     except ModuleNotFoundError as error:
         raise click.ClickException(
             "tokens need the extra 'auth': pip install '.[auth]' in a clone"

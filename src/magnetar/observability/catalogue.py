@@ -28,6 +28,7 @@ _S: Final = (*_T, "subscription")
 _PASS: Final = "of non-persistent topics"
 _CAN: Final = "where a canary runs (docs/monitoring.md)"
 _WS: Final = "where WebSockets are served"
+_SECURED: Final = "where TLS or authentication is configured"
 _HELPED: Final = "unless the process is ephemeral"
 
 SECTIONS: Final = (
@@ -329,6 +330,18 @@ SECTIONS: Final = (
             _g("process_open_fds", "", (), "Number of open file descriptors."),
             _g("process_max_fds", "", (), "Maximum number of open file descriptors."),
             _g("magnetar_broker_draining", "", _K, "1 while the broker shuts down."),
+        ),
+    ),
+    Section(
+        "Credentials",
+        (
+            _g(
+                "magnetar_credentials_stale",
+                "",
+                ("credential",),
+                "1 while files of credentials have changed and cannot be used: the old ones go on.",
+                _SECURED,
+            ),
         ),
     ),
     Section(

@@ -31,6 +31,7 @@ _SECONDS: Final = {
     "compaction_interval_seconds": 1,
     "inactive_topic_interval_seconds": 1,
     "authentication_refresh_check_seconds": 1,
+    "credential_refresh_seconds": 1,
     "token_allowed_clock_skew_seconds": 0,
     "openid_accepted_time_leeway_seconds": 0,
     "openid_cache_refresh_after_write_seconds": 1,

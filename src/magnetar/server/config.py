@@ -142,6 +142,9 @@ class StandaloneConfig(LedgerSettings):
     everybody may do everything."""
     authentication_refresh_check_seconds: int = 60
     """Time between two looks for clients whose credentials have ended. At least 1."""
+    credential_refresh_seconds: int = 60
+    """Time between two looks whether files of certificates, keys, trust or users have changed; SIGHUP has
+    them read at once. At least 1."""
     authorization: bool = True
     """False: whoever proves who he is may do everything; grants are not asked for."""
     anonymous_role: str = ""
@@ -160,6 +163,8 @@ class StandaloneConfig(LedgerSettings):
     """Claim of a token that names the role."""
     token_audience: str = ""
     """What a token's `aud` must hold; empty: it is not looked at."""
+    token_revoked_ids_file: Path | None = None
+    """File of ids (`jti`), one a line, of tokens that count no more, ours or an issuer's."""
     token_allowed_clock_skew_seconds: int = 60
     """How far the clocks of the broker and of who issues tokens may differ."""
     openid_issuers: str = ""

@@ -106,6 +106,7 @@ SCALED: Final = {
     "maxTopicsPerNamespace": ("topics_max_per_namespace", 1),
     "subscribeRatePeriodPerConsumerInSecond": ("subscribe_rate_period_seconds", 1),
     "subscribeThrottlingRatePerConsumer": ("subscribe_rate", 1),
+    "tlsCertRefreshCheckDurationSec": ("credential_refresh_seconds", 1),
     "ttlDurationDefaultInSeconds": ("message_ttl_seconds", 1),
 }
 """Numbers that mean nothing below 1, and how many of ours one of it is."""

@@ -43,6 +43,7 @@ from magnetar.server import open_files, security
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
+from magnetar.server.credential_files import BrokerCredentials, CredentialFiles
 from magnetar.server.datafolder import DataFolder
 from magnetar.server.message_stores import open_stores
 from magnetar.server.tiering import Tiering, open_tiering
@@ -115,6 +116,10 @@ class Standalone:
         self._admins: list[AdminServer] = []
         self._broker: Broker
         self._tiering: Tiering
+        self._credentials: CredentialFiles | None = None
+        """None: still to be read."""
+        self._terminal = os.isatty(0)
+        """Whether somebody sits before it; SIGHUP says that the terminal is gone, if it is."""
         self._backed_up: tuple[DataFolder, SegmentStore] | None = None
         """What a backup copies; None: not all of it lies in one folder here."""
         self._heap: Heap
@@ -130,14 +135,15 @@ class Standalone:
         config = self.config
         self._handle_signals()
         security.check_exposure(config)
-        tls = security.tls_context(config)
-        authentication = security.configured_authentication(config)
+        credentials = BrokerCredentials(config)
+        tls = credentials.tls
         plain = config.plain_host or config.host
         listener = self._bind(plain, config.broker_port, "--port")
         tls_listener = (
             None if tls is None else self._bind(config.host, config.broker_tls_port, "broker_tls_port")
         )
-        broker = await self._compose(authentication)
+        broker = await self._compose(credentials.authentication)
+        self._renew(credentials, broker)
         host = _in_url(plain)
         http_port = self._admin(broker, plain, config.http_port, None)
         tls_port = https_port = 0
@@ -171,6 +177,19 @@ class Standalone:
         if config.ready_file is not None:
             write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
             self._cleanup.callback(remove_ready_file, config.ready_file)
+
+    def _renew(self, credentials: BrokerCredentials, broker: Broker) -> None:
+        """Has files of credentials read anew, now and then and when SIGHUP asks for it."""
+
+        def changed() -> None:
+            if (authentication := credentials.authentication) is not None:
+                broker.credentials_changed(authentication)
+
+        credentials.files.changed = changed
+        self._credentials = credentials.files
+        broker.collectors.append(credentials.files.collect)
+        if credentials.files.watched:
+            self._tasks.every(self.config.credential_refresh_seconds, credentials.files.look)
 
     def _admin(self, broker: Broker, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Binds the port of an admin service; `settle` begins to serve it."""
@@ -289,6 +308,7 @@ class Standalone:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
 
     def begin_rest(self) -> None:
         """Called once after `start`: begins what clients of the binary protocol need not wait for."""
@@ -319,6 +339,12 @@ class Standalone:
             os._exit(128 + number)
         _log.info("%s: stopping", signal.Signals(number).name)
         self._stop.set()
+
+    def _hung_up(self) -> None:
+        if self._terminal and not os.isatty(0):
+            self._signalled(signal.SIGHUP)
+        elif self._credentials is not None:
+            self._tasks.spawn(self._credentials.look(always=True))
 
     def _storage_failed(self, error: MagnetarError) -> None:
         """The bookie takes no more: acknowledging stops here and the process leaves."""

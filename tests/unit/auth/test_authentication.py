@@ -18,7 +18,8 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 from magnetar.auth.authentication import Authentication
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity, certificate_role
-from magnetar.auth.settings import AuthSettings, authentication
+from magnetar.auth.parts import authentication
+from magnetar.auth.settings import AuthSettings
 from magnetar.base.errors import StartupError
 
 SECRET = b"0123456789abcdef0123456789abcdef"

@@ -1,6 +1,7 @@
 """AUTH_CHALLENGE and AUTH_RESPONSE: credentials that end on an open connection are renewed, or it ends.
 
-When: see `auth/renewal.py`. Only connections whose credentials can end have a `Renewal`.
+When: see `auth/renewal.py`. Only connections whose credentials can end have a `Renewal`. A connection whose
+credentials were taken back (a user, a key, a token's id, whom to trust) ends without a challenge.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ Command = pb.BaseCommand
 _CHALLENGE: Final = b"PulsarAuthRefresh"
 """What tells clients that they are to show their credential anew. Source: Pulsar's AuthData."""
 
+_TAKEN_BACK: Final = "the client's credentials count no more"
+
 
 def begin(admitted: Admitted, request: pb.CommandConnect) -> Renewal | None:
     """What watches over the credentials of a connection; None for those that never end."""
@@ -41,12 +44,19 @@ def begin(admitted: Admitted, request: pb.CommandConnect) -> Renewal | None:
 
 
 async def check_all(broker: Broker) -> None:
-    """Challenges clients whose credentials have ended, and sends those away who did not answer."""
+    """Challenges clients whose credentials have ended, and sends those away who did not answer, or whose
+    credentials were taken back."""
     assert broker.guard is not None
     now_ms = broker.guard.now_ms()
+    authentication = broker.guard.authentication
     for session in list(broker.sessions):
-        renewal = session.renewal
-        if renewal is not None and not session.closed:
+        if session.closed:
+            continue
+        identity, renewal = session.identity, session.renewal
+        if identity is not None and not authentication.counts(identity):
+            guards.ended(identity, session.peer, _TAKEN_BACK)
+            session.close(_TAKEN_BACK)
+        elif renewal is not None:
             _check(session, renewal, now_ms)
 
 

@@ -1,0 +1,16 @@
+"""Whom we trust to sign the certificates of others."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]*CERTIFICATE-----(.*?)-----END", re.DOTALL)
+
+
+def fingerprints(pem: bytes) -> frozenset[str]:
+    """Of the certificates in a file's content; what else stands in it is passed over."""
+    return frozenset(
+        hashlib.sha256(b"".join(block.split())).hexdigest() for block in _CERTIFICATE.findall(pem)
+    )

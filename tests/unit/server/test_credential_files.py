@@ -1,0 +1,101 @@
+"""Files of credentials that change while the process runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.identity import Credentials
+from magnetar.auth.token import new_token
+from magnetar.base.errors import StartupError
+from magnetar.observability.metrics import Exposition
+from magnetar.server.config import StandaloneConfig
+from magnetar.server.credential_files import BrokerCredentials
+from support.certificates import Authority
+
+OLD, NEW = b"o" * 32, b"n" * 32
+
+
+def replaced(file: Path, content: bytes) -> None:
+    """As Kubernetes and careful people do it."""
+    beside = file.with_name("beside")
+    beside.write_bytes(content)
+    os.replace(beside, file)
+
+
+def look(credentials: BrokerCredentials, **how: bool) -> list[str]:
+    """What is stale after a look."""
+    asyncio.run(credentials.files.look(**how))
+    return [each.name for each in credentials.files.watched if each.stale]
+
+
+def takes(credentials: BrokerCredentials, secret: bytes) -> bool:
+    authentication = credentials.authentication
+    assert authentication is not None
+    token = new_token(secret, "me", now_s=1000, lasts_s=None)
+    try:
+        authentication.identify(Credentials("token", token.encode()), 1_000_000)
+    except AuthenticationError:
+        return False
+    return True
+
+
+def test_a_new_key_counts_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(OLD)
+    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    changes: list[bool] = []
+    credentials.files.changed = lambda: changes.append(True)
+    assert look(credentials) == []
+    assert not changes, "nothing changed, nothing is read"
+    replaced(key, b"short")
+    assert look(credentials) == ["token"]
+    assert takes(credentials, OLD)
+    exposition = Exposition()
+    list(credentials.files.collect(exposition))
+    assert 'magnetar_credentials_stale{credential="token"} 1' in exposition.render()
+    key.unlink()
+    assert look(credentials) == ["token"]
+    replaced(key, NEW)
+    assert look(credentials) == []
+    assert (takes(credentials, OLD), takes(credentials, NEW), len(changes)) == (False, True, 1)
+    assert look(credentials, always=True) == []
+    assert len(changes) == 2, "who asks for it has everything read"
+
+
+def test_what_is_broken_at_the_start_starts_nothing(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    with pytest.raises(StartupError, match="cannot be read"):
+        BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+
+
+def test_one_broken_file_keeps_no_other_from_being_read(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, private = authority.issue("localhost")
+    key = tmp_path / "key"
+    key.write_bytes(OLD)
+    files: dict[str, Any] = {"tls_certificate": certificate, "tls_key": private, "tls_ca": authority.file}
+    credentials = BrokerCredentials(
+        StandaloneConfig(authentication="token,tls", token_secret_key=key, **files)
+    )
+    assert credentials.tls is not None
+    served, before = credentials.tls, credentials.tls.current
+    replaced(private, b"no key")
+    replaced(key, NEW)
+    assert look(credentials) == ["serving tls"]
+    assert served.current is before
+    assert takes(credentials, NEW)
+    authority.issue("localhost")
+    assert look(credentials) == []
+    assert credentials.tls is served, "listeners hold it for ever"
+    assert served.current is not before
+
+
+def test_nothing_is_watched_where_nothing_is_asked() -> None:
+    credentials = BrokerCredentials(StandaloneConfig())
+    assert (credentials.tls, credentials.authentication, credentials.files.watched) == (None, None, [])
