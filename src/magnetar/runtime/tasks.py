@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 _log = logging.getLogger("magnetar.runtime")
 
 _T = TypeVar("_T")
+
+_PATIENCE_S: Final = 60.0
+"""How long a cancelled task may take to clean up before it is told again."""
 
 
 class TaskGroup:
@@ -60,13 +63,18 @@ class TaskGroup:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     async def close(self) -> None:
-        """Cancels what still runs and waits for its end; nothing can be spawned after."""
+        """Cancels what still runs and waits for its end; nothing can be spawned after.
+
+        A library may swallow the one cancellation that a task gets: it is told again every minute.
+        """
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        running = set(self._tasks)
+        while running:
+            for task in running:
+                task.cancel()
+            _, running = await asyncio.wait(running, timeout=_PATIENCE_S)
+            if running:
+                _log.warning("%s: %d tasks go on though they were cancelled", self._name, len(running))
 
 
 class SingleFlight(Generic[_T]):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.runtime import tasks
 from magnetar.runtime.tasks import Rounds, SingleFlight, TaskGroup, happens_within, yield_loop
 
 
@@ -45,6 +46,29 @@ def test_a_failure_is_logged_and_takes_nobody_along(caplog: pytest.LogCaptureFix
     assert "tests: background work failed" in record.message
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "of this one"
+
+
+def test_a_swallowed_cancellation_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_PATIENCE_S", 0.01)
+
+    async def story() -> None:
+        group = TaskGroup("tests")
+        told = 0
+
+        async def work() -> None:
+            nonlocal told
+            while told < 2:
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    told += 1
+
+        group.spawn(work())
+        await turns()
+        await group.close()
+        assert told == 2
+
+    asyncio.run(story())
 
 
 def test_close_cancels_and_waits() -> None:

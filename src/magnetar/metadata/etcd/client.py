@@ -99,6 +99,7 @@ class EtcdClient:
                 yield answer
         except self._rpc_error as error:
             self._raise(error)
+        _check_wanted()
 
     async def close(self) -> None:
         """Ends all connections."""
@@ -106,6 +107,7 @@ class EtcdClient:
             await channel.close(None)
 
     def _raise(self, error: Any) -> None:
+        _check_wanted()
         code = error.code().name
         if code in _AGAIN:
             self._at += 1
@@ -113,3 +115,13 @@ class EtcdClient:
         if code == "NOT_FOUND":
             raise LeaseGoneError(f"etcd refuses: {error.details()}") from error
         raise MetadataError(f"etcd refuses: {code} {error.details()}") from error
+
+
+def _check_wanted() -> None:
+    """Raises CancelledError in a task that was cancelled.
+
+    gRPC may tell such a task how the call ended that it cancelled: whoever then tries again is never done.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
