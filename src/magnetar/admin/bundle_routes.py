@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
-from magnetar.admin import bundles
+from magnetar.admin import bundle_splits, bundles
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
-from magnetar.base.names import NamespaceName
+from magnetar.admin.stats import asked, topic_stats
+from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies import Policies
 from magnetar.metadata import keys
@@ -24,32 +26,67 @@ async def show(call: Call) -> object:
 
 
 async def split(call: Call) -> None:
-    """Splits a bundle in its middle, or at the boundaries of the body."""
+    """Splits a bundle in two.
+
+    Query: `splitAlgorithmName`, else in the middle, or at the boundaries of the body; `unload` also unloads
+    the topics of the bundle. The bundle may be LARGEST or HOT.
+    """
     name, bundle = call.namespace(), call.params["bundle"]
-    lower, upper = bundles.bounds_of(bundle)
     document = await call.broker.policies.namespace(name)
-    bundles.check_known(bundle, document)
     known = [int(bound, 16) for bound in (document.get("bundles") or bundles.WHOLE)["boundaries"]]
     wanted = call.json()
     if wanted is None:
         wanted = []
-    if not isinstance(wanted, list) or not all(
-        isinstance(each, int) and lower < each < upper for each in wanted
-    ):
-        raise BadRequestError(f"boundaries must be a list of numbers between {lower} and {upper}")
-    if upper - lower < 2:
-        raise PreconditionFailedError(f"{bundle} cannot be split: it is one hash wide")
-    found = sorted({*known, *(wanted or [(lower + upper) // 2])})
-    if len(found) - 1 > bundles.BUNDLES_MAX:
+    if not isinstance(wanted, list) or not all(isinstance(each, int) for each in wanted):
+        raise BadRequestError("boundaries must be a list of numbers")
+    busy = {bundles.hash_of(topic): _bytes_per_s(call, topic) for topic in await call.broker.topics_of(name)}
+    if bundle in (bundle_splits.LARGEST, bundle_splits.HOT):
+        bounds = bundle_splits.chosen(
+            {
+                (lower, upper): sum(
+                    1.0 if bundle == bundle_splits.LARGEST else rate
+                    for place, rate in busy.items()
+                    if bundles.covers((lower, upper), place)
+                )
+                for lower, upper in itertools.pairwise(known)
+            }
+        )
+    else:
+        bundles.check_known(bundle, document)
+        bounds = bundles.bounds_of(bundle)
+    found = bundle_splits.cuts(
+        call.query.get("splitAlgorithmName", ""),
+        bounds,
+        positions=wanted,
+        topics={place: rate for place, rate in busy.items() if bundles.covers(bounds, place)},
+    )
+    if len(known) - 1 + len(found) > bundles.BUNDLES_MAX:
         raise PreconditionFailedError(f"a namespace has {bundles.BUNDLES_MAX} bundles at most")
 
     def change(policies: Policies) -> None:
+        # As they are now: another split may have been first.
+        now = {int(bound, 16) for bound in (policies.get("bundles") or bundles.WHOLE)["boundaries"]}
+        after = sorted({*now, *found})
         policies["bundles"] = {
-            "boundaries": [f"0x{bound:08x}" for bound in found],
-            "numBundles": len(found) - 1,
+            "boundaries": [f"0x{bound:08x}" for bound in after],
+            "numBundles": len(after) - 1,
         }
 
-    await call.broker.policies.update_namespace(name, change)
+    if found:
+        await call.broker.policies.update_namespace(name, change)
+    if call.flag("unload"):
+        for topic in await call.broker.topics_of(name):
+            if bundles.covers(bounds, bundles.hash_of(topic)):
+                await call.broker.unload(topic)
+
+
+def _bytes_per_s(call: Call, name: TopicName) -> float:
+    """In and out; 0 for a topic that nobody has loaded."""
+    topic = call.broker.topics.get(str(name))
+    if topic is None:
+        return 0.0
+    stats = topic_stats(topic, asked(call))
+    return float(stats["msgThroughputIn"]) + float(stats["msgThroughputOut"])
 
 
 async def positions(call: Call) -> object:

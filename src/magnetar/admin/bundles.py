@@ -85,5 +85,10 @@ def check_known(bundle: str, policies: Mapping[str, Any]) -> None:
 
 def within(topic: TopicName, bundle: str) -> bool:
     """Whether the topic falls into a range, by its name. Raises BadRequestError."""
-    lower, upper = bounds_of(bundle)
-    return lower <= hash_of(topic) < upper + (upper == LAST)
+    return covers(bounds_of(bundle), hash_of(topic))
+
+
+def covers(bounds: tuple[int, int], place: int) -> bool:
+    """Whether a hash lies between these bounds."""
+    lower, upper = bounds
+    return lower <= place < upper + (upper == LAST)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from support.admin_api import AdminApi, T, with_api
 
 N = "/admin/v2/namespaces/public/default"
@@ -68,6 +70,40 @@ def test_bundles_are_split_and_keep_covering_all_hashes() -> None:
         assert (await api.refused("PUT", f"{N}/0x00000005_0x20000000/split", [5]))[0] == 400
         where = await api.get(f"{N}/0x00000000_0xffffffff/topicHashPositions")
         assert list(where["topicHashPositions"]) == [TOPIC]
+
+    with_api(story)
+
+
+def test_the_bundle_with_the_most_topics_is_cut_between_them() -> None:
+    async def story(api: AdminApi) -> None:
+        for number in range(12):
+            await api.done("PUT", f"{T}/t{number}")
+        places = await api.get(f"{N}/0x00000000_0xffffffff/topicHashPositions")
+        bounds = [int(bound, 16) for bound in (await api.get(f"{N}/bundles"))["boundaries"]]
+        hashes = sorted(places["topicHashPositions"].values())
+        lower, upper = max(
+            itertools.pairwise(bounds), key=lambda pair: sum(pair[0] <= each < pair[1] for each in hashes)
+        )
+        await api.done("PUT", f"{N}/LARGEST/split?splitAlgorithmName=topic_count_equally_divide")
+        after = [int(bound, 16) for bound in (await api.get(f"{N}/bundles"))["boundaries"]]
+        (cut,) = set(after) - set(bounds)
+        assert lower < cut < upper
+        inside = [each for each in hashes if lower <= each < upper]
+        assert sum(each < cut for each in inside) == len(inside) // 2
+        # Nobody has published, so none is hot.
+        assert (await api.refused("PUT", f"{N}/HOT/split"))[0] == 412
+        status, reason = await api.refused("PUT", f"{N}/LARGEST/split?splitAlgorithmName=other")
+        assert status == 412
+        assert "Unsupported namespace bundle split algorithm" in str(reason)
+        await api.publish(TOPIC, b"x")
+        await api.done("PUT", f"{N}/HOT/split?unload=true")
+        place = (await api.get(f"{N}/0x00000000_0xffffffff/topicHashPositions"))["topicHashPositions"][TOPIC]
+        hot = [int(bound, 16) for bound in (await api.get(f"{N}/bundles"))["boundaries"]]
+        (middle,) = set(hot) - set(after)
+        assert any(
+            lower <= place < upper and lower < middle < upper for lower, upper in itertools.pairwise(after)
+        )
+        assert TOPIC not in api.broker.topics
 
     with_api(story)
 
