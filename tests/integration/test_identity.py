@@ -27,12 +27,12 @@ TOPIC = "persistent://public/default/kept-{}"
 class Server:
     """One data folder, and what was acknowledged in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         settings = folder / "settings.toml"
         # Topics stay though nobody is subscribed.
         settings.write_text("retention_minutes = -1\nretention_mib = -1\nprewrite_bytes_per_s = 0\n")
-        self.process = StandaloneProcess(folder, options=("--config", str(settings)))
+        self.process = StandaloneProcess(folder, options=("--config", str(settings), *options))
         self.metadata = self.process.data_dir / "metadata" / "metadata.db"
         self.acknowledged: dict[str, list[bytes]] = {}
 
@@ -208,3 +208,29 @@ def test_damaged_metadata_is_made_anew(server: Server) -> None:
     server.process.start()
     assert "restored from an older copy" in server.process.log_text()
     server.check()
+
+
+def test_an_older_copy_of_a_bookie_beside_the_broker(tmp_path: Path) -> None:
+    server = Server(tmp_path / "ours", "--bookies", "3")
+    bookie = server.process.data_dir / "bookies" / "bookie-1"
+    try:
+        server.process.start()
+        server.publish(TOPIC.format(1))
+        server.process.stop()
+        shutil.copytree(bookie, tmp_path / "older")
+        server.process.start()
+        server.publish(TOPIC.format(1), TOPIC.format(2))
+        server.process.stop()
+        bookie.rename(tmp_path / "newer")
+        shutil.copytree(tmp_path / "older", bookie)
+        assert "the folder of bookie-1 is an older copy" in server.refused()
+        # Nobody has the newer one any more; the others have all of it, and this one denies nothing.
+        told = server.storage("accept", "--yes")
+        assert "bookie-1: the folder is of" in told
+        server.process.start()
+        assert "all ledgers are in limbo" in server.process.log_text()
+        server.publish(TOPIC.format(2))
+        server.check()
+        server.process.stop()
+    finally:
+        server.process.kill()

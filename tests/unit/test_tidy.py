@@ -103,6 +103,7 @@ DRIVERS = {
     "ledger/autorecovery/replicating.py",
     "ledger/autorecovery/worker.py",
     "ledger/embedded.py",
+    "ledger/beside.py",
     "ledger/guard.py",
     "ledger/tree_registry.py",
     "managedlog/cursor_flusher.py",

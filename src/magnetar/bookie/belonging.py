@@ -91,6 +91,24 @@ class InMetadata(NamedTuple):
     generation: int
 
 
+def pair_in_words(mine: Belonging | DamagedBelongingError | None, theirs: InMetadata | None) -> str:
+    """What there is, for people who accept it; another text as soon as anything of it changes."""
+    match mine:
+        case None:
+            messages = "the messages say nothing of their metadata"
+        case Belonging():
+            messages = f"the messages are of {mine.instance} at generation {mine.generation}"
+        case _:
+            messages = f"{BELONGS_FILE} of the messages is damaged"
+    metadata = (
+        "the metadata has no identity"
+        if theirs is None
+        else f"the metadata is of {theirs.instance} at generation {theirs.generation}"
+    )
+    doubt = f"; doubted: {mine.doubt}" if isinstance(mine, Belonging) and mine.doubt else ""
+    return f"{messages}; {metadata}{doubt}"
+
+
 class Found(NamedTuple):
     """What else must be known; each is looked at only where it decides."""
 

@@ -6,28 +6,70 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
+
+from magnetar.runtime.durable_file import sync_folder
+
+_log = logging.getLogger("magnetar.bookie")
 
 DECISIONS_FILE: Final = "DECISIONS"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
     """What an operator has decided."""
 
     accept: bool = False
     """The metadata that is there is right, whatever it was before."""
+    accepted: str = ""
+    """What was there when that was said, in words; empty: whatever is there."""
     delete: frozenset[int] = frozenset()
     """Ledgers in quarantine that may go."""
+
+    def accepts(self, found: str) -> bool:
+        """Whether what is there, in words, is what was accepted."""
+        if self.accept and self.accepted not in ("", found):
+            _log.error(
+                "what was accepted is not what is there, so it does not count: it was %r, it is %r",
+                self.accepted,
+                found,
+            )
+            return False
+        return self.accept
 
 
 def decode_decisions(data: bytes) -> Decisions:
     """The file DECISIONS. Raises ValueError."""
     fields: Any = json.loads(data)
-    return Decisions(bool(fields.get("accept")), frozenset(map(int, fields.get("delete", ()))))
+    return Decisions(
+        accept=bool(fields.get("accept")),
+        accepted=str(fields.get("accepted", "")),
+        delete=frozenset(map(int, fields.get("delete", ()))),
+    )
 
 
 def encode_decisions(decisions: Decisions) -> bytes:
     """The file DECISIONS."""
-    return json.dumps({"accept": decisions.accept, "delete": sorted(decisions.delete)}).encode()
+    fields = {"accept": decisions.accept, "accepted": decisions.accepted, "delete": sorted(decisions.delete)}
+    return json.dumps(fields).encode()
+
+
+def read_decisions(file: Path) -> Decisions:
+    """What was decided and is not done yet; nothing where the file cannot be read, which is logged."""
+    try:
+        return decode_decisions(file.read_bytes())
+    except FileNotFoundError:
+        return Decisions()
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        _log.error("%s cannot be read and is left alone: %s", file, error)
+        return Decisions()
+
+
+def forget_decisions(file: Path) -> None:
+    """It is done. Raises OSError."""
+    if file.exists():
+        file.unlink()
+        sync_folder(file.parent)

@@ -115,14 +115,16 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
 def accept(yes: bool, dry_run: bool, data: Path | None) -> None:
     """Take the metadata that is there for right, though it is older, foreign or new.
 
-    Messages that it does not name stay in quarantine for the grace period, and go then.
+    Messages that it does not name stay in quarantine for the grace period, and go then. What is accepted is
+    shown, and nothing else counts as accepted: what is brought in afterwards is judged anew.
     """
     folder = _folder(data)
-    state = folder.state()
-    told = state["doubt"] or "the server said why it does not start"
+    found = folder.found()
+    told = found or "nothing is in doubt"
     if dry_run:
         click.echo(f"would accept the metadata: {told}")
         return
     confirm(f"Accept the metadata as it is ({told})? Messages that it does not name go one day.", yes=yes)
-    folder.accept()
+    folder.accept(found)
+    click.echo(told)
     click.echo(f"accepted. {_WHEN}")

@@ -30,8 +30,9 @@ from magnetar.bookie.belonging import (
     decode,
     encode,
     judge,
+    pair_in_words,
 )
-from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, decode_decisions
+from magnetar.bookie.decisions import DECISIONS_FILE, forget_decisions, read_decisions
 from magnetar.bookie.files import storage_error
 from magnetar.bookie.quarantine import Round, look
 from magnetar.bookie.store import SegmentStore
@@ -41,7 +42,7 @@ from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, Put
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Exposition
-from magnetar.runtime.durable_file import sync_folder, write_durably
+from magnetar.runtime.durable_file import write_durably
 from magnetar.runtime.tasks import yield_loop
 
 _log = logging.getLogger("magnetar.ledger")
@@ -95,15 +96,22 @@ class LedgerGuard:
 
         Raises StartupError, StorageError, MetadataError.
         """
-        decisions = self._decided()
-        mine = self._read(accepted=decisions.accept)
+        decisions = read_decisions(self._decisions)
+        said = self._read()
         theirs = await self._in_metadata()
+        accepted = decisions.accepts(pair_in_words(said, theirs))
+        if isinstance(said, DamagedBelongingError) and not accepted:
+            raise StartupError(
+                f"{self._file}: {said}. Nothing was changed. Restore this file from a backup; or go on with "
+                "the metadata that is there by `magnetar storage accept`"
+            ) from said
+        mine = said if isinstance(said, Belonging) else None
         verdict = judge(
             mine,
             theirs,
             await self._found(needs_all=mine is None or theirs is None or not mine.generation),
             new_instance=str(uuid.uuid4()),
-            accepted=decisions.accept,
+            accepted=accepted,
             folder=str(self._store.directory),
         )
         before = mine or Belonging(verdict.instance)
@@ -115,25 +123,20 @@ class LedgerGuard:
         )
         self._tell_doubt()
         await self._raise_to(verdict.generation)
-        if decisions.accept:
+        if accepted:
             _log.warning("generation %d: the metadata is accepted as it is", verdict.generation)
         if decisions.delete:
             await self.decide()
         else:
-            self._forget_decisions()
+            forget_decisions(self._decisions)
 
-    def _read(self, *, accepted: bool) -> Belonging | None:
+    def _read(self) -> Belonging | DamagedBelongingError | None:
         if not self._file.exists():
             return None
         try:
             return decode(self._file.read_bytes())
         except DamagedBelongingError as error:
-            if accepted:
-                return None
-            raise StartupError(
-                f"{self._file}: {error}. Nothing was changed. Restore this file from a backup; or go on with "
-                "the metadata that is there by `magnetar storage accept`"
-            ) from error
+            return error
 
     async def _in_metadata(self) -> InMetadata | None:
         instance = await self._metadata.get(INSTANCE_ID)
@@ -316,32 +319,19 @@ class LedgerGuard:
 
     # -- decisions ------------------------------------------------------------------------------
 
-    def _decided(self) -> Decisions:
-        try:
-            return decode_decisions(self._decisions.read_bytes())
-        except FileNotFoundError:
-            return Decisions()
-        except (OSError, ValueError, AttributeError, TypeError) as error:
-            _log.error("%s cannot be read and is left alone: %s", self._decisions, error)
-            return Decisions()
-
-    def _forget_decisions(self) -> None:
-        if self._decisions.exists():
-            self._decisions.unlink()
-            sync_folder(self._decisions.parent)
-
     async def decide(self) -> None:
         """Does what was decided since, if anything was. Raises StorageError, MetadataError."""
         if not self._decisions.exists():
             return
         async with self._working:
-            decisions = self._decided()
-            if decisions.accept and self._state.doubt:
+            decisions = read_decisions(self._decisions)
+            theirs = await self._in_metadata()
+            if self._state.doubt and decisions.accepts(pair_in_words(self._state, theirs)):
                 _log.warning("the metadata is accepted as it is: %s", self._state.doubt)
                 await self._write(doubt="")
                 self._tell_doubt()
             await self._give_up(sorted(decisions.delete & set(self._state.held)), "somebody decided so")
-            self._forget_decisions()
+            forget_decisions(self._decisions)
 
     async def end(self) -> None:
         """To be called when nothing is served any more."""

@@ -27,6 +27,7 @@
 | `/magnetar/offload-owner` | id of this installation, for object stores | managedlog |
 | `/magnetar/unnamed-ledgers` | ledgers that no log names, JSON | managedlog |
 | `/magnetar/generation` | how new this metadata is, decimal | ledger |
+| `/magnetar/bookies-beside/{bookie}` | generation of a bookie beside the broker, decimal | ledger |
 | `/magnetar/deletions/{ledger}` | a deletion that is under way, empty | ledger |
 
 `{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
@@ -57,6 +58,9 @@ OFFLOAD_OWNER: Final = "/magnetar/offload-owner"
 
 GENERATION: Final = "/magnetar/generation"
 """How new this metadata is: copies of it that are restored have a lower number than those who saw it."""
+
+BOOKIES_BESIDE: Final = "/magnetar/bookies-beside"
+"""Children: the bookies beside the broker; their folders say the same generation."""
 
 UNNAMED_LEDGERS: Final = "/magnetar/unnamed-ledgers"
 """Ledgers of logs that no log names, and how long they were seen so."""

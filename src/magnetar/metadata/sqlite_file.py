@@ -52,6 +52,18 @@ def connect(file: Path, *, durable: bool) -> sqlite3.Connection:
     return connection
 
 
+def peek(file: Path, path: str) -> bytes | None:
+    """One value of a file that another process may use; None where it is not there. Raises sqlite3.Error."""
+    parent, _, name = path.rpartition("/")
+    connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        query = "SELECT data FROM node WHERE parent = ? AND name = ? AND data IS NOT NULL"
+        row = connection.execute(query, (parent, name)).fetchone()
+    finally:
+        connection.close()
+    return None if row is None else bytes(row[0])
+
+
 def check_format(connection: sqlite3.Connection, file: Path) -> bool:
     """Makes the tables in a new file, and says so; looks at every row of one that is there.
 

@@ -26,6 +26,11 @@ _PAUSE_S_MAX: Final = 5.0
 _STAYED_S: Final = 10.0
 
 
+def bookie_names(count: int) -> list[str]:
+    """Of so many bookies."""
+    return [f"bookie-{number}" for number in range(1, count + 1)]
+
+
 class LocalBookies:
     """Bookies `bookie-1`, `bookie-2`, ... with a folder each."""
 
@@ -47,18 +52,18 @@ class LocalBookies:
         self._closing = asyncio.Event()
         self._bookies = [
             LocalBookie(
-                name=f"bookie-{number}",
+                name=name,
                 folder=str(folder),
                 metadata_file=str(metadata_file),
                 segment_bytes=segment_bytes,
                 log_level=log_level,
                 log_json=log_json,
             )
-            for number in range(1, count + 1)
+            for name in bookie_names(count)
         ]
 
     async def start(self) -> None:
-        """Returns when all take entries. Raises StartupError."""
+        """Returns when all serve; one that lost messages gives and takes none. Raises StartupError."""
         names = frozenset(bookie.name for bookie in self._bookies)
         known = await self._registry.known_bookies()
         if not known <= names:
@@ -70,9 +75,9 @@ class LocalBookies:
             self._tasks.spawn(self._keep(bookie))
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + START_TIMEOUT_S
-        while not names <= (alive := await self._registry.bookies()).writable:
+        while not names <= (alive := (await self._registry.bookies()).all()):
             if loop.time() > deadline_s:
-                missing = ", ".join(sorted(names - alive.writable))
+                missing = ", ".join(sorted(names - alive))
                 raise StartupError(f"{missing}: did not start; the log says why")
             await asyncio.sleep(_LOOK_S)
 

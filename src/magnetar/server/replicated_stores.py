@@ -18,7 +18,8 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.errors import MagnetarError, MetadataError, StartupError, StorageError
+from magnetar.base.errors import MagnetarError, MetadataError, StartupError
+from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.client.cluster import Bookies, Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
@@ -32,16 +33,17 @@ from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.keys import BOOKIE_RACKS, GENERATION
+from magnetar.metadata.keys import BOOKIE_RACKS
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
+from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import NoSyncer
 from magnetar.runtime.tasks import Rounds, TaskGroup
 from magnetar.server.config import MIB, StandaloneConfig
 from magnetar.server.datafolder import METADATA_RESERVE_BYTES, DataFolder
 from magnetar.server.ledger_access import client_options, placement
-from magnetar.server.local_bookies import LocalBookies
+from magnetar.server.local_bookies import LocalBookies, bookie_names
 from magnetar.server.message_stores import MessageStores
 from magnetar.wire.bookkeeper.digests import DigestType
 
@@ -49,7 +51,6 @@ _log = logging.getLogger("magnetar.server")
 
 _SCOPE: Final = "/magnetar"
 _CLAIM: Final = "/broker"
-_GENERATION_S: Final = 600.0
 _CLAIM_PAUSE_S: Final = 0.5
 
 
@@ -85,15 +86,17 @@ async def _beside(
     cleanup.push_async_callback(store.close)
     tree = BookKeeperTree()
     await initialize_cluster(store, tree, str(uuid.uuid4()))
-    await _raise_generation(store)
-    ticking = TaskGroup("generation of metadata")
-    ticking.every(_GENERATION_S, partial(_raise_generation, store))
-    cleanup.push_async_callback(partial(_raise_generation, store))
-    cleanup.push_async_callback(ticking.close)
     found = await store.get(tree.instance_id)
     assert found is not None, "it was made just now"
     registry = FolderBookieRegistry(folder.bookies_dir, folder.metadata_file, tree)
     registry.initialize(found.data.decode())
+    trust = MetadataTrust()
+    guard = BesideGuard(folder.bookies_dir, registry, store, trust)
+    await guard.begin(found.data.decode(), bookie_names(config.bookies))
+    cleanup.push_async_callback(guard.end)
+    guarding = TaskGroup("guard of bookies")
+    guarding.spawn(guard.run())
+    cleanup.push_async_callback(guarding.close)
     bookies = LocalBookies(
         registry,
         folder.bookies_dir,
@@ -107,18 +110,8 @@ async def _beside(
     cleanup.push_async_callback(bookies.close)
     await bookies.start()
     ledgers = await _ledgers(config, store, store, tree, registry, clock, cleanup)
-    collectors = (ledgers.collect_metrics,)
-    return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors)
-
-
-async def _raise_generation(store: MetadataStore) -> None:
-    """The bookies remember the highest that they saw: older copies of the file are told by it."""
-    try:
-        found = await store.get(GENERATION)
-        generation = 0 if found is None else int(found.data)
-        await store.put(GENERATION, str(generation + 1).encode())
-    except (StorageError, MetadataError) as error:
-        _log.warning("the generation of metadata was not raised: %s", error)
+    collectors = (ledgers.collect_metrics, guard.collect_metrics)
+    return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust)
 
 
 async def _on_cluster(

@@ -5,14 +5,29 @@ The server may run meanwhile: it reads the file of decisions every few seconds.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from magnetar.base.errors import StartupError
-from magnetar.bookie.belonging import BELONGS_FILE, Belonging, decode
+from magnetar.bookie.belonging import (
+    BELONGS_FILE,
+    Belonging,
+    DamagedBelongingError,
+    InMetadata,
+    decode,
+    pair_in_words,
+)
 from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, decode_decisions, encode_decisions
+from magnetar.ledger.beside import read_member
+from magnetar.ledger.membership import Member, in_words
+from magnetar.ledger.paths import INSTANCE_ID
+from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.keys import BOOKIES_BESIDE, GENERATION
+from magnetar.metadata.sqlite_file import peek
 from magnetar.runtime.durable_file import write_durably
 
 
@@ -21,6 +36,11 @@ class FolderDecisions:
 
     def __init__(self, data: Path) -> None:
         """Raises StartupError: there are no messages."""
+        self._metadata = data / "metadata" / "metadata.db"
+        self._beside = (data / "bookies" / "instance").exists()
+        if self._beside:
+            self._folder = data / "bookies"
+            return
         self._folder = data / "bookie" if (data / "bookie").is_dir() else data
         if not (self._folder / "FORMAT").exists():
             raise StartupError(f"{data} is no folder of messages: name that of the server with --data")
@@ -38,6 +58,8 @@ class FolderDecisions:
 
     def quarantine(self) -> list[dict[str, Any]]:
         """A row for each ledger that metadata does not name."""
+        if self._beside:
+            raise StartupError(f"each bookie has a quarantine: name a folder in {self._folder} with --data")
         waiting = self._waiting().delete
         return [
             {
@@ -62,13 +84,62 @@ class FolderDecisions:
         waiting = self._waiting()
         self._decide(replace(waiting, delete=waiting.delete | set(ledgers)))
 
-    def accept(self) -> None:
-        """The metadata that is there is right."""
-        self._decide(replace(self._waiting(), accept=True))
+    def found(self) -> str:
+        """What is there, in words: what `accept` is about."""
+        if self._beside:
+            return self._found_beside()
+        mine = self._belonging()
+        if not self._metadata.parent.exists():
+            # Of a bookie in a cluster, which asks the cluster whose metadata it is.
+            return mine.doubt if isinstance(mine, Belonging) else ""
+        instance, generation = self._peek(INSTANCE_ID), self._peek(GENERATION)
+        known = instance is not None and generation is not None
+        return pair_in_words(mine, InMetadata(str(instance), int(generation or 0)) if known else None)
+
+    def _found_beside(self) -> str:
+        instance = self._peek(INSTANCE_ID)
+        members = {bookie: read_member(self._folder / bookie) for bookie in self._bookies()}
+        known = {
+            bookie: InMetadata(str(instance), int(generation))
+            for bookie in members
+            if (generation := self._peek(f"{BOOKIES_BESIDE}/{bookie}")) is not None
+        }
+        return in_words(members, known, self._registry().doubt())
+
+    def accept(self, found: str) -> None:
+        """What is there is right: `found`, and nothing else that may come before a server reads this."""
+        self._decide(replace(self._waiting(), accept=True, accepted=found))
+
+    def _bookies(self) -> list[str]:
+        return sorted(each.name for each in (self._folder / "cookies").iterdir())
+
+    def _registry(self) -> FolderBookieRegistry:
+        return FolderBookieRegistry(self._folder, self._metadata, BookKeeperTree())
+
+    def _peek(self, path: str) -> str | None:
+        """A value of metadata; None where it has none, or cannot be read."""
+        try:
+            value = peek(self._metadata, path)
+        except sqlite3.Error:
+            return None
+        return None if value is None else value.decode()
 
     def _known(self) -> Belonging:
+        if not self._beside:
+            mine = self._belonging()
+            return mine if isinstance(mine, Belonging) else Belonging("")
+        found = [read_member(self._folder / bookie) for bookie in self._bookies()]
+        members = [member for member in found if isinstance(member, Member)]
+        instance = (self._folder / "instance").read_text()
+        newest = max((member.generation for member in members), default=0)
+        return Belonging(instance, newest, newest, doubt=self._registry().doubt())
+
+    def _belonging(self) -> Belonging | DamagedBelongingError | None:
         file = self._folder / BELONGS_FILE
-        return decode(file.read_bytes()) if file.exists() else Belonging("")
+        try:
+            return decode(file.read_bytes()) if file.exists() else None
+        except DamagedBelongingError as error:
+            return error
 
     def _waiting(self) -> Decisions:
         file = self._folder / DECISIONS_FILE

@@ -30,8 +30,12 @@ from magnetar.bookie.network.states import (
 )
 from magnetar.bookie.served import StoredLedger, Write
 from magnetar.bookie.store import SegmentStore
+from magnetar.runtime.durable_file import sync_folder
 
 _log = logging.getLogger("magnetar.bookie.network")
+
+UNSURE_FILE: Final = "UNSURE"
+"""In the folder of a store: entries that were here are missing, as somebody knows; goes when it is noted."""
 
 _READ_BYTES_MAX: Final = 1 << 30
 """Of one entry: more than there can be."""
@@ -92,7 +96,8 @@ class NetworkEntries:
         entries = cls(store, durable, failed)
         ids = sorted(ledger_id for ledger_id in store.ledger_ids() if ledger_id < 0)
         known = await entries._known(ids)
-        if store.segments.has_lost_blocks():
+        unsure = store.directory / UNSURE_FILE
+        if store.segments.has_lost_blocks() or unsure.exists():
             _log.critical(
                 "%s: blocks were lost, nobody knows whose: all ledgers are in limbo", store.directory
             )
@@ -104,6 +109,9 @@ class NetworkEntries:
         await entries._begin_states(min([FIRST_STATES_ID, *ids]) - 1, ledgers)
         for states_id in ids:
             await store.delete(states_id)
+        if unsure.exists():
+            unsure.unlink()
+            sync_folder(store.directory)
         return entries, ledgers
 
     async def _known(self, ids: Sequence[int]) -> dict[int, StoredLedger]:

@@ -15,10 +15,10 @@ from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.bookie.belonging import BELONGS_FILE, Belonging, DamagedBelongingError, decode, encode
-from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, decode_decisions
+from magnetar.bookie.decisions import DECISIONS_FILE, forget_decisions, read_decisions
 from magnetar.bookie.network.collecting import collect, doubt_of, looking_again, missing_ledgers
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
-from magnetar.runtime.durable_file import sync_folder, write_durably
+from magnetar.runtime.durable_file import write_durably
 
 _log = logging.getLogger("magnetar.bookie.network")
 
@@ -53,15 +53,15 @@ class Keeper:
 
         Raises MetadataError, StorageError, OSError: then nothing was deleted that was not certain.
         """
-        decided = self._decided()
+        decided = read_decisions(self._decisions)
         delete_surely = looking_again(self._registry, self._registry.connection_id(), delete)
         instance = await self._registry.instance_id()
         generation = await self._registry.generation(bookie_id)
         before = self.state
-        if decided.accept:
+        if decided.accepts(before.doubt):
             _log.warning("the metadata is accepted as it is: %s", before.doubt or "nothing was in doubt")
             before = replace(before, instance=instance, generation=generation or 0, doubt="")
-        doubt = doubt_of(before, instance, generation)
+        doubt = doubt_of(before, instance, generation) or self._registry.doubt()
         if doubt and doubt != self.state.doubt:
             _log.error("%s. Nothing that it does not name is deleted", doubt)
         if not doubt:
@@ -91,7 +91,7 @@ class Keeper:
             grace_s=self._grace_s,
         )
         await self._write(state)
-        self._forget_decisions()
+        forget_decisions(self._decisions)
         return count
 
     async def _write(self, state: Belonging) -> None:
@@ -103,17 +103,3 @@ class Keeper:
     def has_decisions(self) -> bool:
         """Whether an operator has decided something that is not done yet."""
         return self._decisions.exists()
-
-    def _decided(self) -> Decisions:
-        try:
-            return decode_decisions(self._decisions.read_bytes())
-        except FileNotFoundError:
-            return Decisions()
-        except (OSError, ValueError, AttributeError, TypeError) as error:
-            _log.error("%s cannot be read and is left alone: %s", self._decisions, error)
-            return Decisions()
-
-    def _forget_decisions(self) -> None:
-        if self._decisions.exists():
-            self._decisions.unlink()
-            sync_folder(self._decisions.parent)

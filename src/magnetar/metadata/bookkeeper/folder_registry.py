@@ -4,6 +4,7 @@
     FOLDER/cookies/ID         the cookie
     FOLDER/alive/ID           JSON: host, port, read_only, pid; what the bookie last told of itself
     FOLDER/alive/ID.lock      locked (flock) by the process that serves as ID
+    FOLDER/doubt              why the broker does not believe what its file does not name; mostly not there
 
 The kernel gives a lock back however its process ends, so a bookie that is killed is gone at once, and no
 session has to time out. Ledgers are looked up in the SQLite file of the broker's metadata, read only.
@@ -212,6 +213,23 @@ class FolderBookieRegistry:
             return self._metadata_file.stat().st_ino
         except OSError as error:
             raise MetadataError(f"{self._metadata_file} cannot be read: {error}") from error
+
+    def doubt(self) -> str:
+        try:
+            return (self._folder / "doubt").read_text()
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError) as error:
+            raise MetadataError(f"{self._folder / 'doubt'} cannot be read: {error}") from error
+
+    def doubted(self, doubt: str) -> None:
+        """From the broker: what `doubt` says from now on; durable on return. Raises OSError."""
+        file = self._folder / "doubt"
+        if doubt:
+            write_durably(file, doubt.encode(), part=self._part("doubt"))
+        elif file.exists():
+            file.unlink()
+            sync_folder(self._folder)
 
     async def known_bookies(self) -> frozenset[str]:
         return frozenset(os.listdir(self._cookies))

@@ -188,6 +188,9 @@ class BookieRegistry(Protocol):
         """Another number after each interruption of the connection to the store: answers that were given
         under one number are of one session with it."""
 
+    def doubt(self) -> str:
+        """Why an absence in the metadata says nothing, as who keeps it knows; empty: no such reason."""
+
     async def known_bookies(self) -> frozenset[str]:
         """Every bookie that has a cookie, alive or not."""
 

@@ -136,6 +136,9 @@ class TreeBookieRegistry:
     def connection_id(self) -> int:
         return self._session_events
 
+    def doubt(self) -> str:
+        return ""
+
     async def known_bookies(self) -> frozenset[str]:
         await self._store.sync()
         return frozenset(await self._store.children(self._tree.cookies))

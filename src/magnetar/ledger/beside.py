@@ -1,0 +1,217 @@
+"""Keeps bookies beside the broker and its metadata together, as `guard.py` does for the store in the process.
+
+    begin   before any bookie starts: judges each folder (`membership.py`), raises the generation
+    run     now and then: raises the generation, does what operators decided
+    end     raises the generation once more: a copy made while the process ran is older than the folders
+
+What operators decide comes in the file DECISIONS of the folder where the bookies meet, written by
+`magnetar storage accept`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import MagnetarError, MetadataError, StartupError, StorageError
+from magnetar.bookie.belonging import DamagedBelongingError, InMetadata
+from magnetar.bookie.decisions import (
+    DECISIONS_FILE,
+    Decisions,
+    encode_decisions,
+    forget_decisions,
+    read_decisions,
+)
+from magnetar.bookie.folder import FORMAT_FILE
+from magnetar.bookie.network.entries import UNSURE_FILE
+from magnetar.ledger.membership import (
+    MEMBER_FILE,
+    Member,
+    Ruling,
+    decode_member,
+    encode_member,
+    in_words,
+    rule,
+)
+from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.keys import BOOKIES_BESIDE, GENERATION
+from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, Put
+from magnetar.metadata.trust import MetadataTrust
+from magnetar.observability.metrics import Exposition
+from magnetar.runtime.durable_file import sync_folder, write_durably
+
+_log = logging.getLogger("magnetar.ledger")
+
+RAISE_S: Final = 600.0
+"""Between two generations."""
+DECISIONS_S: Final = 5.0
+"""Between two looks for decisions."""
+_IDENTITY: Final = "identity"
+_ACCEPT: Final = "or go on with what is there by `magnetar storage accept`"
+
+
+def read_member(folder: Path) -> Member | DamagedBelongingError | None:
+    """What a bookie's folder says of itself; an error where that is damaged. Raises OSError."""
+    try:
+        return decode_member((folder / MEMBER_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except DamagedBelongingError as error:
+        return error
+
+
+class BesideGuard:
+    """Of the bookies beside one broker."""
+
+    def __init__(
+        self, folder: Path, registry: FolderBookieRegistry, metadata: MetadataStore, trust: MetadataTrust
+    ) -> None:
+        """`folder`: where the bookies meet; `trust` hears whether metadata is doubted."""
+        self._folder = folder
+        self._registry = registry
+        self._metadata = metadata
+        self._trust = trust
+        self._loop = asyncio.get_running_loop()
+        self._decisions = folder / DECISIONS_FILE
+        self._members: dict[str, Member] = {}
+        # One raise at a time: each writes all folders.
+        self._raising = asyncio.Lock()
+
+    async def begin(self, instance: str, bookies: Sequence[str]) -> None:
+        """To be called before any of them starts. Raises StartupError, MetadataError, OSError."""
+        found = {bookie: read_member(self._folder / bookie) for bookie in bookies}
+        known = {bookie: await self._known(instance, bookie) for bookie in bookies}
+        rulings = {bookie: rule(found[bookie], known[bookie], Member(instance, bookie)) for bookie in bookies}
+        decisions = read_decisions(self._decisions)
+        doubt = self._registry.doubt()
+        accepted = decisions.accepts(in_words(found, known, doubt))
+        self._refuse(rulings, accepted=accepted)
+        # What was doubted once is doubted until somebody decides.
+        doubt = doubt or next((ruling.doubt for ruling in rulings.values() if ruling.doubt), "")
+        if accepted:
+            await self._accept(doubt, [bookie for bookie in bookies if rulings[bookie].misses])
+        else:
+            await self._doubted(doubt)
+        generations = [theirs.generation for theirs in known.values() if theirs is not None]
+        for bookie, mine in found.items():
+            member = mine if isinstance(mine, Member) else Member(instance, bookie)
+            self._members[bookie] = member
+            generations += [member.generation, member.begun]
+        await self._raise_to(1 + max(generations, default=0))
+        forget_decisions(self._decisions)
+
+    def _refuse(self, rulings: dict[str, Ruling], *, accepted: bool) -> None:
+        refused = [ruling for ruling in rulings.values() if ruling.refusal]
+        if not refused or (accepted and all(ruling.misses for ruling in refused)):
+            return
+        remedy = f"; {_ACCEPT}" if all(ruling.misses for ruling in refused) else ""
+        raise StartupError(". ".join(ruling.refusal for ruling in refused) + remedy)
+
+    async def _known(self, instance: str, bookie: str) -> InMetadata | None:
+        value = await self._metadata.get(f"{BOOKIES_BESIDE}/{bookie}")
+        return None if value is None else InMetadata(instance, int(value.data))
+
+    async def _accept(self, doubt: str, missing: Sequence[str]) -> None:
+        for bookie in missing:
+            folder = self._folder / bookie
+            folder.mkdir(exist_ok=True)
+            write_durably(folder / UNSURE_FILE, b"")
+            sync_folder(self._folder)
+            if not any(folder.glob("segments/*.seg")):
+                # A new folder for one that is gone: it gets a cookie of its own.
+                try:
+                    await self._registry.delete_cookie(bookie, expected_version=0)
+                except NotFoundError:
+                    _log.info("%s had no cookie", bookie)
+            _log.warning("%s goes on though it misses messages: it gives what it has, and takes none", bookie)
+        _log.warning("the metadata is accepted as it is: %s", doubt or "nothing was in doubt")
+        await self._doubted("")
+        # Each bookie doubts by itself too, and reads this within seconds.
+        for store in self._folder.glob(f"*/{FORMAT_FILE}"):
+            write_durably(store.parent / DECISIONS_FILE, encode_decisions(Decisions(accept=True)))
+
+    async def _doubted(self, doubt: str) -> None:
+        await asyncio.to_thread(self._registry.doubted, doubt)
+        if doubt:
+            self._trust.doubted(_IDENTITY, doubt)
+            _log.error("%s. Nothing that it does not name is deleted", doubt)
+        else:
+            self._trust.cleared(_IDENTITY)
+
+    async def _raise_to(self, generation: int) -> None:
+        """The three steps. Without room they are left out: what is there belongs together as well."""
+        async with self._raising:
+            try:
+                await self._write(begun=generation)
+                before = await self._metadata.get(GENERATION)
+                raised = 1 + (0 if before is None else int(before.data))
+                await self._metadata.transact(
+                    [
+                        Put(GENERATION, str(raised).encode(), ANY_VERSION),
+                        *(
+                            Put(f"{BOOKIES_BESIDE}/{bookie}", str(generation).encode(), ANY_VERSION)
+                            for bookie in self._members
+                        ),
+                    ]
+                )
+                await self._write(begun=generation, generation=generation)
+            except (OSError, StorageError, MetadataError) as error:
+                _log.warning("the generation of the bookies stays for now: %s", error)
+
+    async def _write(self, *, begun: int, generation: int | None = None) -> None:
+        for bookie, member in self._members.items():
+            changed = replace(
+                member, begun=begun, generation=member.generation if generation is None else generation
+            )
+            folder = self._folder / bookie
+            if not folder.exists():
+                folder.mkdir()
+                sync_folder(self._folder)
+            await asyncio.to_thread(write_durably, folder / MEMBER_FILE, encode_member(changed))
+            self._members[bookie] = changed
+
+    async def run(self) -> None:
+        """Raises the generation now and then, and does what is decided, until it is cancelled."""
+        raised_s = self._loop.time()
+        while True:
+            await asyncio.sleep(DECISIONS_S)
+            try:
+                if self._loop.time() - raised_s >= RAISE_S:
+                    raised_s = self._loop.time()
+                    await self._raise_to(self._next())
+                await self.decide()
+            except (OSError, MagnetarError) as error:
+                _log.error("what was decided could not be done: %s", error)
+
+    def _next(self) -> int:
+        return 1 + max((member.begun for member in self._members.values()), default=0)
+
+    async def decide(self) -> None:
+        """Does what was decided since, if anything was. Raises OSError, MetadataError."""
+        if not self._decisions.exists():
+            return
+        decisions = read_decisions(self._decisions)
+        doubt = self._registry.doubt()
+        if doubt:
+            instance = await self._registry.instance_id()
+            known = {bookie: await self._known(instance, bookie) for bookie in self._members}
+            if decisions.accepts(in_words(self._members, known, doubt)):
+                await self._accept(doubt, [])
+        forget_decisions(self._decisions)
+
+    async def end(self) -> None:
+        """To be called when nothing is served any more."""
+        await self._raise_to(self._next())
+
+    def collect_metrics(self, out: Exposition) -> Iterable[None]:
+        """Adds whether metadata is doubted to a scrape."""
+        out.gauge(
+            "magnetar_metadata_doubted",
+            "1: metadata is damaged or an older copy; nothing is deleted because it does not name it.",
+            0 if self._trust.is_trusted else 1,
+        )
+        yield
