@@ -188,3 +188,41 @@ def test_stream_by_bytes(spark: SparkSession, standalone: StandaloneProcess, tmp
     assert len(batches) > 1
     assert sum(batch["numInputRows"] for batch in batches) == 400
     assert sorted(values_of(spark.read.parquet(str(tmp_path / "rows")))) == numbered(400)
+
+
+def test_broken_values_are_rescued_and_sent_to_dead_letters(
+    spark: SparkSession, standalone: StandaloneProcess, tmp_path: Path
+) -> None:
+    topic, dead = new_topic(standalone), new_topic(standalone)
+    bodies = ['{"id":1}', "poison", '{"id":2}', "{"]
+    fill(standalone, topic, bodies)
+    asked = {
+        "valueFormat": "json",
+        "valueSchema": '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}',
+        "mode": "permissive",
+        "columnNameOfCorruptRecord": "_corrupt_record",
+    }
+    frame = reading(spark, standalone, topic, **asked).load()
+    found = {(row.value and row.value.id, row._corrupt_record) for row in frame.collect()}
+    assert found == {(1, None), (2, None), (None, b"poison"), (None, b"{")}
+    # Asked for alone, and below a filter on what it holds.
+    assert frame.filter("_corrupt_record IS NOT NULL").select("_corrupt_record").count() == 2
+    stream = (
+        spark.readStream.format("magnetar")
+        .options(**connection(standalone, topic), **asked, deadLetterTopic=dead)
+        .option("startingOffsets", "earliest")
+        .load()
+        .select("value.id")
+        .writeStream.format("memory")
+        .queryName("sound")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    stream.awaitTermination()
+    assert sorted(row.id for row in spark.table("sound").collect() if row.id is not None) == [1, 2]
+    letters = reading(spark, standalone, dead).load().orderBy("value").collect()
+    assert [bytes(row.value) for row in letters] == [b"poison", b"{"]
+    for row in letters:
+        assert row.properties["REAL_TOPIC"] == f"persistent://public/default/{topic}"
+        assert "cannot be read as JSON" in row.properties["EXCEPTION"]
