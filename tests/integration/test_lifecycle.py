@@ -53,6 +53,12 @@ def refused(*options: str, data: Path | None, environment: dict[str, str] | None
     return lines[0]
 
 
+def test_a_python_without_assertions_is_refused(tmp_path: Path) -> None:
+    said = refused(data=tmp_path / "data", environment={"PYTHONOPTIMIZE": "1"})
+    assert "without assertions" in said
+    assert not (tmp_path / "data").exists()
+
+
 def is_close_producer(seen: object) -> bool:
     return isinstance(seen, pb.BaseCommand) and seen.type == Type.CLOSE_PRODUCER
 

@@ -27,7 +27,17 @@ def magnetar() -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Runs the command line (default: the process's own) and ends the process."""
+    """Runs the command line (default: the process's own) and ends the process.
+
+    Refuses a Python without assertions: they stop what would otherwise write damaged state.
+    """
+    if not __debug__:
+        print(
+            "magnetar: this Python runs without assertions, which guard what is stored;"
+            " start it without -O and without PYTHONOPTIMIZE",
+            file=sys.stderr,
+        )
+        sys.exit(FAILED)
     try:
         code = magnetar.main(args=arguments, prog_name="magnetar", standalone_mode=False)
     except click.ClickException as error:
