@@ -25,6 +25,7 @@ from typing import Final
 from magnetar.base.errors import StartupError
 from magnetar.bookie.files import Disk
 from magnetar.runtime.durable_file import settle_folder
+from magnetar.runtime.private_folder import keep_private
 
 FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "FORMAT"
@@ -52,7 +53,9 @@ class StoreFolder:
     def open(cls, root: Path, disk: Disk, *, sync: bool) -> StoreFolder:
         """Makes the folder where it is missing, and checks that it is ours. Raises StartupError."""
         try:
-            (root / _SEGMENTS).mkdir(parents=True, exist_ok=True)
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            keep_private(root)
+            (root / _SEGMENTS).mkdir(exist_ok=True)
             version = _read_text(root / FORMAT_FILE)
             if version is None:
                 if any(_segment_paths(root / _SEGMENTS)):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,6 +61,8 @@ class CredentialFiles:
     """Everything that is made of files, and reads them anew."""
 
     watched: Sequence[Watched]
+    secret: Sequence[Path] = ()
+    """Those that nobody else may read."""
     changed: Callable[[], None] = field(default=lambda: None)
     """Called after something else has come into effect."""
 
@@ -68,6 +71,9 @@ class CredentialFiles:
         for each in self.watched:
             each.seen = each.signature()
             each.read()()
+        for file in self.secret:
+            if file.stat().st_mode & stat.S_IROTH:
+                _log.warning("everybody here may read %s, which is secret: chmod o-r %s", file, file)
 
     async def look(self, *, always: bool = False) -> None:
         """Reads what has changed; `always`: also what has not."""
@@ -113,7 +119,10 @@ class BrokerCredentials:
         self._providers: dict[str, Provider] = {}
         self.tls: RenewedContext | None = None
         """None: TLS is not served."""
-        self.files = CredentialFiles(self._tls() + self._parts())
+        secret = (config.tls_key, config.token_secret_key, config.basic_users)
+        watched = self._tls() + self._parts()
+        used = {file for each in watched for file in each.files}
+        self.files = CredentialFiles(watched, [file for file in secret if file in used])
         self.files.begin()
 
     @property

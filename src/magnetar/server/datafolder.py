@@ -14,6 +14,7 @@ DATA/lake/catalog.db        the catalog of Iceberg tables, where no other is nam
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,9 @@ from typing import Final
 from magnetar.base.errors import StartupError
 from magnetar.runtime.durable_file import settle_folder, write_durably
 from magnetar.runtime.file_lock import FileLock
+from magnetar.runtime.private_folder import keep_private
+
+_log = logging.getLogger("magnetar.server")
 
 FORMAT_VERSION: Final = 1
 """A release reads every format up to its own, and refuses newer ones before it touches anything."""
@@ -39,11 +43,14 @@ class DataFolder:
     def __init__(self, root: Path) -> None:
         """Makes the folder where it is missing, takes its lock, checks its format.
 
-        Raises StartupError: in use, newer format, not writable, no room.
+        Only its owner may enter it. Raises StartupError: in use, newer format, not writable, no room,
+        everybody's.
         """
         self.root = root
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if keep_private(root):
+                _log.warning("others could enter the data folder %s: now its owner alone may", root)
             self._lock = FileLock(root / "LOCK", f"the data folder {root}")
         except OSError as error:
             raise _unusable(root, error) from error
@@ -100,7 +107,8 @@ class DataFolder:
             if not found and free.f_bavail * free.f_frsize < ROOM_BYTES_MIN:
                 raise OSError(errno.ENOSPC, "less than 64 MiB free")
             for place in (self.metadata_file.parent, self.bookie_dir):
-                place.mkdir(exist_ok=True)
+                place.mkdir(exist_ok=True, mode=0o700)
+                keep_private(place)
             if not found:
                 # Syncs this folder, and with it the names of the two above.
                 write_durably(file, f"{FORMAT_VERSION}\n".encode())

@@ -1,4 +1,8 @@
-"""The process of a bookie beside a broker: it lives until its standard input ends, with the broker."""
+"""The process of a bookie beside a broker: it lives until its standard input ends, with the broker.
+
+The first line of its standard input is the password that clients must prove, empty where they need not:
+neither the arguments nor the environment of a process are secret.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,12 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from magnetar.base.errors import MagnetarError
+from magnetar.bookie.network.access import Access
 from magnetar.bookie.network.node import BookieNode, NodeOptions
+from magnetar.bookie.network.server import ServerOptions
 from magnetar.bookie.options import StoreOptions
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
@@ -20,6 +27,9 @@ from magnetar.runtime import loop as event_loop
 from magnetar.server import open_files
 
 _log = logging.getLogger("magnetar.server")
+
+USER: Final = "broker"
+"""Who has the password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +54,20 @@ def encode(bookie: LocalBookie) -> str:
 def main(argument: str) -> int:
     """Runs until standard input ends, SIGTERM, or its disk fails; returns the exit code."""
     bookie = LocalBookie(**json.loads(argument))
+    password = sys.stdin.readline()
+    if not password.endswith("\n"):
+        # The broker has ended before it said it.
+        return 0
     logs.configure(level=bookie.log_level, as_json=bookie.log_json)
     open_files.raise_limit()
     try:
-        return event_loop.run(_serve(bookie))
+        return event_loop.run(_serve(bookie, password.strip()))
     except MagnetarError as error:
         _log.error("%s: %s", bookie.name, error)
         return 1
 
 
-async def _serve(bookie: LocalBookie) -> int:
+async def _serve(bookie: LocalBookie, password: str) -> int:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, over.set)
@@ -67,6 +81,7 @@ async def _serve(bookie: LocalBookie) -> int:
             port=0,
             bookie_id=bookie.name,
             store=StoreOptions(segment_bytes=bookie.segment_bytes),
+            server=ServerOptions(access=Access(users={USER: password} if password else {})),
         ),
         registry,
     )

@@ -44,7 +44,10 @@ class LocalBookies:
         segment_bytes: int,
         log_level: str,
         log_json: bool,
+        password: str = "",
     ) -> None:
+        """`password`: what their clients must prove, as the user `local_bookie.USER`; "": nothing."""
+        self._password = password
         self._registry = registry
         self._folder = folder
         self._tasks = TaskGroup("local bookies")
@@ -96,6 +99,8 @@ class LocalBookies:
                 stdout=DEVNULL,
                 start_new_session=True,
             )
+            assert process.stdin is not None, "it is a pipe"
+            process.stdin.write(f"{self._password}\n".encode())
             self._processes[bookie.name] = process
             if self._closing.is_set():
                 _let_go(process)

@@ -11,9 +11,11 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import socket
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -22,6 +24,7 @@ from magnetar.base.errors import MagnetarError, MetadataError, StartupError
 from magnetar.ledger.beside import BesideGuard
 from magnetar.ledger.client.cluster import Bookies, Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.remote.ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
@@ -43,6 +46,7 @@ from magnetar.runtime.tasks import Rounds, TaskGroup
 from magnetar.server.config import MIB, StandaloneConfig
 from magnetar.server.datafolder import METADATA_RESERVE_BYTES, DataFolder
 from magnetar.server.ledger_access import client_options, placement
+from magnetar.server.local_bookie import USER
 from magnetar.server.local_bookies import LocalBookies, bookie_names
 from magnetar.server.message_stores import MessageStores
 from magnetar.wire.bookkeeper.digests import DigestType
@@ -97,6 +101,8 @@ async def _beside(
     guarding = TaskGroup("guard of bookies")
     guarding.spawn(guard.run())
     cleanup.push_async_callback(guarding.close)
+    # A new one with each start; without it everybody on this machine could read what the broker protects.
+    password = secrets.token_urlsafe() if config.authentication else ""
     bookies = LocalBookies(
         registry,
         folder.bookies_dir,
@@ -106,10 +112,14 @@ async def _beside(
         segment_bytes=max(MIB, config.segment_bytes // config.bookies),
         log_level=config.log_level,
         log_json=config.log_json,
+        password=password,
     )
     cleanup.push_async_callback(bookies.close)
     await bookies.start()
-    ledgers = await _ledgers(config, store, store, tree, registry, clock, cleanup)
+    options = client_options(config)
+    if password:
+        options = replace(options, user=(USER, password))
+    ledgers = await _ledgers(config, options, store, store, tree, registry, clock, cleanup)
     collectors = (ledgers.collect_metrics, guard.collect_metrics)
     return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust)
 
@@ -145,7 +155,8 @@ async def _on_cluster(
     cleanup.callback(service.watch_session(changed))
     registry = TreeBookieRegistry(service, tree)
     cleanup.push_async_callback(registry.close)
-    ledgers = await _ledgers(config, service, store, tree, registry, clock, cleanup)
+    options = client_options(config)
+    ledgers = await _ledgers(config, options, service, store, tree, registry, clock, cleanup)
     # Others may have ledgers there, so what our metadata does not name is nobody's business.
     collectors = (ledgers.collect_metrics,)
     return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
@@ -178,6 +189,7 @@ async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
 
 async def _ledgers(
     config: StandaloneConfig,
+    how: ClientOptions,
     service: MetadataStore,
     store: MetadataStore,
     tree: BookKeeperTree,
@@ -197,7 +209,7 @@ async def _ledgers(
     cluster = Cluster(
         TreeLedgerRegistry(service, tree),
         bookies,
-        client_options(config),
+        how,
         placement=placement(config, racks.of),
     )
     ledgers = RemoteLedgers(LedgerClient(cluster), options, clock)

@@ -39,7 +39,7 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.server import open_files, security
+from magnetar.server import core_dumps, open_files, security
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
@@ -59,6 +59,8 @@ _ORPHANS_S = 600
 def run(config: StandaloneConfig) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. Raises StartupError."""
     open_files.raise_limit()
+    if config.authentication or config.tls_certificate is not None:
+        core_dumps.forbid()
     return event_loop.run(_serve(config))
 
 

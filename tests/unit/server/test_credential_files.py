@@ -99,3 +99,15 @@ def test_one_broken_file_keeps_no_other_from_being_read(tmp_path: Path) -> None:
 def test_nothing_is_watched_where_nothing_is_asked() -> None:
     credentials = BrokerCredentials(StandaloneConfig())
     assert (credentials.tls, credentials.authentication, credentials.files.watched) == (None, None, [])
+
+
+def test_secrets_that_everybody_may_read_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(OLD)
+    for rights, told in ((0o600, False), (0o640, False), (0o644, True)):
+        caplog.clear()
+        key.chmod(rights)
+        BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+        assert (f"chmod o-r {key}" in caplog.text) is told

@@ -51,3 +51,15 @@ def test_a_folder_is_taken_again_on_a_full_disk(tmp_path: Path, monkeypatch: pyt
     DataFolder(tmp_path).release()
     monkeypatch.setattr("magnetar.server.datafolder.ROOM_BYTES_MIN", 1 << 62)
     DataFolder(tmp_path).release()
+
+
+def test_nobody_else_may_enter(tmp_path: Path) -> None:
+    """An existing folder kept the rights of the umask, with all messages and metadata in it."""
+    root = tmp_path / "there"
+    root.mkdir()
+    for place in (root, root / "metadata", root / "bookie"):
+        place.mkdir(exist_ok=True)
+        place.chmod(0o755)
+    DataFolder(root).release()
+    for place in (root, root / "metadata", root / "bookie"):
+        assert place.stat().st_mode & 0o777 == 0o700, place

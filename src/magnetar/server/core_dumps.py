@@ -1,0 +1,26 @@
+"""Keeps what a process has in its memory out of core dumps: keys, passwords, tokens."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from typing import Final
+
+_log = logging.getLogger("magnetar.server")
+
+_NONE: Final = 1
+"""Too few bytes for a file, and the one limit at which Linux starts no program that takes the dump either; 0
+would start it. Source: core(5), fs/coredump.c."""
+
+
+def forbid() -> None:
+    """From now on neither this process nor those that it starts leave a core dump.
+
+    Who needs one raises the limit of the running process again: prlimit --core.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    least = _NONE if hard == resource.RLIM_INFINITY else min(_NONE, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (least, hard))
+    except (ValueError, OSError) as error:
+        _log.warning("core dumps cannot be turned off, and would hold keys: %s", error)
