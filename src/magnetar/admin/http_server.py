@@ -6,20 +6,19 @@ import asyncio
 import socket
 import ssl
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from magnetar.admin.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.app import build
 from magnetar.admin.call import Service
-from magnetar.admin.loop_server import LoopServer, config_of
+from magnetar.admin.loop_server import CallProtocol, LoopServer, config_of
 from magnetar.admin.metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.admin.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
 from magnetar.auth.identity import shown_role
 from magnetar.broker.service import Broker
+from magnetar.runtime.entrance import Entrance
 
 
-class _Protocol(H11Protocol):
+class _Protocol(CallProtocol):
     """Tells the application the role in the client's certificate."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -39,8 +38,9 @@ class HttpServer(LoopServer):
         http_port: int,
         loopback_only: bool,
         ssl_context: ssl.SSLContext | None = None,
+        entrance: Entrance | None = None,
     ) -> None:
-        """`ssl_context`: serves HTTPS with it."""
+        """`ssl_context`: serves HTTPS with it; `entrance` counts the sockets."""
         service = Service(http_port=http_port, loopback_only=loopback_only)
         gate = Gate(broker, service)
         app = build(broker, service, all_routes(registry_for(broker)), gate)
@@ -56,7 +56,7 @@ class HttpServer(LoopServer):
             ws_ping_timeout=PONG_S,
         )
         config.ssl = ssl_context
-        super().__init__(config)
+        super().__init__(config, entrance)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """uvicorn's, after the WebSockets, of which it does not know."""

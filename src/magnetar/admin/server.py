@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import StartupError
 from magnetar.broker.service import Broker
+from magnetar.runtime.entrance import Entrance
 
 if TYPE_CHECKING:
     import ssl
@@ -33,9 +34,16 @@ class AdminServer:
     """The admin API, metrics and lookups over HTTP."""
 
     def __init__(
-        self, broker: Broker, *, host: str, port: int, ssl_context: ssl.SSLContext | None = None
+        self,
+        broker: Broker,
+        *,
+        host: str,
+        port: int,
+        ssl_context: ssl.SSLContext | None = None,
+        entrance: Entrance | None = None,
     ) -> None:
-        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it."""
+        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it; `entrance` counts the sockets."""
+        self._entrance = entrance
         self._ssl_context = ssl_context
         self._broker = broker
         self._host = host
@@ -98,6 +106,7 @@ class AdminServer:
             http_port=port,
             loopback_only=_is_loopback(listener.getsockname()[0]),
             ssl_context=self._ssl_context,
+            entrance=self._entrance,
         )
         await self._server.run_on(listener, self._serving)
 

@@ -70,6 +70,8 @@ class BrokerConfig:
     """The same for all connections together; see `outputs.py` for who gets which part."""
     tenants: TenantLimits = field(default_factory=TenantLimits)
     """What no tenant, role or machine may have more of."""
+    connect_timeout_s: float = 10.0
+    """After so long a connection without a CONNECT is closed."""
     metrics_topics_max: int = 3_000
     """Loaded topics up to which each has series of its own in `/metrics`; beyond it namespaces are shown."""
     retention_minutes: int = 0

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from magnetar.auth.identity import shown_role
+from magnetar.broker.greetings import CONNECT_BYTES_MAX
+from magnetar.broker.handlers import handshake
 from magnetar.broker.service import Broker
 from magnetar.broker.session import Session
 from magnetar.wire.frames import FrameError, frame_bytes_max
@@ -87,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
             port=local[1],
             certificate_role=shown_role(transport.get_extra_info),
         )
+        handshake.arrive(self._session)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
@@ -145,12 +148,17 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, buffer: bytearray, start: int, end: int) -> None:
         """Keeps an incomplete frame for the next read."""
         needed = self._parser.needed
+        session = self._session
+        if not session.connected:
+            # Who has not said who it is does not get memory by announcing a size, or by being many.
+            if needed > CONNECT_BYTES_MAX:
+                self.close(f"a frame of {needed} bytes before CONNECT was answered")
+                return
+            if not self._broker.greetings.keeps(session, end - start):
+                self.close("half a CONNECT, and too much is kept of those of others")
+                return
         if needed <= _SHARED_BYTES // 2:
             self._tail = bytes(memoryview(buffer)[start:end])
-            return
-        if not self._session.connected:
-            # Who has not said who it is does not get memory by announcing a size.
-            self.close(f"a frame of {needed} bytes before CONNECT was answered")
             return
         self._large = bytearray(needed)
         self._filled = end - start

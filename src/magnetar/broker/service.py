@@ -23,6 +23,7 @@ from magnetar.broker.errors import (
     PreconditionFailedError,
     TopicNotFoundError,
 )
+from magnetar.broker.greetings import LOOK_S, Greetings
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
 from magnetar.broker.in_force import PoliciesInForce
@@ -118,7 +119,8 @@ class Broker:
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
-        self.collectors: list[Collector] = []
+        self.greetings = Greetings(config.connect_timeout_s)
+        self.collectors: list[Collector] = [self.greetings.collect_metrics]
         """What below the broker has something to say in `/metrics`."""
         self.sessions: set[Session] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
@@ -160,6 +162,7 @@ class Broker:
         await self.policies.bootstrap(broker_url, http_url)
         await self._in_force.configure()
         self.tasks.every(TICK_S, self._tick)
+        self.tasks.every(LOOK_S, self._look_at_greetings)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
         self.tasks.every(_MAINTENANCE_S, self.maintain)
         self.tasks.every(self.config.compaction_interval_s, self._compact_due)
@@ -199,6 +202,7 @@ class Broker:
     def left(self, session: Session) -> None:
         """A connection is gone."""
         self.sessions.discard(session)
+        self.greetings.ended(session)
         self.connections.leave(session)
         self._left += 1
 
@@ -211,6 +215,9 @@ class Broker:
         self.clock_watch.look()
         self.intake.tick()
         self.outputs.crowded = self.intake.active > 1
+
+    async def _look_at_greetings(self) -> None:
+        self.greetings.look()
 
     async def _keep_alive(self) -> None:
         for session in list(self.sessions):

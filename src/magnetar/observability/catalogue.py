@@ -68,6 +68,20 @@ SECTIONS: Final = (
             _g("pulsar_broker_producers_count", "", _K, "Producers connected."),
             _g("pulsar_broker_consumers_count", "", _K, "Consumers connected."),
             _g("pulsar_active_connections", "", _K, "Connections of clients."),
+            _g("magnetar_connections_waiting", "", (), "Connections whose client has not said CONNECT yet."),
+            _c(
+                "magnetar_connections_dropped_total",
+                "",
+                (),
+                "Connections that were dropped before their client said CONNECT.",
+            ),
+            _g("magnetar_sockets", "", ("listener",), "Sockets of clients, from when they are accepted."),
+            _c(
+                "magnetar_sockets_refused_total",
+                "",
+                ("listener", "reason"),
+                "Sockets that were closed before anything was read from them.",
+            ),
         ),
     ),
     Section(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
-from magnetar.admin.loop_server import LoopServer, config_of
+from magnetar.admin.loop_server import CallProtocol, LoopServer, config_of
 from magnetar.base.errors import StartupError
 from magnetar.server.pages import Page, Pages
 
@@ -27,7 +27,7 @@ class BookieHttp:
     def __init__(self, pages: Pages) -> None:
         self.port: int
         self._pages = pages
-        self._server = LoopServer(config_of(self._app, http="h11", ws="none"))
+        self._server = LoopServer(config_of(self._app, http=CallProtocol, ws="none"))
         self._task: asyncio.Task[None]
 
     @classmethod

@@ -22,7 +22,12 @@ UNLIMITED: Final = -1
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
-_AT_LEAST_ONE: Final = ("limits_interval_seconds", "subscribe_rate_period_seconds", "entry_filter_budget_ms")
+_AT_LEAST_ONE: Final = (
+    "limits_interval_seconds",
+    "subscribe_rate_period_seconds",
+    "entry_filter_budget_ms",
+    "connect_timeout_seconds",
+)
 """Limits that have no meaning at 0."""
 
 _SECONDS: Final = {

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from magnetar.base.errors import StartupError
 from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
@@ -16,7 +17,11 @@ from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.broker.limits.token_bucket import Rate
-from magnetar.server.open_files import affordable_connections
+from magnetar.runtime.entrance import Entrance
+from magnetar.server.open_files import affordable_sockets
+
+_TO_BE_TOLD: Final = 64
+"""Connections beyond the limit that are accepted all the same, to hear why they are closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,9 @@ class LimitSettings:
     connections_max_per_address: int = 0
     connections_max_per_role: int = 0
     """Of clients that proved who they are."""
+    connect_timeout_seconds: int = 10
+    """After so long a connection is closed whose TLS handshake is not over, or that has not said CONNECT.
+    At least 1."""
     topics_made_per_minute: int = 20_000
     """Topics that a tenant may make in a minute, partitioned ones counted once; who makes more waits."""
     subscription_expiration_minutes: int = 0
@@ -79,10 +87,21 @@ class LimitSettings:
 def tenant_limits(settings: LimitSettings) -> TenantLimits:
     """What no tenant, role or machine may have more of."""
     return TenantLimits(
-        connections_max=settings.connections_max or affordable_connections(),
+        connections_max=settings.connections_max or max(1, affordable_sockets().clients - _TO_BE_TOLD),
         connections_max_per_address=settings.connections_max_per_address,
         connections_max_per_role=settings.connections_max_per_role,
         topics_made_per_minute=settings.topics_made_per_minute,
+    )
+
+
+def client_entrance(settings: LimitSettings) -> Entrance:
+    """Counts the sockets of all listeners of the Pulsar protocol."""
+    most, per_address = settings.connections_max, settings.connections_max_per_address
+    files = affordable_sockets().clients
+    return Entrance(
+        "clients",
+        min(files, most + _TO_BE_TOLD) if most > 0 else files,
+        per_address + _TO_BE_TOLD if per_address > 0 else 0,
     )
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import resource
-from typing import Final
+from typing import Final, NamedTuple
+
+from magnetar.runtime.entrance import Entrance
 
 _log = logging.getLogger("magnetar.server")
 
@@ -17,7 +19,9 @@ OPEN_FILES_WANTED: Final = 1 << 20
 OPEN_FILES_FEW: Final = 10_000
 """Below it the user is told: many connections would fail."""
 OWN_FILES: Final = 256
-"""Segments, metadata, listeners and the like."""
+"""Segments, metadata, listeners and the like: a reserve that no client gets."""
+HTTP_SOCKETS_MAX: Final = 20_480
+"""Of the admin service, most of them WebSockets; a quarter of what clients may have where that is less."""
 
 
 def wanted_limit(soft: int, hard: int, *, unlimited: int) -> int:
@@ -27,11 +31,33 @@ def wanted_limit(soft: int, hard: int, *, unlimited: int) -> int:
     return max(soft, OPEN_FILES_WANTED if hard == unlimited else min(hard, OPEN_FILES_WANTED))
 
 
-def affordable_connections() -> int:
-    """Connections that leave enough files to everything else when the limit has been raised."""
+class Sockets(NamedTuple):
+    """How many sockets of others may be open."""
+
+    clients: int
+    """Of the Pulsar protocol, or of ledger clients."""
+    http: int
+    """Of the admin service, WebSockets with them."""
+
+
+def affordable_sockets() -> Sockets:
+    """Sockets that leave enough files to everything else when the limit has been raised.
+
+    Storage must be able to open segments whatever clients do, and HTTP is where an operator looks.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = wanted_limit(soft, hard, unlimited=resource.RLIM_INFINITY)
-    return OPEN_FILES_WANTED if limit == resource.RLIM_INFINITY else max(1, limit - OWN_FILES)
+    if limit == resource.RLIM_INFINITY:
+        limit = OPEN_FILES_WANTED
+    left = max(2, limit - OWN_FILES)
+    http = max(1, min(left // 4, HTTP_SOCKETS_MAX))
+    return Sockets(left - http, http)
+
+
+def http_entrance() -> Entrance:
+    """Counts the sockets of all HTTP listeners; one address may take half of the places."""
+    most = affordable_sockets().http
+    return Entrance("HTTP", most, max(1, most // 2))
 
 
 def raise_limit() -> int:

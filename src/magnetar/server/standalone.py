@@ -35,6 +35,7 @@ from magnetar.managedlog.holes import HolePolicy
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.managedlog.orphans import OrphanSearch
 from magnetar.runtime import loop as event_loop
+from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
@@ -45,6 +46,7 @@ from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.credential_files import BrokerCredentials, CredentialFiles
 from magnetar.server.datafolder import DataFolder
+from magnetar.server.limit_settings import client_entrance
 from magnetar.server.message_stores import open_stores
 from magnetar.server.tiering import Tiering, open_tiering
 
@@ -116,6 +118,8 @@ class Standalone:
         self._exit_code = 0
         self._cleanup = contextlib.AsyncExitStack()
         self._admins: list[AdminServer] = []
+        self._clients = client_entrance(config)
+        self._callers = open_files.http_entrance()
         self._broker: Broker
         self._tiering: Tiering
         self._credentials: CredentialFiles | None = None
@@ -173,9 +177,9 @@ class Standalone:
         broker.broker_id = f"{_own_name(config.advertised_address, plain)}:{http_port}"
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
         self._broker = broker
-        await self._listen(broker, listener, None)
+        self._listen(broker, listener, None)
         if tls_listener is not None:
-            await self._listen(broker, tls_listener, tls)
+            self._listen(broker, tls_listener, tls)
         if config.ready_file is not None:
             write_ready_file(config.ready_file, self.endpoints, data_dir=self.data_dir)
             self._cleanup.callback(remove_ready_file, config.ready_file)
@@ -195,7 +199,7 @@ class Standalone:
 
     def _admin(self, broker: Broker, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Binds the port of an admin service; `settle` begins to serve it."""
-        admin = AdminServer(broker, host=host, port=port, ssl_context=tls)
+        admin = AdminServer(broker, host=host, port=port, ssl_context=tls, entrance=self._callers)
         self._cleanup.push_async_callback(admin.stop)
         self._admins.append(admin)
         return admin.listen()
@@ -270,17 +274,23 @@ class Standalone:
         self._heap = Heap(lambda: broker.ended)
         self._watch = LoopWatch(lambda: self._heap.pause_s)
         of_process = [self._watch.collect_metrics, self._heap.collect_metrics]
-        broker.collectors += [*stores.collectors, *of_process, logs.holes.collect]
+        of_sockets = [self._clients.collect_metrics, self._callers.collect_metrics]
+        broker.collectors += [*stores.collectors, *of_process, *of_sockets, logs.holes.collect]
         self._cleanup.push_async_callback(broker.close)
         self._cleanup.push_async_callback(broker.drain)
         return broker
 
-    async def _listen(self, broker: Broker, bound: socket.socket, tls: ssl.SSLContext | None) -> None:
+    def _listen(self, broker: Broker, bound: socket.socket, tls: ssl.SSLContext | None) -> None:
         shared = SharedBuffer()
-        server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(broker, shared), sock=bound, backlog=_BACKLOG, ssl=tls
+        acceptor = Acceptor(
+            bound,
+            self._clients,
+            lambda: Connection(broker, shared),
+            tls=tls,
+            handshake_s=self.config.connect_timeout_seconds,
+            make_room=lambda address: not address and broker.greetings.drop_oldest() is not None,
         )
-        self._cleanup.callback(server.close)
+        self._cleanup.callback(acceptor.close)
 
     def _watch_over(self, broker: Broker) -> None:
         """Canaries, and the export of metrics; imported here, as no client waits for them."""

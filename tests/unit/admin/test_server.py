@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
@@ -78,7 +79,8 @@ def test_bytes_that_are_no_http_close_their_connection_only() -> None:
 
 
 def test_who_sends_no_whole_request_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_server, "REQUEST_S", 0.01)
+    monkeypatch.setattr(loop_server, "HEAD_S", 0.01)
+    monkeypatch.setattr(loop_server, "LOOK_S", 0.01)
     monkeypatch.setattr(app, "BODY_S", 0.01)
 
     async def story(api: AdminApi) -> None:
@@ -92,6 +94,44 @@ def test_who_sends_no_whole_request_is_dropped(monkeypatch: pytest.MonkeyPatch) 
             b"Content-Length: 9\r\nConnection: close\r\n\r\n{",
         )
         assert b" 408 " in answer.splitlines()[0]
+        await server.stop()
+
+    with_api(story)
+
+
+def test_who_sends_its_second_head_slowly_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_server, "HEAD_S", 0.01)
+    monkeypatch.setattr(loop_server, "LOOK_S", 0.01)
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /status.html HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\nOK"), 60)
+        writer.write(b"GET /sta")
+        assert not (await asyncio.wait_for(reader.read(), 60)).strip()
+        writer.close()
+        await server.stop()
+
+    with_api(story)
+
+
+def test_the_idle_make_room_for_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_server, "_CALLERS_MAX", 3)
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
+        for _ in range(3):
+            assert b" 200 " in (await ask(port, get("/status.html"))).splitlines()[0]
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(idle[0][0].read(), 60) == b""
+        for _, writer in idle:
+            writer.close()
         await server.stop()
 
     with_api(story)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import magnetar
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials
+from magnetar.base.errors import MagnetarError
 from magnetar.broker.errors import TooManyConnectionsError, wire_code
+from magnetar.broker.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.guard import Introduction
 from magnetar.broker.handlers import renewals
 from magnetar.wire import commands, features
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 def connect(session: Session, request: pb.CommandConnect) -> None:
     """Answers CONNECT, after authentication where there is one."""
+    session.broker.greetings.ended(session)
+    if request.ByteSize() > CONNECT_BYTES_MAX:
+        session.close(f"a CONNECT of more than {CONNECT_BYTES_MAX} bytes")
+        return
     guard = session.broker.guard
     if guard is None:
         _welcome(session, request)
@@ -37,8 +43,7 @@ async def _authenticate(session: Session, guard: Guard, request: pb.CommandConne
     try:
         admitted = await guard.admit(introduction, session.peer)
     except (AuthenticationError, AuthorizationError) as error:
-        session.reply(commands.error(NO_ID, wire_code(error), str(error)))
-        session.close(str(error))
+        _refuse(session, error)
         return
     session.identity = admitted.identity
     if not session.closed:
@@ -46,13 +51,33 @@ async def _authenticate(session: Session, guard: Guard, request: pb.CommandConne
         _welcome(session, request)
 
 
+def arrive(session: Session) -> None:
+    """A socket was opened: counts it, and closes it with a reason when it is one too many.
+
+    Who has not said CONNECT yet gives his place to the newest.
+    """
+    broker = session.broker
+    if broker.connections.full and (oldest := broker.greetings.drop_oldest()) is not None:
+        broker.connections.leave(oldest)
+    try:
+        broker.connections.arrive(session, session.peer.rpartition(":")[0])
+    except TooManyConnectionsError as error:
+        _refuse(session, error)
+    else:
+        broker.greetings.came(session)
+
+
+def _refuse(session: Session, error: MagnetarError) -> None:
+    session.reply(commands.error(NO_ID, wire_code(error), str(error)))
+    session.close(str(error))
+
+
 def _welcome(session: Session, request: pb.CommandConnect) -> None:
     role = "" if session.identity is None else session.identity.role
     try:
         session.broker.connections.enter(session, session.peer.rpartition(":")[0], role)
     except TooManyConnectionsError as error:
-        session.reply(commands.error(NO_ID, wire_code(error), str(error)))
-        session.close(str(error))
+        _refuse(session, error)
         return
     session.connected = True
     session.client_version = request.client_version

@@ -1,7 +1,8 @@
 """What keeps one tenant, role or machine from taking everything: connections, and how fast topics are made.
 
-Connections are counted when they have said who they are, and refused then with a reason. Making topics is
-never refused for its speed: who makes them too fast waits, like a producer beyond its rate.
+Connections are counted when they are opened, those of a role when they have said who they are, and refused
+with a reason. Making topics is never refused for its speed: who makes them too fast waits, like a producer
+beyond its rate.
 
 Source: Pulsar's settings `brokerMaxConnections`, `brokerMaxConnectionsPerIp`.
 """
@@ -46,21 +47,29 @@ class Connections:
         """Connections that were let in and are there."""
         return len(self._owners)
 
-    def enter(self, connection: object, address: str, role: str) -> None:
-        """Counts a connection; `role` is "" without authentication. Raises TooManyConnectionsError."""
+    @property
+    def full(self) -> bool:
+        """Whether there are as many as there may be."""
+        return 0 < self._limits.connections_max <= len(self)
+
+    def arrive(self, connection: object, address: str) -> None:
+        """Counts a connection of which only the address is known. Raises TooManyConnectionsError."""
         limits = self._limits
-        for found, most, whose in (
-            (len(self), limits.connections_max, "this broker"),
-            (self._by_address[address], limits.connections_max_per_address, f"address {address}"),
-            (self._by_role[role] if role else 0, limits.connections_max_per_role, f"role {role}"),
-        ):
-            if 0 < most <= found:
-                raise TooManyConnectionsError(
-                    f"{whose} has {most} connections, the most it may have; close some, or raise the limit"
-                )
-        self._owners[connection] = (address, role)
+        _check(len(self), limits.connections_max, "this broker")
+        _check(self._by_address[address], limits.connections_max_per_address, f"address {address}")
+        self._owners[connection] = (address, "")
         self._by_address[address] += 1
-        self._by_role[role] += 1
+
+    def enter(self, connection: object, address: str, role: str) -> None:
+        """Counts a connection for its role too, "" without authentication, and for its address unless it
+        arrived before. Raises TooManyConnectionsError."""
+        if role:
+            _check(self._by_role[role], self._limits.connections_max_per_role, f"role {role}")
+        if connection not in self._owners:
+            self.arrive(connection, address)
+        if role:
+            self._owners[connection] = (address, role)
+            self._by_role[role] += 1
 
     def leave(self, connection: object) -> None:
         """The connection is gone, if it was let in at all."""
@@ -68,9 +77,16 @@ class Connections:
         if owner is not None:
             for counts, key in zip((self._by_address, self._by_role), owner, strict=True):
                 counts[key] -= 1
-                if not counts[key]:
-                    # Addresses come and go for years.
+                if counts[key] <= 0:
+                    # Addresses come and go for years. "" as a role is not counted.
                     del counts[key]
+
+
+def _check(found: int, most: int, whose: str) -> None:
+    if 0 < most <= found:
+        raise TooManyConnectionsError(
+            f"{whose} has {most} connections, the most it may have; close some, or raise the limit"
+        )
 
 
 class TopicsMade:

@@ -1,0 +1,81 @@
+"""How many calls run at a time, in all and of one address (pure).
+
+Probes and scrapes have places of their own: whoever fills those of calls must not make an orchestrator
+believe that the broker is dead, or blind those who watch it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+_CALLS_MAX: Final = 256
+_CALLS_PER_ADDRESS_MAX: Final = 192
+"""Of one address: others find some free."""
+_PROBES_MAX: Final = 16
+_PROBES: Final = frozenset(
+    (
+        "/metrics",
+        "/status.html",
+        "/admin/v2/brokers/ready",
+        "/admin/v2/brokers/health",
+        "/heartbeat",
+        "/api/v1/bookie/is_ready",
+    )
+)
+"""Paths that are asked again and again, and that must be answered while nothing else is."""
+_BODY: Final = b"too many calls are in work; try again later\n"
+
+_Scope: TypeAlias = MutableMapping[str, Any]
+_Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_App: TypeAlias = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
+
+
+class CallPlaces:
+    """An ASGI application around another one: one call too many is answered 503."""
+
+    def __init__(self, app: _App) -> None:
+        self._app = app
+        self._calls: Counter[str] = Counter()
+        """Running ones by address."""
+        self._probes = 0
+
+    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"].rstrip("/") in _PROBES and self._probes < _PROBES_MAX:
+            self._probes += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._probes -= 1
+        else:
+            await self._call(scope, receive, send)
+
+    async def _call(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        client = scope.get("client")
+        address = client[0] if client else ""
+        calls = self._calls
+        if calls.total() >= _CALLS_MAX or calls[address] >= _CALLS_PER_ADDRESS_MAX:
+            await _refuse(send)
+            return
+        calls[address] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            calls[address] -= 1
+            if not calls[address]:
+                del calls[address]
+
+
+async def _refuse(send: _Send) -> None:
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", b"%d" % len(_BODY)),
+        (b"retry-after", b"1"),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": _BODY})

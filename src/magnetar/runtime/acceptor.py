@@ -1,0 +1,162 @@
+"""Accepts connections of a listening socket, within the bounds of an `Entrance`.
+
+The event loop's own servers accept whatever comes, TLS handshakes and all, until no descriptor is left. Here
+a socket is counted before anything is made for it and until it is closed, whoever closes it, whatever
+protocols it had; who is one too many is closed unheard. When all places are taken, `make_room` may give one
+back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.runtime.entrance import ADDRESS, FILES, TLS, Entrance
+
+_log = logging.getLogger("magnetar.runtime")
+
+_PER_TURN_MAX: Final = 32
+"""Connections accepted in a turn of the loop: a few milliseconds of work."""
+_HANDSHAKES_MAX: Final = 512
+"""TLS handshakes under way; one more ends the oldest."""
+_NO_FILES_S: Final = 1.0
+"""After so long it is tried again when the process may open no more files."""
+_NO_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+class _Counted(socket.socket):
+    """Leaves its entrance when it is closed, or given up for its descriptor to be closed."""
+
+    entrance: Entrance | None = None
+    address = ""
+
+    def close(self) -> None:
+        self._leave()
+        super().close()
+
+    def detach(self) -> int:
+        self._leave()
+        return super().detach()
+
+    def _leave(self) -> None:
+        entrance, self.entrance = self.entrance, None
+        if entrance is not None:
+            entrance.leave(self.address)
+
+
+class Acceptor:
+    """Accepts from one listening socket, which stays its owner's."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        entrance: Entrance,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        *,
+        tls: ssl.SSLContext | None = None,
+        handshake_s: float = 10.0,
+        make_room: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`listener` does not block; `handshake_s`: a TLS handshake may take so long; `make_room` closes a
+        connection of an address, "": of any, that others may have the place of; whether there was one."""
+        self._listener = listener
+        self._entrance = entrance
+        self._protocol = protocol
+        self._tls = tls
+        self._handshake_s = handshake_s
+        self._make_room = make_room
+        self._loop = asyncio.get_running_loop()
+        self._opening: dict[asyncio.Task[None], None] = {}
+        """What is being made of accepted sockets, the oldest first."""
+        self._pause: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._loop.add_reader(listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accepts no more; what is being opened is dropped."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pause is not None:
+            self._pause.cancel()
+        else:
+            self._loop.remove_reader(self._listener.fileno())
+        for task in self._opening:
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Returns when nothing is being opened any more."""
+        if self._opening:
+            await asyncio.wait(list(self._opening))
+
+    def _accept(self) -> None:
+        for _ in range(_PER_TURN_MAX):
+            try:
+                accepted, peer = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_FILES:
+                    raise
+                self._wait_for_files(error)
+                return
+            self._enter(accepted, peer[0])
+
+    def _enter(self, accepted: socket.socket, address: str) -> None:
+        # Who makes room is closed in the next turn of the loop: until then there is one more than places.
+        obstacle = self._entrance.obstacle(address)
+        makes_room = False
+        if obstacle and self._make_room is not None:
+            makes_room = self._make_room(address if obstacle == ADDRESS else "")
+        reason = self._entrance.enter(address, beyond=makes_room)
+        if reason:
+            accepted.close()
+            _log.warning(
+                "%s: connection refused before anything was read: all its %s are taken (%d connections)",
+                address,
+                f"{self._entrance.kind} {reason}" if reason != ADDRESS else "address's places",
+                len(self._entrance),
+            )
+            return
+        counted = _Counted(fileno=accepted.detach())
+        counted.entrance, counted.address = self._entrance, address
+        counted.setblocking(False)
+        task = self._loop.create_task(self._open(counted))
+        self._opening[task] = None
+        task.add_done_callback(self._opened)
+        if self._tls is not None and len(self._opening) > _HANDSHAKES_MAX:
+            next(iter(self._opening)).cancel()
+
+    async def _open(self, counted: _Counted) -> None:
+        try:
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(self._protocol, counted)
+            else:
+                await self._loop.connect_accepted_socket(
+                    self._protocol, counted, ssl=self._tls, ssl_handshake_timeout=self._handshake_s
+                )
+        except (OSError, asyncio.CancelledError) as error:
+            if self._tls is not None:
+                self._entrance.refused[TLS] += 1
+            _log.info("%s: no connection came of it: %s", counted.address, repr(error))
+            counted.close()
+
+    def _opened(self, task: asyncio.Task[None]) -> None:
+        self._opening.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("opening a connection failed", exc_info=error)
+
+    def _wait_for_files(self, error: OSError) -> None:
+        self._entrance.refused[FILES] += 1
+        _log.error("no connection can be accepted: %s; trying again in a second", error)
+        self._loop.remove_reader(self._listener.fileno())
+        self._pause = self._loop.call_later(_NO_FILES_S, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listener.fileno(), self._accept)
