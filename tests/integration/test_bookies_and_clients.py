@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.clock import ManualClock
-from magnetar.base.errors import CorruptDataError, StartupError
+from magnetar.base.errors import CorruptDataError, LostEntriesError, StartupError
 from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, encode_decisions
 from magnetar.bookie.network.node import BookieNode, NodeOptions
 from magnetar.bookie.options import StoreOptions
 from magnetar.ledger.api import LedgerEnd, LedgerFencedError, NoSuchLedgerError
 from magnetar.ledger.client.cluster import Cluster
-from magnetar.ledger.client.errors import LedgerUnauthorizedError
+from magnetar.ledger.client.errors import LedgerUnauthorizedError, LedgerUnreadableError
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerHandle, LedgerOptions, LedgerWriteHandle
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.remote.ledgers import RemoteLedgers
 from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
@@ -224,6 +225,55 @@ def test_a_damaged_copy_is_passed_over_and_made_good(tmp_path: Path) -> None:
             for _ in range(2):
                 assert await payloads_of(reader) == [b"x" * 10_000]
             await eventually(lambda: is_good(node, writer.ledger_id, 0))
+
+    run(tmp_path, story, bookies=2)
+
+
+def test_an_entry_that_is_damaged_everywhere_is_lost_when_everybody_has_said_so(tmp_path: Path) -> None:
+    async def damage(world: World, name: str) -> None:
+        await world.stop(name)
+        segment = max((tmp_path / name).glob("**/*.seg"), key=lambda path: path.stat().st_size)
+        data = bytearray(segment.read_bytes())
+        at = data.find(b"x" * 1_000)
+        assert at > 0
+        data[at + 500] ^= 1
+        segment.write_bytes(data)
+
+    async def story(world: World) -> None:
+        async with world.client() as client:
+            options = LedgerOptions(layout=QuorumLayout(2, 2, 2), password=b"secret")
+            ledgers = RemoteLedgers(client, options, ManualClock())
+            marks = Marks()
+            writer = await ledgers.create(marks, {})
+            for entry in (b"before", b"x" * 10_000, b"behind"):
+                await marks.reach(writer.append([entry], None, 0, 1))
+            await writer.close()
+            first, second = "ab"
+            await damage(world, first)
+            await damage(world, second)
+            await world.start(first)
+            reader = await ledgers.open(writer.ledger_id)
+            # The other one may have a good copy: nobody can tell while it is away.
+            with pytest.raises(LedgerUnreadableError):
+                await reader.read(1, 1, 1 << 20)
+            await world.start(second)
+
+            async def lost() -> LostEntriesError:
+                while True:
+                    try:
+                        await reader.read(1, 1, 1 << 20)
+                    except LostEntriesError as error:
+                        return error
+                    except LedgerUnreadableError:
+                        # The client has not found the second one again.
+                        await asyncio.sleep(0.05)
+
+            error = await asyncio.wait_for(lost(), 60)
+            assert (error.ledger_id, error.first_entry, error.last_entry) == (writer.ledger_id, 1, 1)
+            assert f"accept-loss {writer.ledger_id} 1" in str(error)
+            for entry, payload in ((0, b"before"), (2, b"behind")):
+                [found] = await reader.read(entry, entry, 1 << 20)
+                assert found.entries == [payload]
 
     run(tmp_path, story, bookies=2)
 

@@ -53,13 +53,22 @@ class LostEntriesError(CorruptDataError):
     """
 
     def __init__(
-        self, path: str, offset: int, detail: str, ledger_id: int, first_entry: int, last_entry: int | None
+        self,
+        path: str,
+        offset: int,
+        detail: str,
+        ledger_id: int,
+        first_entry: int,
+        last_entry: int | None,
+        *,
+        remedy: str = "`magnetar doctor storage` shows all",
     ) -> None:
+        """`remedy`: what to do, for people."""
         entries = f"{first_entry} to {'the end' if last_entry is None else last_entry}"
         super().__init__(
             path,
             offset,
-            f"{detail}; entries {entries} are lost, no others (`magnetar doctor storage` shows all);"
+            f"{detail}; entries {entries} are lost, no others ({remedy});"
             " auto_skip_non_recoverable_data leads consumers past them",
             ledger_id,
         )

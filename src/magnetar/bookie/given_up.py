@@ -1,6 +1,7 @@
 """What an operator gave up: entries that damage took, and that consumers are led past.
 
-A file beside the segments, written by `magnetar doctor storage salvage` and never by a broker:
+A file beside the segments, or in the data folder of a broker whose messages are on bookies. Written by
+`magnetar doctor storage salvage` and `magnetar storage accept-loss`, never by a broker:
 
     <folder>/GIVEN-UP.json   {"version": 1, "entries": [{"ledger", "first", "last", "topic", "file", "offset",
                              "why", "at"}, ...]}: the entries `first` to `last` of a ledger; the rest tells
@@ -10,12 +11,15 @@ A file beside the segments, written by `magnetar doctor storage salvage` and nev
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from magnetar.base.errors import StartupError
 from magnetar.runtime.durable_file import write_durably
+
+_log = logging.getLogger("magnetar.bookie")
 
 GIVEN_UP_FILE: Final = "GIVEN-UP.json"
 _VERSION: Final = 1
@@ -57,6 +61,33 @@ def write_given_up(folder: Path, entries: Iterable[GivenUp]) -> None:
     """Replaces the file, durably. Raises OSError."""
     said = {"version": _VERSION, "entries": [each._asdict() for each in entries]}
     write_durably(folder / GIVEN_UP_FILE, json.dumps(said, indent=1).encode())
+
+
+class GivenUpFile:
+    """The file of one folder as it is now: somebody may write it while the broker runs."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises StartupError."""
+        self._folder = folder
+        self._stamp = self._look()
+        self._ranges = ranges(read_given_up(folder))
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = (self._folder / GIVEN_UP_FILE).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def ranges(self) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """See the function; of what could be read last."""
+        if (stamp := self._look()) != self._stamp:
+            self._stamp = stamp
+            try:
+                self._ranges = ranges(read_given_up(self._folder))
+            except StartupError as error:
+                _log.error("what was given up stays as it was: %s", error)
+        return self._ranges
 
 
 def ranges(entries: Iterable[GivenUp]) -> dict[int, list[tuple[int, int]]]:

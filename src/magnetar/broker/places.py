@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from magnetar.base.entries import EntryRun
+from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.entry import metadata_of
@@ -14,27 +16,41 @@ _log = logging.getLogger("magnetar.broker.topic")
 
 
 async def last_message(log: ManagedLog) -> tuple[Position, int]:
-    """Position of the last message, and its index in its batch (-1: not a batch).
+    """Position of the last message that can be read, and its index in its batch (-1: not a batch).
 
-    (-1:-1, -1) when the topic holds no message.
+    (-1:-1, -1) when the topic holds none.
     """
-    last = log.last_position
-    if last.entry_id < 0:
-        last = log.previous_position(last)
-    if last.entry_id < 0:
-        return EARLIEST, -1
-    runs = await log.read(last, 1 << 20, 1)
-    if not runs:
+    run = await _last_intact(log)
+    if run is None:
         return EARLIEST, -1
     batch_index = -1
     try:
-        metadata = metadata_of(runs[0].entries[0])
+        metadata = metadata_of(run.entries[0])
         if metadata.HasField("num_messages_in_batch"):
             batch_index = max(metadata.num_messages_in_batch, 1) - 1
     except EntryError as error:
         # One damaged message must not keep readers from the others.
         _log.warning("the last message of log %s is damaged: %s", log.name, error)
-    return Position(runs[0].ledger_id, runs[0].first_entry), batch_index
+    return Position(run.ledger_id, run.first_entry), batch_index
+
+
+async def _last_intact(log: ManagedLog) -> EntryRun | None:
+    """The last entry that is not lost; None where there is none. Raises what `ManagedLog.read` raises."""
+    last = log.last_position
+    while True:
+        if last.entry_id < 0:
+            last = log.previous_position(last)
+        if last.entry_id < 0:
+            return None
+        first = last.entry_id
+        try:
+            if runs := await log.read(last, 1 << 20, 1):
+                return runs[0]
+            if log.reading.skipped is None:
+                return None
+        except LostEntriesError as error:
+            first = min(first, error.first_entry)
+        last = log.previous_position(Position(last.ledger_id, first))
 
 
 async def reader_start(log: ManagedLog, start: ReaderStart) -> Position:

@@ -34,7 +34,9 @@ def _options(command: _F) -> _F:
             "--output", "-o", type=click.Choice(FORMATS), default="table", help="How it is printed.  [table]"
         ),
         click.option(
-            "--data", type=click.Path(path_type=Path), help="Folder of the broker's data.  [the default one]"
+            "--data",
+            type=click.Path(path_type=Path),
+            help="Folder of the broker's data, or of one bookie.  [the default one]",
         ),
     ):
         decorated = option(decorated)
@@ -44,7 +46,7 @@ def _options(command: _F) -> _F:
 
 @click.group()
 def storage() -> None:
-    """Find damage in the files of a broker's messages, mend what loses nothing, give up what is lost."""
+    """Find damage in the files of a broker or bookie, mend what loses nothing, give up what is lost."""
 
 
 @storage.command(epilog="Example: magnetar doctor storage check --data /var/lib/magnetar")
@@ -119,6 +121,8 @@ def _print(report: Report, output: str) -> None:
         click.echo(f"{kind}: ledger {lost.ledger}{topic}, entries {lost.first} to {lost.last}{where}")
     entries = sum(lost.last - lost.first + 1 for lost in report.lost)
     unnamed = "" if report.topics_known else " (the broker runs: topics are not named)"
+    if report.of_bookie:
+        unnamed = " (of one bookie: others have copies)"
     click.echo(
         f"{report.segments} segments, {report.blocks} good blocks, {len(report.findings)} damages,"
         f" {entries} entries lost{unnamed}"

@@ -108,6 +108,36 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
     show(rebuild(folder, dry_run=dry_run), output)
 
 
+@storage.command(epilog="Example: magnetar storage accept-loss 17 4 --data /var/lib/magnetar")
+@click.argument("ledger", type=click.IntRange(0))
+@click.argument("entry", type=click.IntRange(0))
+@click.option("--to", "last", type=click.IntRange(0), help="The last entry, of several.  [ENTRY]")
+@_YES
+@_DRY
+@_DATA
+def accept_loss(
+    ledger: int, entry: int, last: int | None, yes: bool, dry_run: bool, data: Path | None
+) -> None:
+    """Give up ENTRY of LEDGER, which no bookie has any more: consumers are led past it.
+
+    It counts only where reading fails though every bookie of the entry has answered. The log names such
+    entries where dispatch waits.
+    """
+    from magnetar.server.config import default_data_dir
+    from magnetar.server.storage_losses import accept_loss as accept
+
+    stop = entry if last is None else last
+    if stop < entry:
+        raise click.UsageError("--to lies before ENTRY")
+    told = f"entries {entry} to {stop} of ledger {ledger}"
+    if dry_run:
+        click.echo(f"would give up {told}, where no bookie has them")
+        return
+    confirm(f"Give up {told}, where no bookie has them?", yes=yes)
+    accept(data or default_data_dir(), ledger, entry, stop)
+    click.echo(f"{told} are given up where no bookie has them. A running server notices at its next look")
+
+
 @storage.command(epilog="Example: magnetar storage accept --data /var/lib/magnetar")
 @_YES
 @_DRY

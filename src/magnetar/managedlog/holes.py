@@ -1,14 +1,15 @@
 """Entries of a log that were written and are lost: whether they are passed over, and what was (pure).
 
 A hole is proven: its bytes are there and do not match their checksum, or were found damaged when the segment
-was scanned. It is passed over when an operator says so, either for good for these entries (`magnetar doctor
-storage salvage`, kept beside the segments) or for every hole (`auto_skip_non_recoverable_data`). Without that
-dispatch waits there and says why: a copy of the disk may still be found.
+was scanned, or every bookie that should have a copy has answered without one. It is passed over when an
+operator says so, either for good for these entries (`magnetar doctor storage salvage`, `magnetar storage
+accept-loss`) or for every hole (`auto_skip_non_recoverable_data`). Without that dispatch waits there and says
+why: a copy of the disk may still be found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from magnetar.base.entries import EntryRun
@@ -29,14 +30,17 @@ class HolePolicy:
     """What the operator said of lost entries. One for all logs of a process."""
 
     def __init__(
-        self, *, skip_all: bool = False, given_up: Mapping[int, Sequence[tuple[int, int]]] | None = None
+        self,
+        *,
+        skip_all: bool = False,
+        given_up: Callable[[], Mapping[int, Sequence[tuple[int, int]]]] | None = None,
     ) -> None:
-        """`given_up`: first and last entries by ledger, ascending."""
+        """`given_up`: first and last entries by ledger, ascending; asked at each hole."""
         self.skip_all = skip_all
         """May be changed at any time."""
         self.skipped_entries = 0
         """Passed over since the process began."""
-        self._given_up = dict(given_up or {})
+        self._given_up = given_up or dict
 
     def collect(self, out: Exposition) -> Iterable[None]:
         """Adds its samples to a scrape."""
@@ -53,7 +57,7 @@ class HolePolicy:
         if self.skip_all:
             return last
         assert error.ledger_id is not None
-        for first, stop in self._given_up.get(error.ledger_id, ()):
+        for first, stop in self._given_up().get(error.ledger_id, ()):
             if first <= error.first_entry <= stop:
                 return min(stop, last)
         return None

@@ -2,6 +2,7 @@
 
 DATA/LOCK                   held by the process that uses the folder
 DATA/FORMAT                 version of this layout: decimal, LF
+DATA/GIVEN-UP.json          entries on bookies that were given up (bookie/given_up.py); mostly not there
 DATA/metadata/metadata.db   the metadata store; beside it room for a full disk (.reserve)
 DATA/bookie/                the message store; has a format of its own
 DATA/bookies/               where bookies beside the broker meet, instead; each has a folder in it
@@ -123,6 +124,11 @@ class DataFolder:
                 f"the data folder {self.root} has format {found}, this release knows up to {FORMAT_VERSION}; "
                 "use the newer release, or another folder with --data"
             )
+
+
+def losses_dir(root: Path) -> Path:
+    """Where the data folder `root` keeps what was given up: with its messages, where it has any itself."""
+    return root / "bookie" if (root / "bookie" / "FORMAT").exists() else root
 
 
 def _unusable(root: Path, error: OSError) -> StartupError:

@@ -23,7 +23,7 @@ import magnetar
 from magnetar.admin.server import AdminServer
 from magnetar.auth.authentication import Authentication
 from magnetar.base.errors import MagnetarError, StartupError
-from magnetar.bookie.given_up import ranges, read_given_up
+from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
@@ -45,7 +45,7 @@ from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_r
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.credential_files import BrokerCredentials, CredentialFiles
-from magnetar.server.datafolder import DataFolder
+from magnetar.server.datafolder import DataFolder, losses_dir
 from magnetar.server.limit_settings import client_entrance
 from magnetar.server.message_stores import open_stores
 from magnetar.server.tiering import Tiering, open_tiering
@@ -99,7 +99,7 @@ def _in_url(host: str) -> str:
 
 
 def _holes(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
-    given_up = None if folder is None else ranges(read_given_up(folder.bookie_dir))
+    given_up = None if folder is None else GivenUpFile(losses_dir(folder.root)).ranges
     return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)
 
 

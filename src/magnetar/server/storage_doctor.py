@@ -2,6 +2,9 @@
 
 Works on the files of a broker that is stopped; looking alone works beside a running one as well, but cannot
 name topics then. What entries a ledger should have is known from the metadata, what it has from the segments.
+
+A bookie's folder is looked at and mended as well. What it should have is not known there, as its ledgers are
+spread over several: lost is what damaged blocks held. Other bookies have copies, so nothing is given up.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from pathlib import Path
 
 from magnetar.base.errors import MetadataError, StartupError, StorageError
 from magnetar.bookie.files import Disk, storage_error
-from magnetar.bookie.folder import LOCK_FILE, StoreFolder
+from magnetar.bookie.folder import FORMAT_FILE, LOCK_FILE, StoreFolder
 from magnetar.bookie.given_up import GivenUp, read_given_up, write_given_up
 from magnetar.bookie.inspection import (
     Finding,
@@ -58,6 +61,8 @@ class Report:
     segments: int = 0
     blocks: int = 0
     topics_known: bool = True
+    of_bookie: bool = False
+    """The folder is that of one bookie: other bookies have copies of what is lost in it."""
     findings: list[Finding] = field(default_factory=list)
     lost: list[LostEntries] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -118,6 +123,12 @@ def give_up(root: Path) -> Report:
 
     Raises StartupError, StorageError.
     """
+    if _is_bookie(root):
+        raise StartupError(
+            f"{root} is the folder of one bookie, and others have copies of what it lost: repair it, start"
+            " it, and let auto-recovery bring the copies. An entry that no bookie has any more is given up by"
+            " `magnetar storage accept-loss`"
+        )
     report = mend(root)
     with ExitStack() as stack:
         _take(root, stack)
@@ -144,32 +155,67 @@ def give_up(root: Path) -> Report:
 
 
 def _take(root: Path, stack: ExitStack) -> None:
-    """The locks of a broker and of its store. Raises StartupError."""
-    for place in (root, root / "bookie"):
+    """The locks of a broker and of its store, or of a bookie. Raises StartupError."""
+    for place in (root,) if _is_bookie(root) else (root, root / "bookie"):
         if not place.is_dir():
             raise StartupError(f"{place} is not there: name the data folder of a broker")
         lock = FileLock(place / LOCK_FILE, f"the data folder {place}")
         stack.callback(lock.release)
 
 
+def _is_bookie(root: Path) -> bool:
+    """Whether this is the folder of one bookie."""
+    return (root / "segments").is_dir() and (root / FORMAT_FILE).exists()
+
+
 def _folder(root: Path) -> StoreFolder:
-    if not (root / "bookie" / "FORMAT").exists():
+    if _is_bookie(root):
+        return StoreFolder.open(root, Disk(), sync=False)
+    if (root / "bookies" / "instance").exists():
+        raise StartupError(f"{root} keeps messages on bookies: name one of the folders in {root / 'bookies'}")
+    if not (root / "bookie" / FORMAT_FILE).exists():
         raise StartupError(f"{root} holds no message store: name the data folder of a broker")
     return StoreFolder.open(root / "bookie", Disk(), sync=False)
 
 
 def _report(root: Path, *, in_use: bool) -> Report:
     folder = _folder(root)
-    known = _Known() if in_use else asyncio.run(_ask(root))
+    of_bookie = _is_bookie(root)
+    known = _Known() if in_use or of_bookie else asyncio.run(_ask(root))
     try:
         found = inspect(folder, Disk(), in_use=in_use)
     except OSError as error:
         raise storage_error(error, folder.root, "read segments") from error
     given_up = read_given_up(folder.root)
-    report = Report(found.segments, found.blocks, not in_use, found.findings)
+    report = Report(found.segments, found.blocks, not in_use and not of_bookie, of_bookie, found.findings)
+    if of_bookie:
+        report.lost = [lost for ledger_id in sorted(found.places) for lost in _lost_copies(ledger_id, found)]
+        return report
     for ledger_id in sorted({*known.names, *found.places}):
         report.lost += _lost(ledger_id, known, found, given_up)
     return report
+
+
+def _lost_copies(ledger_id: int, found: Inspection) -> list[LostEntries]:
+    """What a bookie had of a ledger in blocks that are damaged, and has not in others."""
+    if ledger_id in found.deleted:
+        return []
+    lost = []
+    for place in found.places[ledger_id]:
+        if place.repairable or place.first is None or place.last is None:
+            continue
+        whole = [
+            (first, stop)
+            for first, stop in found.whole.get(ledger_id, [])
+            if first <= place.last and stop >= place.first
+        ]
+        for first, stop in lost_entries([(0, place.first - 1), *whole], place.last):
+            lost.append(
+                LostEntries(
+                    "", ledger_id, first, stop, place.length, place.file, place.offset, given_up=False
+                )
+            )
+    return lost
 
 
 def _lost(ledger_id: int, known: _Known, found: Inspection, given_up: list[GivenUp]) -> list[LostEntries]:

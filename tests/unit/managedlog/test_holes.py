@@ -127,7 +127,7 @@ def test_an_entry_asked_for_again_that_is_lost_does_not_bring_those_behind_it() 
 
 
 def test_only_what_was_given_up_is_passed_over() -> None:
-    policy = HolePolicy(given_up={7: [(3, 4), (8, 9)]})
+    policy = HolePolicy(given_up=lambda: {7: [(3, 4), (8, 9)]})
 
     def hole(ledger_id: int, first: int, last: int | None) -> LostEntriesError:
         return LostEntriesError("f", 0, "d", ledger_id, first, last)

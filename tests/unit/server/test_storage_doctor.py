@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import LostEntriesError, StartupError
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.bookie.given_up import ranges, read_given_up
+from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.segment import decode_segment_header
 from magnetar.bookie.store import SegmentStore
@@ -52,7 +52,7 @@ async def opened(root: Path, *, given_up: bool = False) -> AsyncIterator[Managed
         ledgers=EmbeddedLedgers(store, metadata, ManualClock()),
         clock=ManualClock(),
         spawn=spawn,
-        holes=HolePolicy(given_up=ranges(read_given_up(root / "bookie")) if given_up else {}),
+        holes=HolePolicy(given_up=GivenUpFile(root / "bookie").ranges if given_up else None),
     )
     try:
         yield await logs.open(NAME)
@@ -214,3 +214,49 @@ def test_the_command_shows_first_and_ends_with_a_code(tmp_path: Path) -> None:
     assert code == 7
     document = json.loads(text)
     assert [lost["given_up"] for lost in document["lost"]] == [True]
+
+
+def test_a_bookies_folder_is_looked_at_and_mended_and_nothing_is_given_up(tmp_path: Path) -> None:
+    ledger_id, places = asyncio.run(wrote(tmp_path))
+    bookie = tmp_path / "bookie"
+    report = storage_doctor.check(bookie)
+    assert report.is_good
+    assert report.of_bookie
+    path = holding(tmp_path, places[4])
+    flip(path, places[4].offset + places[4].size - 1)
+    flip(path, 20)
+    report = storage_doctor.check(bookie)
+    (lost,) = report.lost
+    assert (lost.ledger, lost.first, lost.last) == (ledger_id, places[4].first_entry, places[4].last_entry)
+    assert report.repairable
+    with pytest.raises(StartupError, match=r"others have copies .*accept-loss"):
+        storage_doctor.give_up(bookie)
+    report = storage_doctor.mend(bookie)
+    assert report.done
+    assert not report.repairable
+    assert report.lost == [lost]
+    # Ledgers of several bookies have gaps in each of them: what no damaged block held is not missing here.
+    (tmp_path / "bookies").mkdir()
+    (tmp_path / "bookies" / "instance").write_text("cluster")
+    with pytest.raises(StartupError, match="name one of the folders in"):
+        storage_doctor.check(tmp_path)
+
+
+def test_what_is_given_up_is_noticed_while_a_broker_runs(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    (root / "metadata").mkdir(parents=True)
+    run = CliRunner().invoke
+    words = ["storage", "accept-loss", "7", "3", "--data", str(root)]
+    with pytest.raises(StartupError, match="is no data folder"):
+        run(magnetar, [*words, "--yes"], standalone_mode=False, catch_exceptions=False)
+    (root / "FORMAT").write_text("1")
+    file = GivenUpFile(root)
+    run(magnetar, [*words, "--dry-run"], standalone_mode=False, catch_exceptions=False)
+    assert file.ranges() == {}
+    result = run(magnetar, [*words, "--yes"], standalone_mode=False, catch_exceptions=False)
+    assert "entries 3 to 3 of ledger 7 are given up" in result.output
+    assert file.ranges() == {7: [(3, 3)]}
+    run(magnetar, [*words, "--to", "5", "--yes"], standalone_mode=False, catch_exceptions=False)
+    assert file.ranges() == {7: [(3, 3), (3, 5)]}
+    (root / "GIVEN-UP.json").write_text("nonsense")
+    assert file.ranges() == {7: [(3, 3), (3, 5)]}

@@ -131,9 +131,13 @@ class EntryRead:
             return Unread.ABSENT
         if Status.UNAUTHORIZED in self._results:
             return Unread.UNAUTHORIZED
-        return Unread.DAMAGED if Status.BAD_REQUEST in self._results else Unread.UNREACHABLE
+        # Everybody has answered, and nobody has it: what is silent may still have a good copy.
+        damaged = all(status in _WITHOUT_COPY for status in self._results)
+        return Unread.DAMAGED if damaged else Unread.UNREACHABLE
 
 
 _ABSENT = frozenset((Status.NO_ENTRY, Status.NO_LEDGER))
 _BAD_COPIES = _ABSENT | {Status.BAD_REQUEST, Status.IO_ERROR}
 """BAD_REQUEST stands for a digest that does not match: nobody answers a read of an entry with it."""
+_WITHOUT_COPY = _BAD_COPIES | {Status.UNKNOWN_LEDGER_STATE}
+"""The last: the bookie lost entries, and does not know which."""

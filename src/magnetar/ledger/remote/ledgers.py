@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import LedgerError
+from magnetar.base.errors import CorruptDataError, LedgerError, LostEntriesError
 from magnetar.ledger.api import (
     Copies,
     LedgerClosedError,
@@ -79,7 +79,21 @@ class RemoteReader:
     async def read(self, first: int, last: int, bytes_max: int) -> list[EntryRun]:
         """See `LedgerReader.read`; also raises LedgerUnreadableError when too few bookies answer."""
         self._check(first)
-        entries = await self._handle.read(first, last, bytes_max)
+        try:
+            entries = await self._handle.read(first, last, bytes_max)
+        except (CorruptDataError, NoSuchEntryError) as error:
+            if self._fate.deleted:
+                raise NoSuchLedgerError(self.ledger_id) from error
+            # It was acknowledged, every bookie of its ensemble has answered, and none has a good copy.
+            raise LostEntriesError(
+                f"all copies of entry {first}",
+                0,
+                str(error),
+                self.ledger_id,
+                first,
+                first,
+                remedy=f"`magnetar storage accept-loss {self.ledger_id} {first}` gives it up",
+            ) from error
         if self._fate.deleted:
             raise NoSuchLedgerError(self.ledger_id)
         return runs(self.ledger_id, first, [entry.payload for entry in entries])

@@ -62,7 +62,10 @@ def test_silence_asks_the_next_one_and_an_error_is_no_silence() -> None:
     ("statuses", "reason"),
     [
         ([Status.NO_ENTRY, Status.NO_LEDGER, Status.NO_ENTRY], Unread.ABSENT),
-        ([Status.NO_ENTRY, Status.IO_ERROR, Status.NO_ENTRY], Unread.UNREACHABLE),
+        ([Status.NO_ENTRY, Status.IO_ERROR, Status.NO_ENTRY], Unread.DAMAGED),
+        ([Status.IO_ERROR, Status.IO_ERROR, Status.UNKNOWN_LEDGER_STATE], Unread.DAMAGED),
+        ([Status.IO_ERROR, Status.BAD_REQUEST, SILENCE], Unread.UNREACHABLE),
+        ([Status.NO_ENTRY, SILENCE, Status.NO_ENTRY], Unread.UNREACHABLE),
         ([Status.NO_ENTRY, Status.UNAUTHORIZED, Status.NO_ENTRY], Unread.UNAUTHORIZED),
         ([Status.NO_ENTRY, Status.BAD_REQUEST, Status.NO_ENTRY], Unread.DAMAGED),
     ],
