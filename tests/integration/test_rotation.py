@@ -169,9 +169,7 @@ def shown(secured: Secured, trusted: Path, certificate: tuple[Path, Path] | None
 def test_new_connections_get_the_new_certificate_and_the_new_trust(secured: Secured) -> None:
     mine = secured.authority.issue("root")
     with shown(secured, secured.authority.file, mine) as client:
-        client.send(
-            command(Type.CONNECT, client_version="test", protocol_version=21, auth_method_name="tls")
-        )
+        client.send(command(Type.CONNECT, client_version="test", protocol_version=21, auth_method_name="tls"))
         client.wait(lambda: client.commands(Type.CONNECTED), "CONNECTED")
         elsewhere = secured.folder / "elsewhere"
         elsewhere.mkdir()
@@ -183,9 +181,7 @@ def test_new_connections_get_the_new_certificate_and_the_new_trust(secured: Secu
         secured.closed(client)
     # The client trusts the new one only, which now has the old one's place.
     with shown(secured, secured.authority.file, other.issue("root")) as client:
-        client.send(
-            command(Type.CONNECT, client_version="test", protocol_version=21, auth_method_name="tls")
-        )
+        client.send(command(Type.CONNECT, client_version="test", protocol_version=21, auth_method_name="tls"))
         client.wait(lambda: client.commands(Type.CONNECTED), "CONNECTED")
     assert not let_in(secured, mine)
 

@@ -88,9 +88,7 @@ class Kept:
     ) -> str:
         """The answer of a call, whatever its status."""
         headers = {"Authorization": authorization, "Content-Type": "application/json"}
-        asked = urllib.request.Request(
-            self.process.http_url + path, body or None, headers, method=method
-        )
+        asked = urllib.request.Request(self.process.http_url + path, body or None, headers, method=method)
         try:
             with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
                 return str(answer.read().decode())

@@ -101,9 +101,7 @@ def test_nothing_is_watched_where_nothing_is_asked() -> None:
     assert (credentials.tls, credentials.authentication, credentials.files.watched) == (None, None, [])
 
 
-def test_secrets_that_everybody_may_read_are_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_secrets_that_everybody_may_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     key = tmp_path / "key"
     key.write_bytes(OLD)
     for rights, told in ((0o600, False), (0o640, False), (0o644, True)):
