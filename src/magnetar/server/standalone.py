@@ -18,10 +18,10 @@ import socket
 import ssl
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import magnetar
 from magnetar.admin.server import AdminServer
-from magnetar.auth.authentication import Authentication
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability
@@ -40,15 +40,19 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.server import core_dumps, open_files, security
+from magnetar.server import core_dumps, open_files
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
-from magnetar.server.credential_files import BrokerCredentials, CredentialFiles
 from magnetar.server.datafolder import DataFolder, losses_dir
+from magnetar.server.exposure import check_exposure
 from magnetar.server.limit_settings import client_entrance
 from magnetar.server.message_stores import open_stores
 from magnetar.server.tiering import Tiering, open_tiering
+
+if TYPE_CHECKING:
+    from magnetar.auth.authentication import Authentication
+    from magnetar.server.credential_files import BrokerCredentials, CredentialFiles
 
 _log = logging.getLogger("magnetar.server")
 
@@ -98,6 +102,15 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def _credentials(config: StandaloneConfig) -> BrokerCredentials | None:
+    """None where there is neither TLS nor authentication, and so nothing to load. Raises StartupError."""
+    if not config.authentication and config.tls_certificate is None:
+        return None
+    from magnetar.server.credential_files import BrokerCredentials
+
+    return BrokerCredentials(config)
+
+
 def _holes(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
     given_up = None if folder is None else GivenUpFile(losses_dir(folder.root)).ranges
     return HolePolicy(skip_all=config.auto_skip_non_recoverable_data, given_up=given_up)
@@ -140,16 +153,17 @@ class Standalone:
         """Returns when a client's produce is accepted. Raises StartupError."""
         config = self.config
         self._handle_signals()
-        security.check_exposure(config)
-        credentials = BrokerCredentials(config)
-        tls = credentials.tls
+        check_exposure(config)
+        credentials = _credentials(config)
+        tls = None if credentials is None else credentials.tls
         plain = config.plain_host or config.host
         listener = self._bind(plain, config.broker_port, "--port")
         tls_listener = (
             None if tls is None else self._bind(config.host, config.broker_tls_port, "broker_tls_port")
         )
-        broker = await self._compose(credentials.authentication)
-        self._renew(credentials, broker)
+        broker = await self._compose(None if credentials is None else credentials.authentication)
+        if credentials is not None:
+            self._renew(credentials, broker)
         host = _in_url(plain)
         http_port = self._admin(broker, plain, config.http_port, None)
         tls_port = https_port = 0

@@ -12,21 +12,22 @@ from magnetar.auth.authentication import ProviderChain
 from magnetar.base.errors import StartupError
 from magnetar.server import security
 from magnetar.server.config import StandaloneConfig, names
+from magnetar.server.exposure import check_exposure
 from magnetar.server.loading import load
 from support.certificates import Authority
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_loopback_is_open(host: str) -> None:
-    security.check_exposure(StandaloneConfig(host=host))
+    check_exposure(StandaloneConfig(host=host))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
 def test_others_are_let_in_by_intent_only(host: str) -> None:
     with pytest.raises(StartupError, match=r"everybody could do everything.*or say --insecure"):
-        security.check_exposure(StandaloneConfig(host=host))
-    security.check_exposure(StandaloneConfig(host=host, insecure=True))
-    security.check_exposure(StandaloneConfig(host=host, authentication="token"))
+        check_exposure(StandaloneConfig(host=host))
+    check_exposure(StandaloneConfig(host=host, insecure=True))
+    check_exposure(StandaloneConfig(host=host, authentication="token"))
 
 
 @pytest.mark.parametrize(
