@@ -82,8 +82,8 @@ class Notation:
         Raises ExpressionError, also for one of more than `parts_max` names, values, functions and operators.
         """
         try:
-            tree = ast.parse(text.strip(), mode="eval").body
-            parts = sum(not isinstance(node, ast.expr_context) for node in ast.walk(tree))
+            tree = _parsed(text)
+            parts = _parts(tree)
             if parts_max is not None and parts > parts_max:
                 raise ExpressionError(f"the expression has {parts} parts, {parts_max} are allowed")
             read = _reader(tree, self)
@@ -97,6 +97,19 @@ class Notation:
                 return False
 
         return holds
+
+
+def parts_of(text: str) -> int:
+    """Names, values, functions and operators of an expression that was compiled."""
+    return _parts(_parsed(text))
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text.strip(), mode="eval").body
+
+
+def _parts(tree: ast.expr) -> int:
+    return sum(not isinstance(node, ast.expr_context) for node in ast.walk(tree))
 
 
 def _reader(node: ast.expr, notation: Notation) -> _Read:

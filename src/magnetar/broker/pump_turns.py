@@ -15,7 +15,8 @@ from magnetar.broker.attached import AttachedConsumer
 from magnetar.runtime.tasks import soon
 
 CROWDED_MS_MAX: Final = 1.0
-"""Time of one go while several tenants publish: what is sent anew costs several times what a run does."""
+"""Time of one go while several tenants publish: what is sent anew costs several times what a run does. And
+with filters, whose work is what clients make of it."""
 PUMP_BYTES_MAX: Final = 2 << 20
 """Bytes sent in one go before other work of the loop gets its turn."""
 PUMP_ENTRIES_MAX: Final = 2_000

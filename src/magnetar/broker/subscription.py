@@ -363,11 +363,12 @@ class Subscription(AnySubscription):
     def _pump(self, dispatcher: Dispatcher) -> None:
         sent = entries = 0
         crowded = self._outputs.crowded
-        until_ms = self._clock.monotonic_ms() + pump_turns.CROWDED_MS_MAX if crowded else 0.0
+        reads = self._screen or self._source
+        timed = crowded or self._screen is not None
+        until_ms = self._clock.monotonic_ms() + pump_turns.CROWDED_MS_MAX if timed else 0.0
         held = self._delays.count
         self._obstacle = ""
         throttle = self._limits.throttle
-        reads = self._screen or self._source
         while (want := dispatcher.want()) is not None:
             bytes_max = self._outputs.read_bytes
             if crowded:
@@ -394,7 +395,7 @@ class Subscription(AnySubscription):
             sent += self._deliver(dispatcher, want, runs)
             entries += sum([len(run.entries) for run in runs])
             much = sent > pump_turns.PUMP_BYTES_MAX or entries > pump_turns.PUMP_ENTRIES_MAX
-            much = much or (crowded and self._clock.monotonic_ms() > until_ms)
+            much = much or (timed and self._clock.monotonic_ms() > until_ms)
             if much or self._delays.count - held > pump_turns.PUMP_HELD_MAX:
                 self._turns.again()
                 return

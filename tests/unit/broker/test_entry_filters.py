@@ -292,6 +292,27 @@ def test_a_batch_is_sent_when_any_of_its_messages_is_wanted_and_counted_in_messa
     in_world(story)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_too_much_for_one_go_is_judged_in_the_next(kind: str) -> None:
+    async def story(world: World) -> None:
+        await policy(world, "expression")
+        producer = world.peer()
+        await producer.producer()
+        large = bytes(150_000)
+        colours = ["blue", "blue", "red", "blue", "green", "red", "blue", "red"]
+        for row, colour in enumerate(colours):
+            producer.send(batch_of(2 * row, colour, "green", compression=pb.ZLIB, body=large))
+        await world.until(lambda: len(producer.receipts) == len(colours), "receipts")
+        peer = world.peer()
+        await peer.consumer(kind=kind, permits=100, subscription_properties=RED)
+        await world.until(lambda: len(peer.messages) == 3, "messages")
+        found = await subscription(world)
+        await world.until(lambda: found.filtered is not None and found.filtered.rejected == 10, "rejections")
+        assert [each.position.entry_id for each in peer.messages] == [2, 5, 7]
+
+    in_world(story)
+
+
 def test_a_batch_that_cannot_be_opened_is_sent() -> None:
     """Encrypted, damaged, larger than it says, larger than is opened here: nobody knows what is in it."""
 

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.clock import ManualClock
 from magnetar.base.errors import StartupError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters import installed
 from magnetar.broker.filters.api import Candidate, Context, FilterError, Verdict
 from magnetar.broker.filters.expression import PROPERTY, ExpressionFilter
+from magnetar.broker.filters.judge import Judge
 from magnetar.broker.filters.rules import BUILT_IN, FilterRules
+from magnetar.client.compression import compress
 from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.payload import build_batch, build_entry
 
 
 def chosen(names: str) -> dict[str, Any]:
@@ -95,6 +99,45 @@ def test_installed_ones_must_be_allowed_by_name(monkeypatch: pytest.MonkeyPatch)
     for name in ("twice", "absent", "text", "never", "expression"):
         with pytest.raises(StartupError, match=name):
             installed.known_filters((name,))
+
+
+def test_what_a_batch_says_of_its_messages_is_bounded_by_the_length_of_the_expression() -> None:
+    """A text that is searched slowly, a megabyte of it in a batch, and two dozen searches took a tenth of a
+    second for one entry."""
+
+    def of_batch(text: str, value_bytes: int) -> Verdict:
+        single = pb.SingleMessageMetadata(properties=[pb.KeyValue(key="a", value="A" * value_bytes)])
+        plain = build_batch([(single, b"x"), (pb.SingleMessageMetadata(), b"y")])
+        metadata = pb.MessageMetadata(
+            producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=2
+        )
+        candidate = Candidate(metadata, memoryview(plain), 2)
+        return ExpressionFilter(Context("t", "s", {PROPERTY: text})).judge([candidate])[0]
+
+    search = 'contains(properties.a, "AAABAAA")'
+    assert of_batch(search, 500_000) is Verdict.REJECT
+    assert of_batch(" or ".join([search] * 24), 50_000) is Verdict.REJECT
+    assert of_batch(" or ".join([search] * 24), 500_000) is Verdict.ACCEPT
+
+
+def test_a_go_opens_a_bounded_number_of_bytes() -> None:
+    """Hundreds of batches of some bytes, each a megabyte when decompressed, were opened in one go."""
+    singles = [(pb.SingleMessageMetadata(), bytes(100_000)), (pb.SingleMessageMetadata(), b"y")]
+    plain = build_batch(singles)
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=2)
+    metadata.compression = pb.ZLIB
+    metadata.uncompressed_size = len(plain)
+    entry = build_entry(metadata, compress(pb.ZLIB, plain))
+    judge = Judge(
+        FilterRules(names=("expression",)), "t", "s", lambda: {PROPERTY: "key == 'k'"}, ManualClock()
+    )
+    left = [entry] * 7 + [b"damaged"]
+    sizes = []
+    while left:
+        verdicts = judge.verdicts(left, [2] * len(left))
+        sizes.append(len(verdicts))
+        left = left[len(verdicts) :]
+    assert sizes == [2, 2, 2, 2]
 
 
 def test_texts_are_not_added_up() -> None:

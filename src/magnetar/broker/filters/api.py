@@ -50,6 +50,16 @@ class Candidate:
         """Whether there are messages in it, be it one."""
         return is_batch(self.metadata)
 
+    @property
+    def opened_bytes(self) -> int:
+        """What opening it costs: the bytes of its batch, once it is decompressed; 0 when it is not opened."""
+        if not self.is_batch or self.messages > SINGLES_MAX or self.metadata.encryption_keys:
+            return 0
+        if self.metadata.compression == pb.NONE:
+            return len(self.payload)
+        size = self.metadata.uncompressed_size
+        return size if size <= PLAIN_BYTES_MAX else 0
+
     def singles(self) -> Singles | None:
         """Metadata and payload of each message of a batch; None when it cannot be opened here.
 

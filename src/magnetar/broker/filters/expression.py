@@ -16,6 +16,7 @@ The expression stands in the property `filter.expression` of the subscription; w
 
 A batch is sent, as a whole, when the expression holds for any of its messages. What is rejected is
 acknowledged for good: so a batch that cannot be opened (encrypted, damaged, large) is sent too.
+So is one that says more of its messages than a long expression may be asked about.
 
 There are no regular expressions: one that backtracks would hold up all clients of the broker.
 """
@@ -26,7 +27,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar.base.expressions import FUNCTIONS, ExpressionError, Notation, as_text
+from magnetar.base.expressions import FUNCTIONS, ExpressionError, Notation, as_text, parts_of
 from magnetar.broker.filters.api import Candidate, Context, FilterError, Verdict
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -40,6 +41,9 @@ _PARTS_MAX: Final = 200
 """Names, values, functions and operators of an expression: the steps that it takes."""
 _METADATA_BYTES_MAX: Final = 64 << 10
 """Of a message that is looked at: how long a step may take."""
+_STEP_BYTES_MAX: Final = 16 << 20
+"""Parts of the expression times bytes of what a batch says of its messages: some milliseconds, also when
+every part searches texts that are made to be searched slowly."""
 
 _NOTATION: Final = Notation(
     frozenset(
@@ -96,12 +100,14 @@ class ExpressionFilter:
         """Raises FilterError when the property holds no expression."""
         text = context.properties.get(PROPERTY)
         self._holds = None
+        self._said_bytes_max = 0
         if text is None:
             return
         if len(text) > _CHARS_MAX:
             raise FilterError(f"the property {PROPERTY} has more than {_CHARS_MAX} characters")
         try:
             self._holds = _NOTATION.compiled(text, _PARTS_MAX)
+            self._said_bytes_max = _STEP_BYTES_MAX // parts_of(text)
         except ExpressionError as error:
             raise FilterError(f"the property {PROPERTY}: {error}") from error
 
@@ -120,7 +126,10 @@ class ExpressionFilter:
         if not candidate.is_batch:
             return holds(_names(candidate))
         singles = candidate.singles()
-        return singles is None or any(
+        if singles is None:
+            return True
+        said_bytes = candidate.opened_bytes - sum([len(payload) for _, payload in singles])
+        return said_bytes > self._said_bytes_max or any(
             holds(_names_of_single(candidate, single, len(payload)))
             for single, payload in singles
             if not single.compacted_out

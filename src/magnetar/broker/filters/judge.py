@@ -17,6 +17,10 @@ _log = logging.getLogger("magnetar.broker.filters")
 _WARN_AGAIN_MS: Final = 60_000
 """Between two warnings of slow filters of one subscription."""
 
+WORK_BYTES_MAX: Final = 256 << 10
+"""Of metadata and opened batches that are judged in one go, unless one entry alone has more: some
+milliseconds."""
+
 
 @dataclass(slots=True)
 class FilterCounts:
@@ -82,23 +86,31 @@ class Judge:
         return True
 
     def verdicts(self, entries: Sequence[bytes], counts: Sequence[int]) -> list[Verdict]:
-        """A verdict for each entry; `counts` are their messages. Raises FilterError.
+        """Verdicts for as many entries from the front as `WORK_BYTES_MAX` allows in one go, one at least;
+        `counts` are their messages. Raises FilterError.
 
         A damaged entry is accepted: its consumer will tell that it is damaged.
         """
         if self._filters is None:
             self._filters = self._made()
-        found = [Verdict.ACCEPT] * len(entries)
+        judged = len(entries)
         places: list[int] = []
         candidates: list[Candidate] = []
+        left_bytes = WORK_BYTES_MAX
         for place, entry in enumerate(entries):
             try:
                 _, metadata_at, payload_at = entry_layout(entry)
                 metadata = parse_metadata(entry[metadata_at:payload_at])
             except EntryError:
                 continue
+            candidate = Candidate(metadata, memoryview(entry)[payload_at:], counts[place])
+            left_bytes -= payload_at - metadata_at + candidate.opened_bytes
+            if left_bytes < 0 and place:
+                judged = place
+                break
             places.append(place)
-            candidates.append(Candidate(metadata, memoryview(entry)[payload_at:], counts[place]))
+            candidates.append(candidate)
+        found = [Verdict.ACCEPT] * judged
         for name, judging in self._filters:
             answers = self._asked(name, judging, candidates)
             for place, answer in zip(places, answers, strict=True):

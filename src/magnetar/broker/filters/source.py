@@ -156,9 +156,9 @@ class FilteredSource:
         end = Position(last.ledger_id, last.last_entry + 1)
         rows = self._unjudged(position, runs, place.acks)
         if rows:
-            held = self._sentence(rows, place)
-            if held is not None:
-                runs, end = _before(runs, held), held
+            stop = self._sentence(rows, place)
+            if stop is not None:
+                runs, end = _before(runs, stop), stop
         if self._from is None or position > self._upto:
             self._from, self._upto = position, end
         elif position >= self._from:
@@ -189,8 +189,8 @@ class FilteredSource:
         return rows
 
     def _sentence(self, rows: list[tuple[EntryRun, int, Position]], place: Place) -> Position | None:
-        """Has these entries judged, and does what the verdicts say. The entry before which reading ends, if
-        one is put off where order counts."""
+        """Has these entries judged, and does what the verdicts say. The entry before which reading ends: one
+        that is put off where order counts, or the first that is left for the next go."""
         counts = [run.count_of(offset) for run, offset, _ in rows]
         now_ms = self._clock.now_ms()
         try:
@@ -201,8 +201,8 @@ class FilteredSource:
         shared = place.dispatcher if isinstance(place.dispatcher, SharedDispatcher) else None
         rejected: list[Position] = []
         later: list[Position] = []
-        held: Position | None = None
-        for (_, _, position), verdict, messages in zip(rows, verdicts, counts, strict=True):
+        stop = rows[len(verdicts)][2] if len(verdicts) < len(rows) else None
+        for (_, _, position), verdict, messages in zip(rows, verdicts, counts, strict=False):
             self._counts.add(verdict, messages)
             if verdict is not Verdict.RESCHEDULE:
                 self._put_off.discard(position)
@@ -211,7 +211,7 @@ class FilteredSource:
             elif shared is not None:
                 later.append(position)
             else:
-                held = position
+                stop = position
                 self._held = position, now_ms + RESCHEDULE_MS
                 self._alarms.set(self, now_ms + RESCHEDULE_MS, self._pump)
                 break
@@ -223,7 +223,7 @@ class FilteredSource:
             place.acks.ack(rejected)
             if not place.acks.backlog_entries:
                 self._caught_up()
-        return held
+        return stop
 
 
 def _within(runs: list[EntryRun]) -> list[EntryRun]:

@@ -23,6 +23,9 @@ from magnetar.wire.events import AckEvent
 
 _log: Final = logging.getLogger("magnetar.broker.nonpersistent")
 
+_GOES_MAX: Final = 4
+"""Of filters over one vector, each some milliseconds when it is made to be slow."""
+
 
 class NonPersistentSubscription(AnySubscription):
     """Consumers of one non-persistent topic that share its messages. No cursor, no backlog."""
@@ -150,19 +153,24 @@ class NonPersistentSubscription(AnySubscription):
     def _accepted(
         self, judge: Judge, entries: list[bytes], counts: list[int] | None
     ) -> tuple[list[bytes], list[int] | None]:
-        """What the filters let pass. What they put off, or cannot judge, is dropped as all that cannot be
-        taken: nothing is kept here."""
+        """What the filters let pass. What they put off, cannot judge, or have no time for, is dropped as all
+        that cannot be taken: nothing is kept here."""
         known = [1] * len(entries) if counts is None else counts
         filtered = self.filtered
         assert filtered is not None
+        verdicts: list[Verdict] = []
         try:
-            verdicts = judge.verdicts(entries, known)
+            for _ in range(_GOES_MAX):
+                done = len(verdicts)
+                if done < len(entries):
+                    verdicts += judge.verdicts(entries[done:], known[done:])
         except FilterError as error:
             _log.error("%s, subscription %s: %s; messages are dropped", self.topic, self.name, error)
             self.messages_dropped += sum(known)
             return [], None
+        self.messages_dropped += sum(known[len(verdicts) :])
         rows = []
-        for row, (verdict, messages) in enumerate(zip(verdicts, known, strict=True)):
+        for row, (verdict, messages) in enumerate(zip(verdicts, known, strict=False)):
             filtered.add(verdict, messages)
             if verdict is Verdict.ACCEPT:
                 rows.append(row)
