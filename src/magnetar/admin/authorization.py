@@ -5,7 +5,7 @@ Everybody may ask about itself; about others, who administers the tenant.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from magnetar.admin.call import Call, Handler, Route
@@ -49,7 +49,16 @@ async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
         subscription=call.query.get("subscription", ""),
     )
     tenant, namespace = await guard.documents(topic.namespace_name)
-    found = explain(asked, superusers=guard.superuser_roles, tenant=tenant, namespace=namespace)
+
+    def explained(of: str) -> Explanation:
+        return explain(
+            replace(asked, role=of), superusers=guard.superuser_roles, tenant=tenant, namespace=namespace
+        )
+
+    found = explained(role)
+    if call.identity is not None and role == call.identity.role and not found.allowed:
+        # Of its own credential every role counts.
+        found = next((each for each in map(explained, call.identity.also) if each.allowed), found)
     return {**question, **asdict(found)}
 
 

@@ -18,6 +18,9 @@ from magnetar.auth.identity import METHOD_TOKEN, Identity, Proof
 TOKEN_BYTES_MAX: Final = 16 << 10
 """Longer than any legal one; what is longer is not even parsed."""
 
+ROLES_MAX: Final = 100
+"""Each of them is looked for in every question about rights."""
+
 Key = OctKey | RSAKey | ECKey
 Claims = Mapping[str, Any]
 
@@ -49,19 +52,29 @@ def verified(token: bytes, key: Key, algorithms: Sequence[str], *, now_s: int, l
     return claims
 
 
-def identity(claims: Claims, *, role_claim: str, leeway_s: int, proof: str) -> Identity:
-    """Who the claims speak of, and until when, proven by `proof`. Raises AuthenticationError."""
-    role = claims.get(role_claim)
-    if isinstance(role, list) and role:
-        role = role[0]
+def identity(
+    claims: Claims, *, role_claim: str, leeway_s: int, proof: str, several: bool = False
+) -> Identity:
+    """Who the claims speak of, and until when, proven by `proof`. Raises AuthenticationError.
+
+    Of a claim that is a list the first is the role; with `several` the others count as well.
+    """
+    found = claims.get(role_claim)
+    listed: list[Any] = found if isinstance(found, list) and found else [found]
+    role, *others = listed
     if not isinstance(role, str) or not role:
         raise AuthenticationError(f"the token has no text in its claim {role_claim!r}")
+    also: tuple[str, ...] = ()
+    if several and others:
+        if len(others) >= ROLES_MAX or not all(isinstance(each, str) and each for each in others):
+            raise AuthenticationError(f"the token's claim {role_claim!r} is no list of roles")
+        also = tuple(dict.fromkeys(each for each in others if each != role))
     proofs = (Proof(METHOD_TOKEN, proof),)
     end_s = claims.get("exp")
     if end_s is None:
-        return Identity(role, proofs=proofs)
+        return Identity(role, also=also, proofs=proofs)
     try:
-        return Identity(role, int((end_s + leeway_s) * 1000), proofs=proofs)
+        return Identity(role, int((end_s + leeway_s) * 1000), also=also, proofs=proofs)
     # Verified to be a number, which may still be too large for one of milliseconds.
     except OverflowError as error:
         raise AuthenticationError("the token's end is not a time") from error

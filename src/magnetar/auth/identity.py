@@ -51,13 +51,16 @@ class Identity:
     """Unix time in ms from which it counts no more; None: never."""
     via: str = ""
     """Role of the proxy that speaks for it; "": it speaks for itself."""
+    also: tuple[str, ...] = ()
+    """Further roles of the same credential: what one of them may do, it may."""
     proofs: tuple[Proof, ...] = field(default=(), compare=False, repr=False)
     """All of them must go on to count; none: nothing was shown."""
 
     @property
-    def roles(self) -> tuple[str, ...]:
-        """Every role that must have a right for this identity to have it."""
-        return (self.role, self.via) if self.via else (self.role,)
+    def speakers(self) -> tuple[tuple[str, ...], ...]:
+        """Everybody who must have a right for this identity to have it, each by one of its roles."""
+        own = (self.role, *self.also)
+        return (own, (self.via,)) if self.via else (own,)
 
     def __str__(self) -> str:
         return f"{self.role!r} via {self.via!r}" if self.via else repr(self.role)

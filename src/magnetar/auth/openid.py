@@ -48,17 +48,19 @@ class OpenIdProvider:
         require_https: bool = True,
         times: CacheTimes | None = None,
         revoked: Set[str] = frozenset(),
+        several: bool = False,
     ) -> None:
         """`issuers`: URLs, as tokens name them in `iss`. `audiences`: one of them must stand in `aud`.
 
         `require_https`: False allows plain HTTP to this machine. `revoked`: ids of tokens that count no more.
-        Raises ValueError for an issuer or an audience that cannot be.
+        `several`: whether all roles of a claim that is a list count. Raises ValueError for an issuer or an
+        audience that cannot be.
         """
         if not issuers or not audiences:
             raise ValueError("at least one issuer and one audience are needed")
         for issuer in issuers:
             check_url(issuer, require_https=require_https)
-        self._revoked = revoked
+        self._revoked, self._several = revoked, several
         self._keys = {issuer: IssuerKeys(times or CacheTimes()) for issuer in issuers}
         self._audiences = tuple(audiences)
         self._fetch = fetch
@@ -89,7 +91,13 @@ class OpenIdProvider:
         claims.check_audience(found, self._audiences)
         # A key's id ends where its length says, whatever an issuer puts into it.
         proof = f"issuer:{issuer} {len(key_id)} {key_id} {claims.token_id(found, self._revoked)}"
-        return claims.identity(found, role_claim=self._role_claim, leeway_s=self._leeway_s, proof=proof)
+        return claims.identity(
+            found,
+            role_claim=self._role_claim,
+            leeway_s=self._leeway_s,
+            proof=proof,
+            several=self._several,
+        )
 
     def counts(self, proof: str) -> bool:
         """Whether the issuer is still asked, has not taken its key back, and the token is not revoked.

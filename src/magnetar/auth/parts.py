@@ -119,6 +119,7 @@ def _token(settings: AuthSettings) -> Provider:
         audience=settings.token_audience,
         leeway_s=settings.token_clock_skew_s,
         revoked=_revoked(settings),
+        several=settings.several_roles,
     )
 
 
@@ -147,6 +148,7 @@ def _openid(auth: AuthSettings, earlier: Provider | None) -> Provider:
             require_https=settings.require_https,
             times=CacheTimes(settings.refresh_s * 1000, settings.expiry_s * 1000, settings.miss_s * 1000),
             revoked=_revoked(auth),
+            several=auth.several_roles,
         )
     except ValueError as error:
         raise StartupError(

@@ -95,7 +95,7 @@ class Renewal:
     def proven(self, identity: Identity) -> None:
         """The new credentials are good. Raises AuthenticationError when they are somebody else's."""
         assert self.state is State.VERIFYING
-        if identity.role != self.identity.role:
+        if (identity.role, set(identity.also)) != (self.identity.role, set(self.identity.also)):
             raise AuthenticationError("renewed credentials must name the same role")
         self.state = State.VALID
         others = self.identity.proofs[len(identity.proofs) :]

@@ -43,6 +43,8 @@ class AuthSettings:
     """Some of METHODS; none: everybody may do everything."""
     tls_ca: Path | None = None
     """Certificates, PEM, of those who sign clients' certificates."""
+    several_roles: bool = False
+    """Whether all roles of a token's claim that is a list count; else its first."""
     revoked_tokens: Path | None = None
     """File with the ids of tokens, ours or an issuer's, that count no more."""
     token_secret_key: SecretSource | None = None

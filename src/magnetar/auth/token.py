@@ -71,9 +71,12 @@ class TokenProvider:
         audience: str = "",
         leeway_s: int = 60,
         revoked: Set[str] = frozenset(),
+        several: bool = False,
     ) -> None:
         """`audience`: what the token's `aud` must hold; "": it is not looked at. `leeway_s`: how far the
-        clocks of issuer and broker may differ. `revoked`: ids of tokens that count no more."""
+        clocks of issuer and broker may differ. `revoked`: ids of tokens that count no more. `several`:
+        whether all roles of a claim that is a list count."""
+        self._several = several
         self._key = key
         # A hash: nothing that was proven by this key holds any of it.
         self._name = f"key:{key.thumbprint()}"
@@ -91,7 +94,13 @@ class TokenProvider:
         if self._audience:
             claims.check_audience(found, (self._audience,))
         proof = f"{self._name} {claims.token_id(found, self._revoked)}"
-        return claims.identity(found, role_claim=self._role_claim, leeway_s=self._leeway_s, proof=proof)
+        return claims.identity(
+            found,
+            role_claim=self._role_claim,
+            leeway_s=self._leeway_s,
+            proof=proof,
+            several=self._several,
+        )
 
     def counts(self, proof: str) -> bool:
         """Whether the key is the same and the token not revoked."""

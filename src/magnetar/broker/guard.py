@@ -105,12 +105,19 @@ class Guard:
             for _ in range(_ERRANDS_MAX):
                 answer = await self._ask(credentials)
                 if isinstance(answer, Identity):
-                    return answer
+                    return self._without_proxies(answer)
                 await self._run(answer)
             raise AuthenticationError("what is needed to verify the credentials cannot be fetched")
         except AuthenticationError as error:
             self.refused_credentials(credentials, peer, error)
             raise
+
+    def _without_proxies(self, identity: Identity) -> Identity:
+        """A proxy's role speaks for others only, and not beside other roles of the same credential."""
+        proxies = self.authentication.proxy_roles
+        if proxies.isdisjoint(identity.also):
+            return identity
+        return replace(identity, also=tuple(role for role in identity.also if role not in proxies))
 
     async def _ask(self, credentials: Credentials) -> Identity | Errand:
         provider = self.authentication.provider(credentials)
@@ -154,9 +161,9 @@ class Guard:
         if self.is_superuser(identity):
             return
         document = await self._policies.tenant(tenant) or {}
-        for role in identity.roles:
-            if role not in self.superuser_roles and not may(
-                role, Action.ADMINISTER_TENANT, tenant=document, namespace={}
+        for roles in identity.speakers:
+            if self.superuser_roles.isdisjoint(roles) and not any(
+                may(role, Action.ADMINISTER_TENANT, tenant=document, namespace={}) for role in roles
             ):
                 raise self._refusal(identity, peer, Action.ADMINISTER_TENANT, tenant)
 
@@ -167,12 +174,15 @@ class Guard:
 
     def require_metrics(self, identity: Identity, peer: str) -> None:
         """For reading the metrics. Raises AuthorizationError."""
-        if not (self.is_superuser(identity) or self._metrics_roles.issuperset(identity.roles)):
+        reads = all(not self._metrics_roles.isdisjoint(roles) for roles in identity.speakers)
+        if not (reads or self.is_superuser(identity)):
             raise self._refusal(identity, peer, Action.READ_METRICS, "cluster")
 
     def is_superuser(self, identity: Identity) -> bool:
         """Whether it may do everything."""
-        return not self.authorizes or self.superuser_roles.issuperset(identity.roles)
+        return not self.authorizes or all(
+            not self.superuser_roles.isdisjoint(roles) for roles in identity.speakers
+        )
 
     async def may_topic(
         self, identity: Identity, action: Action, topic: TopicName, subscription: str = ""
@@ -204,9 +214,14 @@ class Guard:
             return True
         tenant, policies = await self.documents(namespace)
         return all(
-            role in self.superuser_roles
-            or may(role, action, tenant=tenant, namespace=policies, topic=topic, subscription=subscription)
-            for role in identity.roles
+            not self.superuser_roles.isdisjoint(roles)
+            or any(
+                may(
+                    role, action, tenant=tenant, namespace=policies, topic=topic, subscription=subscription
+                )
+                for role in roles
+            )
+            for roles in identity.speakers
         )
 
     @staticmethod

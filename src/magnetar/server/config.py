@@ -161,6 +161,9 @@ class StandaloneConfig(LedgerSettings):
     """File with, or `data:;base64,` and, the public key, PEM or DER, of tokens signed by RSA or EC."""
     token_role_claim: str = "sub"
     """Claim of a token that names the role."""
+    token_multiple_roles: bool = False
+    """Whether all roles count where that claim, of a token of ours or of an issuer's, is a list: what one of
+    them may do, the client may. If not, the first one is its role."""
     token_audience: str = ""
     """What a token's `aud` must hold; empty: it is not looked at."""
     token_revoked_ids_file: Path | None = None

@@ -136,6 +136,9 @@ AUTHENTICATION_PROVIDERS: Final = {
 
 AUTHORIZATION_PROVIDER: Final = "org.apache.pulsar.broker.authorization.PulsarAuthorizationProvider"
 
+MULTI_ROLES_PROVIDER: Final = "org.apache.pulsar.broker.authorization.MultiRolesTokenAuthorizationProvider"
+"""The same, and all roles of a token count."""
+
 FIXED: Final = {
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
     "delayedDeliveryEnabled": "true",

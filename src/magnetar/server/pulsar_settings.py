@@ -163,7 +163,8 @@ def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[
             raise StartupError(f"{source}: authorizationEnabled needs authenticationEnabled; set both")
         return {}
     provider = said.get("authorizationProvider", pulsar_names.AUTHORIZATION_PROVIDER)
-    if provider != pulsar_names.AUTHORIZATION_PROVIDER:
+    several = provider == pulsar_names.MULTI_ROLES_PROVIDER
+    if provider != pulsar_names.AUTHORIZATION_PROVIDER and not several:
         raise StartupError(f"{source}: authorizationProvider {provider} is not offered")
     methods = []
     for name in filter(None, (part.strip() for part in said.get("authenticationProviders", "").split(","))):
@@ -178,6 +179,7 @@ def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[
     settings: dict[str, Any] = {
         "authentication": ",".join(methods),
         "authorization": _is_true(said, "authorizationEnabled"),
+        "token_multiple_roles": several,
     }
     claim = said.get("tokenAudienceClaim", "aud")
     if "token" in methods and claim != "aud":

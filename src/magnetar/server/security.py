@@ -24,6 +24,7 @@ def auth_settings(config: StandaloneConfig) -> AuthSettings:
     return AuthSettings(
         methods=names(config.authentication),
         tls_ca=config.tls_ca,
+        several_roles=config.token_multiple_roles,
         revoked_tokens=config.token_revoked_ids_file,
         token_secret_key=config.token_secret_key,
         token_public_key=config.token_public_key,

@@ -124,6 +124,22 @@ def test_tokens_that_are_refused(tmp_path: Path, token: str) -> None:
     assert len(token) < 2 or token not in str(caught.value)
 
 
+def test_all_roles_of_a_list_count_where_that_is_asked_for(tmp_path: Path) -> None:
+    chain = by_token(tmp_path, several_roles=True, token_role_claim="roles")
+    for roles, first, others in (
+        ("me", "me", ()),
+        (["me"], "me", ()),
+        (["me", "you", "me", "you", "all"], "me", ("you", "all")),
+    ):
+        found = ask(chain, "token", forged({"alg": "HS256"}, {"roles": roles}, SECRET))
+        assert (found.role, found.also) == (first, others)
+    for wrong in ([], ["me", 7], ["me", ""], ["me", ["you"]], [7, "me"], ["x"] * 101):
+        with pytest.raises(AuthenticationError):
+            ask(chain, "token", forged({"alg": "HS256"}, {"roles": wrong}, SECRET))
+    first = by_token(tmp_path, token_role_claim="roles")
+    assert ask(first, "token", forged({"alg": "HS256"}, {"roles": ["me", "you"]}, SECRET)) == Identity("me")
+
+
 def test_expiry_audience_and_role_claim(tmp_path: Path) -> None:
     key = OctKey.import_key(SECRET)
     token = signed(key, "HS256", sub="me", exp=NOW_S + 10)

@@ -152,6 +152,19 @@ def test_renewed_credentials_bring_a_new_proof() -> None:
     assert renewal.identity == replace(identity, expires_ms=20)
 
 
+@pytest.mark.parametrize(("also", "same"), [(("b", "a"), True), (("a",), False), ((), False)])
+def test_renewed_credentials_name_the_same_roles(also: tuple[str, ...], same: bool) -> None:
+    """With fewer of them, what the connection has open may not be allowed any more."""
+    renewal = Renewal(Identity("me", 10, also=("a", "b")), Credentials("token"), client_renews=True)
+    renewal.check(10)
+    renewal.answered("token", b"x")
+    if same:
+        renewal.proven(Identity("me", 20, also=also))
+    else:
+        with pytest.raises(AuthenticationError, match="same role"):
+            renewal.proven(Identity("me", 20, also=also))
+
+
 def test_an_issuers_key_counts_until_the_issuer_takes_it_back() -> None:
     keys = {name: ECKey.generate_key("P-256", {"kid": name}) for name in ("one 1", "two")}
     published = ["one 1"]

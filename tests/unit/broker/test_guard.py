@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from magnetar.auth.authentication import Authentication, Provider
-from magnetar.auth.errors import AuthenticationError
+from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.names import NamespaceName
 from magnetar.broker.handlers import renewals
@@ -31,7 +31,11 @@ class ByName:
         role = credentials.data.decode()
         if role == "liar":
             raise AuthenticationError("no such secret")
-        return Identity(role, now_ms + EXPIRY_MS if role == "late" else None)
+        first, *others = role.split("+")
+        return Identity(first, now_ms + EXPIRY_MS if role == "late" else None, also=tuple(others))
+
+    def counts(self, proof: str) -> bool:
+        return True
 
 
 class BySlowName(ByName):
@@ -583,5 +587,49 @@ def test_a_watch_ends_with_the_right_to_look_up() -> None:
         await root.producer(1, request_id=2)
         await world.until(lambda: root.commands(Type.WATCH_TOPIC_UPDATE), "the other goes on")
         assert not reader.commands(Type.WATCH_TOPIC_UPDATE)
+
+    guarded(story)
+
+
+@pytest.mark.parametrize(
+    ("roles", "may"),
+    [
+        ("stranger+writer", {"produce"}),
+        ("reader+writer", {"produce", "consume"}),
+        ("stranger+other", set()),
+        ("stranger+proxy", set()),
+        ("stranger+root", {"produce", "consume"}),
+    ],
+)
+def test_what_one_of_several_roles_may_do_the_client_may(roles: str, may: set[str]) -> None:
+    """But a proxy's role speaks for others only: beside others it brings nothing."""
+
+    async def story(world: World) -> None:
+        found = await codes(await connected(world, roles))
+        assert {each for each in ("produce", "consume") if found[each]} == may
+
+    guarded(story)
+
+
+def test_several_roles_administer_and_read_metrics_by_one_of_them() -> None:
+    async def story(world: World) -> None:
+        guard = world.broker.guard
+        assert guard is not None
+        for identity, allowed in (
+            (Identity("stranger", also=("root",)), True),
+            (Identity("stranger", also=("other",)), False),
+            (Identity("stranger", via="proxy", also=("root",)), False),
+            (Identity("stranger", via="root", also=("root",)), True),
+        ):
+            assert guard.is_superuser(identity) is allowed
+            for ask in (
+                lambda who=identity: guard.require_metrics(who, "test"),
+                lambda who=identity: guard.require_superuser(who, "test"),
+            ):
+                if allowed:
+                    ask()
+                else:
+                    with pytest.raises(AuthorizationError):
+                        ask()
 
     guarded(story)

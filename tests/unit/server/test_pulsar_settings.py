@@ -123,6 +123,24 @@ def test_authentication_by_class_names(tmp_path: Path) -> None:
     assert config.host == "0.0.0.0"
 
 
+def test_all_roles_of_a_token_count_by_pulsars_provider_for_them(tmp_path: Path) -> None:
+    package = "org.apache.pulsar.broker.authorization"
+    providers = {"MultiRolesTokenAuthorizationProvider": True, "PulsarAuthorizationProvider": False}
+    for name, several in providers.items():
+        config = loaded(
+            tmp_path,
+            f"authenticationEnabled=true\nauthenticationProviders={PROVIDERS}\n"
+            f"authorizationEnabled=true\nauthorizationProvider={package}.{name}\n",
+        ).config
+        assert config.token_multiple_roles is several
+
+
+def test_files_of_credentials_are_looked_at_as_often_as_pulsar_says(tmp_path: Path) -> None:
+    for text, seconds in (("300", 300), ("0", 60)):
+        said = f"tlsCertRefreshCheckDurationSec={text}\n"
+        assert loaded(tmp_path, said).config.credential_refresh_seconds == seconds
+
+
 def test_without_tls_its_files_and_its_provider_do_not_count(tmp_path: Path) -> None:
     config = loaded(
         tmp_path,
