@@ -21,6 +21,11 @@ _CROWDED: Final = "requests in line"
 """Reason for which a connection is not read."""
 
 
+def owner_of(session: Session) -> str:
+    """Whose commands take turns with those of others: its role's, or its address's."""
+    return session.peer.rpartition(":")[0] if session.identity is None else session.identity.role
+
+
 class Requests:
     """The requests of one session."""
 
@@ -55,10 +60,27 @@ class Requests:
         self.run(request, work, lambda code, text: commands.error(number, code, text), large=large)
 
     def begin(self) -> None:
-        """Begins what is in line, while the connection has room for answers."""
+        """Begins what is in line, while the connection has room for answers and the turn for requests."""
         line, session = self._line, self._session
-        while line and session.writable and (request := line.begin()) is not None:
-            session.broker.tasks.spawn(self._work(request))
+        turns = session.broker.turns
+        while line.is_next and session.writable:
+            if not turns.begins():
+                turns.wait(owner_of(session), self)
+                return
+            self._begin_next()
+
+    def go_on(self) -> None:
+        """Its turn: one more begins."""
+        line, session = self._line, self._session
+        if line.is_next and session.writable:
+            self._begin_next()
+            if line.is_next:
+                session.broker.turns.wait(owner_of(session), self)
+
+    def _begin_next(self) -> None:
+        request = self._line.begin()
+        assert request is not None
+        self._session.broker.tasks.spawn(self._work(request))
 
     async def _work(self, request: Request) -> None:
         session = self._session
@@ -78,4 +100,5 @@ class Requests:
 
     def clear(self) -> None:
         """The connection is gone: what has not begun never will."""
+        self._session.broker.turns.forget(owner_of(self._session), self)
         self._line.clear()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from magnetar.auth.identity import shown_role
+from magnetar.broker.answering import owner_of
 from magnetar.broker.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.handlers import handshake
 from magnetar.broker.service import Broker
@@ -28,6 +29,8 @@ _SHARED_BYTES: Final = 256 << 10
 """Size of the buffer that connections share: a read takes at most so much."""
 _JOIN_BELOW_BYTES: Final = 4_096
 """Chunks smaller than this on average are joined before writing; larger ones are written as a vector."""
+_TURN: Final = "its part of a turn"
+"""Reason for which a connection is not read."""
 
 
 class SharedBuffer:
@@ -49,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         "_filled",
         "_flush_scheduled",
         "_large",
+        "_left",
         "_loop",
         "_parser",
         "_peer",
@@ -56,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "_shared",
         "_tail",
         "_transport",
+        "_turns",
     )
 
     def __init__(self, broker: Broker, shared: SharedBuffer) -> None:
@@ -63,7 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._parser = ServerParser(frame_bytes_max(broker.config.message_bytes_max))
-        self._tail = b""
+        self._turns = broker.turns
+        self._tail = self._left = b""
         self._large: bytearray | None = None
         self._filled = 0
         self._flush_scheduled = False
@@ -116,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self._left = b""
+        self._turns.forget(owner_of(self._session), self)
         self._session.lost()
 
     def pause_writing(self) -> None:
@@ -130,9 +138,10 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _parse(self, buffer: bytearray, size: int) -> None:
+    def _parse(self, buffer: bytearray | bytes, size: int) -> None:
+        parser = self._parser
         try:
-            events, consumed = self._parser.parse(buffer, size)
+            events, consumed = parser.parse(buffer, size, self._turns.per_read)
         except FrameError as error:
             self._tail = b""
             self._guarded_handle(error.events)
@@ -140,12 +149,35 @@ class Connection(asyncio.BufferedProtocol):
             return
         if consumed == size:
             self._tail = b""
+        elif parser.stopped:
+            self._tail = b""
+            self._left = bytes(memoryview(buffer)[consumed:size])
         else:
             self._keep(buffer, consumed, size)
         if events:
             self._guarded_handle(events)
+        if parser.commands:
+            self._count_commands(parser.commands)
 
-    def _keep(self, buffer: bytearray, start: int, end: int) -> None:
+    def _count_commands(self, commands: int) -> None:
+        """Commands were handled: the connection waits for its next turn if that was enough of them."""
+        turns = self._turns
+        turns.handled(commands)
+        if (self._left or turns.spent) and not self._closing:
+            # Also within a read of the loop, which would go on with this socket else.
+            self._session.throttle(_TURN)
+            turns.wait(owner_of(self._session), self)
+
+    def go_on(self) -> None:
+        """Its turn: the next of its commands, or the next read."""
+        left, self._left = self._left, b""
+        if left and not self._closing:
+            self._parse(left, len(left))
+            self._write_out()
+        if not self._left:
+            self._session.unthrottle(_TURN)
+
+    def _keep(self, buffer: bytearray | bytes, start: int, end: int) -> None:
         """Keeps an incomplete frame for the next read."""
         needed = self._parser.needed
         session = self._session

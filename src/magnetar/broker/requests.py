@@ -86,16 +86,21 @@ class RequestLine:
         self._waiting.append(request)
         self._waiting_bytes += request.size_bytes
 
-    def begin(self) -> Request | None:
-        """The first in line, which is in work from now on; None when it must wait."""
+    @property
+    def is_next(self) -> bool:
+        """Whether there is a first in line and it need not wait for those in work."""
         if not self._waiting or self._running >= RUNNING_MAX:
-            return None
+            return False
         first = self._waiting[0]
         if first.large and self._large_running:
+            return False
+        return not self._running or self._running_bytes + first.size_bytes <= RUNNING_BYTES_MAX
+
+    def begin(self) -> Request | None:
+        """The first in line, which is in work from now on; None when it must wait."""
+        if not self.is_next:
             return None
-        if self._running and self._running_bytes + first.size_bytes > RUNNING_BYTES_MAX:
-            return None
-        self._waiting.pop(0)
+        first = self._waiting.pop(0)
         self._waiting_bytes -= first.size_bytes
         self._running += 1
         self._running_bytes += first.size_bytes

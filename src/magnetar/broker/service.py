@@ -15,6 +15,7 @@ from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.clock_watch import ClockWatch
+from magnetar.broker.command_turns import CommandTurns
 from magnetar.broker.config import BrokerConfig as BrokerConfig
 from magnetar.broker.creation import CreationRules
 from magnetar.broker.errors import (
@@ -51,7 +52,7 @@ from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
 from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
-from magnetar.runtime.tasks import TaskGroup, in_slices, pause, yield_loop
+from magnetar.runtime.tasks import TaskGroup, in_slices, pause, soon, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.room import Offloading
 
@@ -87,8 +88,7 @@ class Broker:
     ) -> None:
         """Without `authentication` everybody may do everything; without `offloading` no ledger leaves."""
         self.config, self.clock = config, clock
-        self.store = store
-        self.logs = logs
+        self.store, self.logs = store, logs
         self.policies = PolicyStore(store, config.cluster)
         self.schemas = SchemaRegistry(store)
         self.offloading = offloading
@@ -119,6 +119,7 @@ class Broker:
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
+        self.turns = CommandTurns(soon, clock.monotonic_ms)
         self.greetings = Greetings(config.connect_timeout_s)
         self.collectors: list[Collector] = [self.greetings.collect_metrics]
         """What below the broker has something to say in `/metrics`."""

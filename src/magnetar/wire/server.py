@@ -52,6 +52,8 @@ _WINDOW_BYTES: Final = 64 * 1024
 
 _U32: Final = struct.Struct(">I")
 
+_NO_LIMIT: Final = 1 << 30
+
 _SHAPED_IDS_END: Final = 1 << 62
 
 _POSITIONS_PER_ACK_MAX: Final = 4096
@@ -63,20 +65,30 @@ class ServerParser:
 
     __slots__ = (
         "_ack",
+        "_commands_max",
         "_events",
         "_large_bytes",
         "_runs",
         "_shapes",
         "_total_max",
+        "commands",
         "needed",
+        "stopped",
     )
 
     needed: int
     """After `parse`: bytes of the incomplete frame at the end, header included; 0 while not known."""
+    commands: int
+    """After `parse`: how many events of other commands than SEND there are."""
+    stopped: bool
+    """After `parse`: whether so many commands came that complete frames may be left."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         """`frame_bytes_max`: largest frame that is accepted, see the function in `frames`."""
         self.needed = 0
+        self.commands = 0
+        self.stopped = False
+        self._commands_max = _NO_LIMIT
         self._total_max = frame_bytes_max - 4
         self._large_bytes = min(_LARGE_BYTES, frame_bytes_max - 4)
         self._shapes: dict[bytes, FrameShape] = {}
@@ -84,12 +96,18 @@ class ServerParser:
         self._runs: dict[int, SendRun] = {}
         self._ack: AckEvent | None = None
 
-    def parse(self, buffer: bytearray | memoryview | bytes, size: int) -> tuple[list[ServerEvent], int]:
+    def parse(
+        self, buffer: bytearray | memoryview | bytes, size: int, commands_max: int = _NO_LIMIT
+    ) -> tuple[list[ServerEvent], int]:
         """Events of the complete frames in `buffer[:size]`, and the bytes they took.
 
-        What is left is the beginning of a frame: keep it and call again with more behind it. Nothing of
-        the result refers to `buffer`. Raises FrameError, with the events before the bad frame in it.
+        What is left is the beginning of a frame: keep it and call again with more behind it. With so many
+        commands that are no SEND it stops, see `stopped`. Nothing of the result refers to `buffer`. Raises
+        FrameError, with the events before the bad frame in it.
         """
+        self._commands_max = commands_max
+        self.commands = 0
+        self.stopped = False
         events = self._events = []
         runs = self._runs = {}
         self._ack = None
@@ -110,6 +128,9 @@ class ServerParser:
     def _parse(self, view: memoryview, size: int) -> int:
         at = 0
         while size - at >= 4:
+            if self.commands >= self._commands_max:
+                self.stopped = True
+                break
             total: int = _U32.unpack_from(view, at)[0]
             if total > self._total_max:
                 raise FrameError(f"frame of {total} bytes, {self._total_max} are allowed")
@@ -143,6 +164,8 @@ class ServerParser:
                     continue
             self._frame(data, at, end)
             at = end if data[at + 8 : at + 10] != _ACK_TYPE else self._acks_alike(data, at, end)
+            if self.commands >= self._commands_max:
+                break
         return at
 
     def _plain_sends(self, shape: FrameShape, data: bytes, at: int) -> int:
@@ -255,6 +278,7 @@ class ServerParser:
                 if body < stop and data[body] == 0x10:
                     permits, body = read_varint(data, body + 1, stop)
                     if body == stop and permits <= 0xFFFFFFFF:
+                        self.commands += 1
                         self._events.append(FlowEvent(consumer_id, permits))
                         return
         elif stop - body >= 128 and data[at + 8 : at + 11] == b"\x08\x0a\x52":
@@ -331,11 +355,14 @@ class ServerParser:
             return
         else:
             self._ack = ack
+        self.commands += 1
         self._events.append(ack)
 
     def _any_command(self, command_bytes: bytes, entry: bytes) -> None:
         """A command by way of protobuf."""
         kind, command = parse_command(command_bytes)
+        # A SEND that takes this way costs as much.
+        self.commands += 1
         if kind == _SEND:
             send = command.send
             if send.num_messages < 1:

@@ -1,0 +1,187 @@
+"""Commands of clients, in small parts of a turn of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magnetar.broker import command_turns
+from magnetar.broker.command_turns import PER_READ, CommandTurns
+from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.wire import commands
+from magnetar.wire.server import ServerParser
+from support.sessions import CONNECT, FRAME_BYTES_MAX, TOPIC, Type, World, command, in_world
+
+
+class Loop:
+    """Turns of a loop, by hand, and a clock of which three pieces of work take a turn."""
+
+    def __init__(self) -> None:
+        self.later: list[Callable[[], None]] = []
+        self.ms = 0.0
+        self.turns = CommandTurns(self.later.append, lambda: self.ms)
+
+    def turn(self) -> None:
+        due, self.later[:] = list(self.later), []
+        for work in due:
+            work()
+
+
+class Work:
+    """So many pieces of work."""
+
+    def __init__(self, loop: Loop, name: str, owner: str, pieces: int, done: list[str]) -> None:
+        self._loop, self._name, self._owner, self.pieces, self._done = loop, name, owner, pieces, done
+        loop.turns.wait(owner, self)
+
+    def go_on(self) -> None:
+        self._loop.ms += 0.4
+        self.pieces -= 1
+        self._done.append(self._name)
+        if self.pieces:
+            self._loop.turns.wait(self._owner, self)
+
+
+def test_a_turn_does_a_few_pieces_owner_after_owner() -> None:
+    loop, done = Loop(), list[str]()
+    for name in ("a1", "a2", "a3"):
+        Work(loop, name, "a", 4, done)
+    Work(loop, "b1", "b", 2, done)
+    loop.turn()
+    assert done == ["a1", "b1", "a2"]
+    loop.turn()
+    assert done[3:] == ["b1", "a3", "a1"]
+    while loop.later:
+        loop.turn()
+    assert len(done) == 14
+    assert loop.turns.waiting == 0
+
+
+def test_who_is_forgotten_gets_no_turn() -> None:
+    loop, done = Loop(), list[str]()
+    gone = Work(loop, "a", "a", 1, done)
+    loop.turns.forget("a", gone)
+    loop.turns.forget("b", gone)
+    loop.turn()
+    assert done == []
+
+
+def test_after_many_commands_in_a_turn_each_read_brings_one() -> None:
+    loop = Loop()
+    while not loop.turns.spent:
+        assert loop.turns.per_read == PER_READ
+        loop.turns.handled(PER_READ)
+    assert loop.turns.per_read == 1
+    loop.turn()
+    assert loop.turns.per_read == PER_READ
+    assert not loop.later
+
+
+def test_so_many_requests_begin_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_turns, "_REQUESTS_PER_TURN", 2)
+    loop = Loop()
+    assert [loop.turns.begins() for _ in range(3)] == [True, True, False]
+    loop.turn()
+    assert loop.turns.begins()
+
+
+@pytest.mark.parametrize("per_read", [1, 3, 64])
+def test_a_parser_stops_after_so_many_commands_and_loses_none(per_read: int) -> None:
+    flow = command(Type.FLOW, consumer_id=1, messagePermits=2)
+    close = command(Type.CLOSE_PRODUCER, producer_id=1, request_id=2)
+    data = (commands.PING + flow + close) * 10
+    parser, events, at = ServerParser(FRAME_BYTES_MAX), list[object](), 0
+    while at < len(data):
+        some, consumed = parser.parse(data[at:], len(data) - at, per_read)
+        assert len(some) == parser.commands == min(per_read, 30 - len(events))
+        assert parser.stopped == (len(events) + len(some) < 30)
+        events += some
+        at += consumed
+    whole, _ = ServerParser(FRAME_BYTES_MAX).parse(data, len(data))
+    assert list(map(repr, events)) == list(map(repr, whole))
+
+
+class Wire(asyncio.Transport):
+    """A socket's transport: what is written is kept."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("192.0.2.7", 1), "sockname": ("127.0.0.1", 2)})
+        self.written = b""
+        self.reads = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def is_reading(self) -> bool:
+        return self.reads
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.written += b"".join(list_of_data)
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def opened(world: World, shared: SharedBuffer) -> tuple[Connection, Wire]:
+    connection, wire = Connection(world.broker, shared), Wire()
+    connection.connection_made(wire)
+    brings(connection, CONNECT)
+    wire.written = b""
+    return connection, wire
+
+
+def brings(connection: Connection, data: bytes) -> None:
+    """One read of the socket."""
+    buffer = connection.get_buffer(-1)
+    buffer[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
+def test_others_are_served_between_the_commands_of_a_flood() -> None:
+    async def story(world: World) -> None:
+        shared = SharedBuffer()
+        flood, flooded = opened(world, shared)
+        other, answered = opened(world, shared)
+        await asyncio.sleep(0)
+        brings(flood, commands.PING * 10_000)
+        assert not flooded.reads
+        brings(other, commands.PING)
+        assert len(flooded.written) <= PER_READ * len(commands.PONG)
+        assert answered.written == commands.PONG
+        await world.until(lambda: flooded.reads, "the flood is read on")
+        assert flooded.written == commands.PONG * 10_000
+
+    in_world(story)
+
+
+def test_requests_of_a_flood_begin_a_few_a_turn() -> None:
+    async def story(world: World) -> None:
+        shared = SharedBuffer()
+        flood, flooded = opened(world, shared)
+        flood_data = b"".join(command(Type.LOOKUP, topic=TOPIC, request_id=n) for n in range(2_000))
+        brings(flood, flood_data)
+        peer = world.peer()
+        assert await peer.ask(Type.LOOKUP, topic=TOPIC, request_id=1)
+        assert world.broker.turns.waiting
+        await world.until(lambda: flooded.written.count(b"pulsar://") == 2_000, "all are answered")
+        assert not world.broker.turns.waiting
+
+    in_world(story)
