@@ -122,6 +122,7 @@ OTHERS: Final = {
     "bookie-kills": "bench.bookie_kills",
     "replicated": "bench.replicated",
     "tenants": "bench.tenants",
+    "hostile": "bench.hostile",
 }
 """Words that stand for a program of their own."""
 

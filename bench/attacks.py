@@ -1,0 +1,166 @@
+"""Clients that mean harm: `python -m bench.attacks NAME SERVICE_URL HTTP_URL` prints `ready` and attacks.
+
+What a broker refuses or closes is tried again, until the process is ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import os
+import select
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from bench import frames as f
+from bench.connection import Connection
+from bench.protobuf import field
+
+_SOCKETS: Final = 2_000
+_HTTP_SOCKETS: Final = 300
+_NAME_BYTES: Final = 1_000_000
+_WEB_SOCKETS: Final = 8
+
+
+def _ready() -> None:
+    print("ready", flush=True)
+
+
+def _opened(url: str) -> socket.socket:
+    address = urlsplit(url)
+    return socket.create_connection((address.hostname or "", address.port or 0), 30)
+
+
+def _idle(url: str, count: int, first_bytes: bytes) -> None:
+    """So many sockets that say the beginning of something, each opened again when it is closed."""
+    poll = select.epoll()
+    held: dict[int, socket.socket] = {}
+    said = False
+    while True:
+        while len(held) < count:
+            with contextlib.suppress(OSError):
+                one = _opened(url)
+                if first_bytes:
+                    one.sendall(first_bytes)
+                held[one.fileno()] = one
+                poll.register(one.fileno(), select.EPOLLIN)
+            if len(held) % 100 == 0:
+                for descriptor, _ in poll.poll(0):
+                    poll.unregister(descriptor)
+                    held.pop(descriptor).close()
+        if not said:
+            said = True
+            _ready()
+        for descriptor, _ in poll.poll(0.05):
+            poll.unregister(descriptor)
+            held.pop(descriptor).close()
+
+
+def connections(service_url: str, http_url: str) -> None:
+    """Sockets that never say CONNECT, but half of one."""
+    del http_url
+    _idle(service_url, _SOCKETS, b"\x00\x00\x80\x00\x00\x00\x7f\xfc" + b"\x00" * 4_096)
+
+
+def slow_http(service_url: str, http_url: str) -> None:
+    """Requests whose heads never end."""
+    del service_url
+    _idle(http_url, _HTTP_SOCKETS, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+
+
+def _flood(service_url: str, blocks: Iterator[bytes]) -> None:
+    """Writes as fast as is taken, and throws the answers away."""
+    connection = Connection(service_url, deadline_s=60)
+    opened = connection.socket
+    opened.settimeout(None)
+
+    def drain() -> None:
+        while opened.recv(1 << 20):
+            pass
+
+    threading.Thread(target=drain, daemon=True).start()
+    _ready()
+    for block in blocks:
+        opened.sendall(block)
+
+
+def pings(service_url: str, http_url: str) -> None:
+    """PINGs, by tens of thousands."""
+    del http_url
+    _flood(service_url, itertools.repeat(f.command_frame(f.PING, b"") * 20_000))
+
+
+def _look_up(topic: bytes, request_id: int) -> bytes:
+    return f.command_frame(f.LOOKUP, field(1, topic) + field(2, request_id))
+
+
+def lookups(service_url: str, http_url: str) -> None:
+    """Look-ups of a topic, by thousands."""
+    del http_url
+    block = b"".join(_look_up(b"persistent://public/default/wanted", n) for n in range(5_000))
+    _flood(service_url, itertools.repeat(block))
+
+
+def names(service_url: str, http_url: str) -> None:
+    """Look-ups of names of a megabyte, each another one."""
+    del http_url
+    rest = b"n" * _NAME_BYTES
+    _flood(
+        service_url,
+        (_look_up(b"persistent://public/default/%d-%b" % (n, rest), n) for n in itertools.count()),
+    )
+
+
+def websocket_pings(service_url: str, http_url: str) -> None:
+    """Readers over WebSockets that send PING frames only."""
+    del service_url
+    ping = b"\x89\x80" + bytes(4)
+    opened = []
+    for n in range(_WEB_SOCKETS):
+        one = _opened(http_url)
+        key = base64.b64encode(os.urandom(16)).decode()
+        one.sendall(
+            f"GET /ws/v2/reader/persistent/public/default/pinged-{n} HTTP/1.1\r\nHost: localhost\r\n"
+            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            f"Sec-WebSocket-Key: {key}\r\n\r\n".encode()
+        )
+        assert b" 101 " in one.recv(4_096)
+        one.setblocking(False)
+        opened.append(one)
+    _ready()
+    block = ping * 5_000
+    left = dict.fromkeys(opened, b"")
+    while True:
+        readable, writable, _ = select.select(opened, opened, [], 1)
+        for one in readable:
+            with contextlib.suppress(BlockingIOError):
+                one.recv(1 << 20)
+        for one in writable:
+            with contextlib.suppress(BlockingIOError):
+                data = left[one] or block
+                left[one] = data[one.send(data) :]
+
+
+ATTACKS: Final[dict[str, Callable[[str, str], None]]] = {
+    "connections": connections,
+    "pings": pings,
+    "lookups": lookups,
+    "slow-http": slow_http,
+    "websocket-pings": websocket_pings,
+    "names": names,
+}
+
+
+def main() -> int:
+    """Command line."""
+    ATTACKS[sys.argv[1]](sys.argv[2], sys.argv[3])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""What a client that behaves feels of one that does not: latency alone, then beside an attack.
+
+    python -m bench hostile                      every story, a fresh broker for each
+    python -m bench hostile pings names          some of them
+    python -m bench hostile --seconds 20 --json FILE
+
+The client that behaves is the official one: it publishes a message, waits for the receipt, and again, up to a
+hundred times a second. Each attack is a process of its own, without any rights that matter, that does what it
+does as fast as it can. Told are p50 and p99 of both times, the broker's resident memory before and after, and
+the longest stall of its event loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pulsar
+
+from bench import machine
+from bench.attacks import ATTACKS
+from bench.broker import Broker, Cpus, magnetar_command, started
+
+PACE_S: Final = 0.01
+TOPIC: Final = "persistent://public/default/behaves"
+_STALL: Final = re.compile(r"^magnetar_loop_stall_seconds_max (\S+)", re.MULTILINE)
+
+
+def resident_mb(pid: int | None) -> float:
+    """Resident memory of the broker's process."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def longest_stall_ms(broker: Broker) -> float:
+    """As the broker tells it; nan when it does not answer within a minute."""
+    try:
+        with urllib.request.urlopen(f"{broker.http_url}/metrics", timeout=60) as answer:
+            found = _STALL.search(answer.read().decode())
+    except OSError:
+        return float("nan")
+    return float(found[1]) * 1000 if found else float("nan")
+
+
+def send_times_ms(producer: pulsar.Producer, seconds: float) -> list[float]:
+    """How long each message took until its receipt was there; one that failed counts as half a minute."""
+    times = []
+    end = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < end:
+        try:
+            producer.send(b"x" * 100)
+            times.append((time.perf_counter() - began) * 1000)
+        except pulsar.PulsarException:
+            times.append(30_000.0)
+        time.sleep(max(0.0, began + PACE_S - time.perf_counter()))
+    return times
+
+
+def run_story(name: str, seconds: float) -> dict[str, float]:
+    """One attack against a broker of its own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-hostile-") as scratch,
+        started(magnetar_command(), Path(scratch), Cpus(None, None)) as broker,
+    ):
+        client = pulsar.Client(
+            broker.service_url, io_threads=1, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        )
+        producer = client.create_producer(TOPIC, batching_enabled=False)
+        send_times_ms(producer, 1.0)
+        alone = send_times_ms(producer, seconds)
+        before_mb = resident_mb(broker.pid)
+        words = [sys.executable, "-m", "bench.attacks", name, broker.service_url, broker.http_url]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as attack:
+            try:
+                assert attack.stdout is not None
+                attack.stdout.readline()
+                beside = send_times_ms(producer, seconds)
+                found = {
+                    "alone_p50_ms": float(np.percentile(alone, 50)),
+                    "alone_p99_ms": float(np.percentile(alone, 99)),
+                    "beside_p50_ms": float(np.percentile(beside, 50)),
+                    "beside_p99_ms": float(np.percentile(beside, 99)),
+                    "beside_max_ms": max(beside),
+                    "before_mb": before_mb,
+                    "after_mb": resident_mb(broker.pid),
+                    "stall_max_ms": longest_stall_ms(broker),
+                }
+            finally:
+                attack.kill()
+        client.close()
+        return found
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench hostile", description="Attacks a broker.")
+    parser.add_argument("story", nargs="*", help=f"of {', '.join(ATTACKS)}; all when none is named")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement (10)")
+    parser.add_argument("--json", type=Path, help="write everything measured there")
+    chosen = parser.parse_args(words)
+    if unknown := set(chosen.story) - set(ATTACKS):
+        parser.error(f"there is no story {', '.join(sorted(unknown))}")
+    print("  ".join(str(value) for value in machine.describe(Path(tempfile.gettempdir())).values()))
+    print(f"{'story':<18}{'alone p50':>10}{'p99':>8}{'beside p50':>12}{'p99':>8}{'longest':>9}", end="")
+    print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}")
+    results = {}
+    for name in chosen.story or ATTACKS:
+        found = results[name] = run_story(name, chosen.seconds)
+        print(f"{name:<18}{found['alone_p50_ms']:>10.1f}{found['alone_p99_ms']:>8.1f}", end="")
+        print(f"{found['beside_p50_ms']:>12.1f}{found['beside_p99_ms']:>8.1f}", end="")
+        print(f"{found['beside_max_ms']:>9.1f}{found['before_mb']:>11.0f}{found['after_mb']:>7.0f}", end="")
+        print(f"{found['stall_max_ms']:>10.0f}", flush=True)
+    if chosen.json is not None:
+        chosen.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
