@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.server.bookie_security import BookieSecurity
+from magnetar.server.bookie_security import BookieCredentials, BookieSecurity
 from magnetar.wire.bookkeeper.client import ClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Read, StartTls
 from magnetar.wire.bookkeeper.responses import Added, ReadDone, Response, TlsStarts
@@ -134,6 +135,39 @@ def test_a_password_is_proven_under_tls(tmp_path: Path, files: Files, use_v2: bo
                 await write_and_read(nodes, options_of(use_v2=use_v2, tls=files.trust(), user=user))
 
     run(tmp_path, files.security(users=True), story)
+
+
+def test_new_files_count_for_who_comes_after(tmp_path: Path, files: Files) -> None:
+    """A user who is gone, and another certificate, without a restart."""
+    users = tmp_path / "users"
+    users.write_text("bookkeeper:secret\n")
+    pair = tmp_path / "bookie.pem", tmp_path / "bookie.key"
+    for source, target in zip(files.bookie, pair, strict=True):
+        shutil.copy(source, target)
+    security = BookieSecurity(tls_certificate=pair[0], tls_key=pair[1], tls_required=True, users=users)
+    credentials = BookieCredentials(security)
+
+    async def story(nodes: BookieNodes) -> None:
+        await write_and_read(nodes, options_of(use_v2=True, tls=files.trust(), user="secret"))
+        users.write_text("bookkeeper:another\n")
+        pair[1].write_text("broken")
+        await credentials.files.look()
+        assert [each.name for each in credentials.files.watched if each.stale] == ["serving tls"]
+        await write_and_read(nodes, options_of(use_v2=True, tls=files.trust(), user="another"))
+        with pytest.raises(LedgerError):
+            await write_and_read(nodes, options_of(use_v2=True, tls=files.trust(), user="secret"))
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        other = Authority(elsewhere)
+        for source, target in zip(other.issue("bookie"), pair, strict=True):
+            shutil.copy(source, target)
+        await credentials.files.look()
+        trust = ssl.create_default_context(cafile=str(other.file))
+        await write_and_read(nodes, options_of(use_v2=True, tls=trust, user="another"))
+        with pytest.raises(LedgerError):
+            await write_and_read(nodes, options_of(use_v2=True, tls=files.trust(), user="another"))
+
+    run(tmp_path / "nodes", ServerOptions(tls=credentials.tls, access=credentials.access), story)
 
 
 def test_who_proves_a_password_to_a_bookie_that_asks_for_none_is_served(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def run(config: AutoRecoveryConfig) -> int:
 async def _serve(config: AutoRecoveryConfig) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
     clock, url = SystemClock(), parse_metadata_url(config.metadata)
     options = RecoveryOptions(

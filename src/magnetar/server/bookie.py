@@ -27,9 +27,10 @@ from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
-from magnetar.server import open_files
+from magnetar.runtime.tasks import TaskGroup
+from magnetar.server import core_dumps, open_files
 from magnetar.server.banner import remove_ready_file, write_ready
-from magnetar.server.bookie_security import BookieSecurity
+from magnetar.server.bookie_security import BookieCredentials, BookieSecurity
 
 if TYPE_CHECKING:
     from magnetar.server.bookie_http import BookieHttp
@@ -38,6 +39,8 @@ _log = logging.getLogger("magnetar.server")
 
 _ROOM_SHARE: Final = 0.02
 """So much of a disk that was full must be free again before the bookie takes entries."""
+_LOOK_S: Final = 60.0
+"""Between two looks for files of credentials that have changed."""
 _CLAIM_MARGIN_S: Final = 5.0
 """By so much the registration of this bookie's last process is waited for longer than its session lasts."""
 
@@ -71,8 +74,8 @@ class BookieConfig:
     http_host: str = "127.0.0.1"
     security: BookieSecurity = field(default_factory=BookieSecurity)
 
-    def node_options(self) -> NodeOptions:
-        """What the node is told. Raises StartupError for security that cannot be had."""
+    def node_options(self, credentials: BookieCredentials) -> NodeOptions:
+        """What the node is told."""
         return NodeOptions(
             data=self.data,
             more_data=self.more_data,
@@ -84,7 +87,7 @@ class BookieConfig:
             collect_interval_s=self.collect_interval_s,
             fullness=FullnessOptions(full_share=self.full_share, room_share=self.full_share - _ROOM_SHARE),
             store=StoreOptions(sort_after_reads=self.sort_after_reads),
-            server=ServerOptions(tls=self.security.tls(), access=self.security.access()),
+            server=ServerOptions(tls=credentials.tls, access=credentials.access),
         )
 
 
@@ -94,6 +97,8 @@ def run(config: BookieConfig) -> int:
     Raises StartupError, also for a URL that is none.
     """
     open_files.raise_limit()
+    if config.security.tls_key is not None or config.security.users is not None:
+        core_dumps.forbid()
     return event_loop.run(_serve(config, parse_metadata_url(config.metadata)))
 
 
@@ -102,11 +107,15 @@ async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    credentials = BookieCredentials(config.security)
+    tasks = TaskGroup("credentials")
+    loop.add_signal_handler(signal.SIGHUP, lambda: tasks.spawn(credentials.files.look(always=True)))
+    tasks.every(_LOOK_S, credentials.files.look)
     session_timeout_ms = round(config.session_timeout_s * 1_000)
     store = await open_metadata(url, SystemClock(), session_timeout_ms=session_timeout_ms)
     try:
         registry = await _registry(url, store, initialize=config.initialize)
-        node = await BookieNode.start(config.node_options(), registry)
+        node = await BookieNode.start(config.node_options(credentials), registry)
         http = None
         try:
             if config.http_port is not None:
@@ -120,6 +129,7 @@ async def _serve(config: BookieConfig, url: MetadataUrl) -> int:
             if config.ready_file is not None:
                 remove_ready_file(config.ready_file)
     finally:
+        await tasks.close()
         await store.close()
 
 

@@ -1,13 +1,16 @@
-"""What is said of a bookie's security, put into effect."""
+"""What is said of a bookie's security, put into effect, and anew when its files change."""
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from magnetar.base.errors import StartupError
 from magnetar.bookie.network.access import Access
+from magnetar.server.served_tls import RenewedContext, renewed
+from magnetar.server.watched_files import TLS, CredentialFiles, Watched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,49 @@ class BookieSecurity:
             named = ", ".join(str(file) for file in files if file is not None)
             raise StartupError(f"TLS: {named} cannot be used: {error.strerror or error}") from error
         return context
+
+
+class BookieCredentials:
+    """What a bookie asks of clients now: who is connected stays, who comes is asked by the newest files."""
+
+    def __init__(self, security: BookieSecurity) -> None:
+        """Raises StartupError for what cannot be met, and for unusable files."""
+        self._security = security
+        self._users: dict[str, str] = {}
+        self.tls: RenewedContext | None = None
+        """None: there is none."""
+        watched = []
+        if security.tls_certificate is not None:
+            files = (security.tls_certificate, security.tls_key, security.tls_trust_certs)
+            watched.append(Watched(TLS, tuple(file for file in files if file is not None), self._read_tls))
+        if security.users is not None:
+            watched.append(Watched("users", (security.users,), self._read_users))
+        self.access = replace(security.access(), users=self._users)
+        secret = (security.tls_key, security.users)
+        self.files = CredentialFiles(watched, [file for file in secret if file is not None])
+        self.files.begin()
+
+    def _read_tls(self) -> Callable[[], None]:
+        context = self._security.tls()
+        assert context is not None, "there is a certificate"
+
+        def serve() -> None:
+            if self.tls is None:
+                self.tls = renewed(context)
+            self.tls.current = context
+
+        return serve
+
+    def _read_users(self) -> Callable[[], None]:
+        assert self._security.users is not None, "it is read only where there is one"
+        users = _users(self._security.users)
+
+        def let_in() -> None:
+            # The same object: the server's options hold it for ever.
+            self._users.clear()
+            self._users.update(users)
+
+        return let_in
 
 
 def _users(file: Path) -> dict[str, str]:

@@ -71,6 +71,8 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, over.set)
+    # That is the broker's, which reads its credentials anew; a bookie beside it has none in files.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     loop.add_reader(sys.stdin, over.set)
     folder = Path(bookie.folder)
     registry = FolderBookieRegistry(folder, Path(bookie.metadata_file), BookKeeperTree())

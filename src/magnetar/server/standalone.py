@@ -52,7 +52,8 @@ from magnetar.server.tiering import Tiering, open_tiering
 
 if TYPE_CHECKING:
     from magnetar.auth.authentication import Authentication
-    from magnetar.server.credential_files import BrokerCredentials, CredentialFiles
+    from magnetar.server.credential_files import BrokerCredentials
+    from magnetar.server.watched_files import CredentialFiles
 
 _log = logging.getLogger("magnetar.server")
 

@@ -1,0 +1,112 @@
+"""The files that credentials are made of: read at start, and anew when they change.
+
+    a look finds         then
+    nothing changed      nothing
+    a file changed       what is made of it is made anew, and counts from then on
+    ... and is broken    the old one goes on; the log and a metric say so until a look finds good files
+
+A look compares names, sizes and times, so that it costs next to nothing. Certificate and key are two files: a
+look between the two writes finds them broken, the next one whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from magnetar.base.errors import StartupError
+from magnetar.observability.catalogue import text_of
+from magnetar.observability.metrics import Exposition, labels
+from magnetar.runtime.threads import in_thread
+
+_log = logging.getLogger("magnetar.server")
+
+TLS: Final = "serving tls"
+"""Certificate, key and trust of a listener."""
+_STALE: Final = "magnetar_credentials_stale"
+
+Signature = tuple[tuple[int, int, int, int] | None, ...]
+"""Of each file what changes when it is written or put in another's place; None: it is not there."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """What is made of some files."""
+
+    name: str
+    files: tuple[Path, ...]
+    read: Callable[[], Callable[[], None]]
+    """Makes it, in a thread; the result puts it into effect, in the loop. Raises StartupError."""
+    seen: Signature = ()
+    stale: bool = False
+    """Whether the files as they are now cannot be used."""
+
+    def signature(self) -> Signature:
+        """Of the files as they are now."""
+        return tuple(_signature(file) for file in self.files)
+
+
+@dataclass(slots=True)
+class CredentialFiles:
+    """Everything that is made of files, and reads them anew."""
+
+    watched: Sequence[Watched]
+    secret: Sequence[Path] = ()
+    """Those that nobody else may read."""
+    changed: Callable[[], None] = field(default=lambda: None)
+    """Called after something else has come into effect."""
+
+    def begin(self) -> None:
+        """Reads everything for the first time. Raises StartupError."""
+        for each in self.watched:
+            each.seen = each.signature()
+            each.read()()
+        for file in self.secret:
+            if file.stat().st_mode & stat.S_IROTH:
+                _log.warning("everybody here may read %s, which is secret: chmod o-r %s", file, file)
+
+    async def look(self, *, always: bool = False) -> None:
+        """Reads what has changed; `always`: also what has not."""
+        read = await in_thread(lambda: self._read(always=always))
+        for each, effect in read:
+            effect()
+            _log.info("credentials: %s read anew", each.name)
+        if read:
+            self.changed()
+
+    def _read(self, *, always: bool) -> list[tuple[Watched, Callable[[], None]]]:
+        effects = []
+        for each in self.watched:
+            # Before the content: what is written meanwhile is found by the next look.
+            now = each.signature()
+            if now == each.seen and not always:
+                continue
+            each.seen = now
+            try:
+                effects.append((each, each.read()))
+            except StartupError as error:
+                each.stale = True
+                _log.error("credentials: %s cannot be read anew, the old ones go on: %s", each.name, error)
+                continue
+            each.stale = False
+        return effects
+
+    def collect(self, exposition: Exposition) -> Iterator[None]:
+        """Adds what metrics say of it."""
+        for each in self.watched:
+            labelled = labels(("credential", each.name))
+            exposition.gauge(_STALE, text_of(_STALE), float(each.stale), labelled)
+            yield
+
+
+def _signature(file: Path) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
