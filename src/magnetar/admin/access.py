@@ -16,6 +16,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from magnetar.admin.changes import told_of_change
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.http_credentials import credentials_of
 from magnetar.auth.identity import METHOD_TLS, Credentials, Identity
@@ -214,10 +215,11 @@ async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
     return identity
 
 
-def note_change(identity: Identity | None, request: Request) -> None:
-    """Notes who changed something; publishing changes nothing, and comes too often."""
-    if request.method not in READING and not request.url.path.startswith("/topics/"):
-        changed(identity, peer_of(request), f"{request.method} {request.url.path}")
+def note_change(identity: Identity | None, request: Request, body: bytes) -> None:
+    """Notes who changed something, and to what; publishing changes nothing, and comes too often."""
+    path = request.url.path
+    if request.method not in READING and not path.startswith("/topics/"):
+        changed(identity, peer_of(request), told_of_change(request.method, path, request.url.query, body))
 
 
 def peer_of(request: Request) -> str:

@@ -127,10 +127,11 @@ class _Resource:
                 headers=request.headers,
                 body=await _body(request),
                 host=host_of(request),
+                peer=access.peer_of(request),
                 identity=identity,
             )
             answer = _answer(await handler(call))
-            access.note_change(identity, request)
+            access.note_change(identity, request, call.body)
             return answer
         except MagnetarError as error:
             status = status_of(error)

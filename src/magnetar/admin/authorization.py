@@ -40,7 +40,10 @@ async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
     if not role:
         raise BadRequestError("name a role")
     if call.identity is not None and role != call.identity.role:
-        await guard.require_tenant(call.identity, call.host, topic.tenant)
+        await guard.require_tenant(call.identity, call.peer, topic.tenant)
+    names = call.identity is None or await guard.may_namespace(
+        call.identity, Action.ADMINISTER_TENANT, topic.namespace_name
+    )
     asked = Question(
         role=role,
         action=action,
@@ -52,7 +55,11 @@ async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
 
     def explained(of: str) -> Explanation:
         return explain(
-            replace(asked, role=of), superusers=guard.superuser_roles, tenant=tenant, namespace=namespace
+            replace(asked, role=of),
+            superusers=guard.superuser_roles,
+            tenant=tenant,
+            namespace=namespace,
+            names=names,
         )
 
     found = explained(role)

@@ -86,6 +86,8 @@ class Call:
     body: bytes
     host: str
     """Host name of the address under which the client reached us, as it stands in a URL."""
+    peer: str = "?"
+    """Address of the client, for logs."""
     identity: Identity | None = None
     """Who calls; None where everybody may do everything."""
 

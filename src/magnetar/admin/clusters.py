@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 from magnetar.admin.call import Call, Route
@@ -14,6 +15,15 @@ from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
 
 _C: Final = "/admin/v2/clusters/{cluster}"
 _PEERS: Final = "peerClusterNames"
+_FOR_EVERYBODY: Final = frozenset(
+    (
+        *("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls", _PEERS),
+        *("proxyServiceUrl", "proxyProtocol", "listenerName", "brokerClientTlsEnabled"),
+        *("migrated", "migratedClusterUrl"),
+    )
+)
+"""What a client needs to find a cluster."""
+_PASSWORD: Final = re.compile(r"://[^/@]*@")
 
 
 async def list_clusters(call: Call) -> object:
@@ -22,7 +32,19 @@ async def list_clusters(call: Call) -> object:
 
 
 async def get_cluster(call: Call) -> Policies:
-    """Addresses of a cluster."""
+    """Addresses of a cluster; superusers see all of its document."""
+    document, guard = await _document(call), call.broker.guard
+    if guard is None or (call.identity is not None and guard.is_superuser(call.identity)):
+        return document
+    # By what is known to be harmless: the rest holds credentials, or may come to hold them.
+    return {
+        name: _PASSWORD.sub("://", value) if isinstance(value, str) else value
+        for name, value in document.items()
+        if name in _FOR_EVERYBODY
+    }
+
+
+async def _document(call: Call) -> Policies:
     document = await call.broker.policies.cluster_document(call.name("cluster"))
     if document is None:
         raise NotHereError("Cluster does not exist", remedy=f"there is no cluster {call.params['cluster']}")
@@ -42,7 +64,7 @@ async def create_cluster(call: Call) -> object:
 
 async def update_cluster(call: Call) -> object:
     """Replaces the addresses of a cluster; its peers stay."""
-    kept = (await get_cluster(call)).get(_PEERS)
+    kept = (await _document(call)).get(_PEERS)
     document = call.json_object()
     if kept is not None:
         document.setdefault(_PEERS, kept)
@@ -55,7 +77,7 @@ async def delete_cluster(call: Call) -> object:
     name = call.name("cluster")
     if name == call.broker.config.cluster:
         raise PreconditionFailedError(f"{name} is the cluster of this broker")
-    await get_cluster(call)
+    await _document(call)
     for other in await call.broker.policies.clusters():
         document = await call.broker.policies.cluster_document(other) or {}
         if name in (document.get(_PEERS) or ()):
@@ -66,13 +88,13 @@ async def delete_cluster(call: Call) -> object:
 
 async def get_peers(call: Call) -> object:
     """Clusters that stand in for a cluster."""
-    return (await get_cluster(call)).get(_PEERS) or []
+    return (await _document(call)).get(_PEERS) or []
 
 
 async def set_peers(call: Call) -> None:
     """Names the clusters that stand in for a cluster."""
     name, peers = call.name("cluster"), call.json() or []
-    await get_cluster(call)
+    await _document(call)
     if not isinstance(peers, list) or not all(isinstance(peer, str) for peer in peers):
         raise BadRequestError("the body must be a list of clusters")
     wanted = sorted({peer for peer in peers if peer})
@@ -90,7 +112,7 @@ async def set_peers(call: Call) -> None:
 
 async def get_migration(call: Call) -> object:
     """Where a cluster's clients are to go."""
-    await get_cluster(call)
+    await _document(call)
     found = await call.broker.policies.document(keys.cluster_policies(call.name("cluster")))
     return found or {"migrated": False, "migratedClusterUrl": None}
 
@@ -98,7 +120,7 @@ async def get_migration(call: Call) -> object:
 async def set_migration(call: Call) -> None:
     """Says where another cluster's clients are to go. This one's own stay: they are not sent elsewhere."""
     name = call.name("cluster")
-    await get_cluster(call)
+    await _document(call)
     migrated, urls = call.flag("migrated"), call.json_object()
     if name == call.broker.config.cluster and migrated:
         raise NotImplementedHereError("this broker does not send its clients to another cluster")

@@ -50,9 +50,10 @@ class Question:
 
 
 def explain(
-    question: Question, *, superusers: frozenset[str], tenant: Document, namespace: Document
+    question: Question, *, superusers: frozenset[str], tenant: Document, namespace: Document, names: bool
 ) -> Explanation:
-    """`tenant` and `namespace`: the policies documents, {} for what does not exist."""
+    """`tenant` and `namespace`: the policies documents, {} for what does not exist; `names`: whether
+    other roles than the question's may be named."""
     role, tenant_name = question.role, question.namespace.partition("/")[0]
     rules = [_listed("superuser", role, superusers, "the setting superuser_roles")]
     if question.action not in (Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
@@ -63,7 +64,8 @@ def explain(
             return Explanation(True, rule.detail, tuple(rules))
     if question.action in (Action.ADMINISTER_TENANT, Action.ADMINISTER_CLUSTER, Action.READ_METRICS):
         # The call replaces the list, so that it must name those who are there.
-        roles = " ".join(f"--admin-role {each}" for each in (*(tenant.get("adminRoles") or ()), role))
+        others = tenant.get("adminRoles") or () if names else ("...",)
+        roles = " ".join(f"--admin-role {each}" for each in (*others, role))
         remedy = f"magnetar tenants update {tenant_name} {roles}"
         if question.action is not Action.ADMINISTER_TENANT:
             remedy = f"add {role} to superuser_roles in the broker's settings and start it again"
@@ -77,7 +79,7 @@ def explain(
             tuple(rules),
             _grant_call(question, namespace),
         )
-    return _with_subscription(question, namespace, rules, grant)
+    return _with_subscription(question, namespace, rules, grant, names=names)
 
 
 def _listed(name: str, role: str, roles: frozenset[str] | tuple[str, ...] | list[str], where: str) -> Rule:
@@ -121,7 +123,7 @@ def _grants(question: Question, namespace: Document) -> list[Rule]:
 
 
 def _with_subscription(
-    question: Question, namespace: Document, rules: list[Rule], grant: Rule
+    question: Question, namespace: Document, rules: list[Rule], grant: Rule, *, names: bool
 ) -> Explanation:
     """A grant is there; what subscriptions ask beyond it."""
     subscription, role = question.subscription, question.role
@@ -131,7 +133,8 @@ def _with_subscription(
     roles = (policies.get("subscription_auth_roles") or {}).get(subscription) or ()
     if roles:
         inside = role in roles
-        detail = f"subscription {subscription} is for {', '.join(sorted(roles))} only"
+        whom = ", ".join(sorted(roles)) if names else "certain roles"
+        detail = f"subscription {subscription} is for {whom} only"
         rules.append(Rule("subscription roles", inside, detail))
         if not inside:
             remedy = f"add {role} to the roles of the subscription (docs/security.md), or use another one"

@@ -17,10 +17,14 @@ from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
 from magnetar.broker.policies import PolicyStore
+from magnetar.observability.logs import SUBJECT
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.runtime.threads import in_thread
 
 _audit = logging.getLogger("magnetar.audit")
+
+_SHOWN_CHARS_MAX = 300
+"""Of a text that somebody has sent; longer than any name that is taken."""
 
 _ERRANDS_MAX = 8
 """Of one identification; each teaches its provider something, so that a few are enough."""
@@ -96,7 +100,9 @@ class Guard:
         try:
             check_original(identity.role, original, self.authentication.proxy_roles)
         except AuthorizationError as error:
-            _audit.warning("refused: %s, for role %r: %s", peer, original[:100], error)
+            _audit.warning(
+                "refused: %s, for role %r: %s", peer, original[:100], _cut(str(error)), extra=_subject(peer)
+            )
             raise
 
     async def identify(self, credentials: Credentials, peer: str) -> Identity:
@@ -133,7 +139,13 @@ class Guard:
     @staticmethod
     def refused_credentials(credentials: Credentials, peer: str, error: AuthenticationError) -> None:
         """Notes that credentials were refused."""
-        _audit.warning("refused: credentials of %s, method %r: %s", peer, credentials.method[:40], error)
+        _audit.warning(
+            "refused: credentials of %s, method %r: %s",
+            peer,
+            credentials.method[:40],
+            _cut(str(error)),
+            extra=_subject(peer),
+        )
 
     def now_ms(self) -> int:
         """Unix ms, as credentials count it."""
@@ -226,8 +238,25 @@ class Guard:
 
     @staticmethod
     def _refusal(identity: Identity, peer: str, action: Action, what: str) -> AuthorizationError:
-        _audit.warning("refused: role %s of %s may not %s: %s", identity, peer, action.value, what)
+        what = _cut(what)
+        _audit.warning(
+            "refused: role %s of %s may not %s: %s",
+            identity,
+            peer,
+            action.value,
+            what,
+            extra=_subject(peer, identity.role),
+        )
         return AuthorizationError(f"role {identity.role!r} may not {action.value}: {what}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
+
+
+def _subject(peer: str, role: str = "") -> dict[str, str]:
+    """Whose refusals are counted together; a client has another port with each connection."""
+    return {SUBJECT: f"{peer.rpartition(':')[0] or peer} {role[:100]}"}
 
 
 def changed(identity: Identity | None, peer: str, what: str) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import platform
-import re
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,39 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.redaction import scrubbed, without_secrets
 from magnetar.cli.caller import Caller, calls
 
 if TYPE_CHECKING:
     from magnetar.adminclient.admin import Admin
 
-_SECRET: Final = re.compile(
-    r"password|passwd|secret|token|credential|private|auth.*(param|data)|access.?key|jaas", re.IGNORECASE
-)
-"""In the name of a field: its value is not shown."""
-_HARMLESS: Final = re.compile(r"seconds|_skew|_claim|_audience|enabled$", re.IGNORECASE)
-_IN_TEXT: Final = re.compile(
-    r"(?i)\b(bearer|basic)\s+[\w.+/=~-]{8,}|\beyJ[\w-]+\.[\w-]+\.[\w-]*|data:;base64,[\w+/=-]+|://[^/\s:@]+:[^/\s@]+@"
-)
-"""In any text: headers, tokens in their usual form, contents of keys, passwords in addresses."""
-REMOVED: Final = "(removed)"
 _LOG_BYTES_MAX: Final = 4 << 20
 _TOPICS_MAX: Final = 200
-
-
-def without_secrets(value: Any, name: str = "") -> Any:
-    """The same without what must not leave the machine."""
-    if isinstance(value, dict):
-        return {key: without_secrets(each, str(key)) for key, each in value.items()}
-    if isinstance(value, list):
-        return [without_secrets(each, name) for each in value]
-    if _SECRET.search(name) and not _HARMLESS.search(name) and value not in (None, "", False, True):
-        return REMOVED
-    return scrubbed(value) if isinstance(value, str) else value
-
-
-def scrubbed(text: str) -> str:
-    """A text without what looks like a secret."""
-    return _IN_TEXT.sub(REMOVED, text)
 
 
 @click.group()

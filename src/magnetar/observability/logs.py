@@ -4,10 +4,12 @@ Text:  `2026-01-31T12:00:00.123Z INFO  magnetar.broker message`
 JSON:  `{"time": ..., "level": ..., "event": ..., "logger": ..., "message": ..., "error": ...}`
 
 `events.py` says what an event is. Of one event so many records a minute are written as `configure` is told,
-and the next one after that says how many were left out; the audit log is never cut.
+and the next one after that says how many were left out. Of the audit log only refusals are counted so, by who
+was refused: nobody fills the disk with them, or hides those of others.
 
-Line breaks within a record (a traceback, a client's text) are written as `\\n`, so that no peer can
-forge a record. Records leave in the caller's thread: log what is rare.
+Line breaks and other control characters within a record (a traceback, a client's text) are written as
+escapes, and what is longer than anybody reads is cut: no peer can forge or bloat a record. Records leave in
+the caller's thread: log what is rare.
 """
 
 from __future__ import annotations
@@ -34,19 +36,37 @@ PER_MINUTE_MAX: Final = 600
 _ROOT: Final = "magnetar"
 _AUDIT: Final = "magnetar.audit"
 _EVENT: Final = "event"
+SUBJECT: Final = "subject"
+"""Attribute of a refusal's record: who was refused."""
+_REFUSED: Final = "refused"
+_ALL_REFUSED: Final = 10
+"""How many times as many refusals are written in all as of one subject."""
+_MESSAGE_CHARS_MAX: Final = 4_096
+_ERROR_CHARS_MAX: Final = 32_768
+_CONTROLS: Final = {
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))},
+    **{
+        code: f"\\u{code:04x}"
+        for code in (0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+    },
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+"""What moves a cursor, breaks lines or turns the direction of what follows; and how it is written."""
 
 
 class _LineFormatter(logging.Formatter):
     """Text records."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time_of(record)} {record.levelname:<7} {record.name} {record.getMessage()}"
+        text = f"{_time_of(record)} {record.levelname:<7} {record.name} {_message_of(record)}"
         error = _error_of(self, record)
-        return _one_line(f"{text}\n{error}" if error else text)
+        return f"{text}\\n{error.translate(_CONTROLS)}" if error else text
 
 
 class _JsonFormatter(logging.Formatter):
-    """JSON records; the encoder escapes line breaks."""
+    """JSON records; line breaks of an error are escaped by the encoder."""
 
     def format(self, record: logging.LogRecord) -> str:
         document = {
@@ -54,7 +74,7 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "event": _event_of(record),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message_of(record),
         }
         error = _error_of(self, record)
         if error:
@@ -76,14 +96,19 @@ class _Limiter(logging.Filter):
     def __init__(self, per_minute_max: int) -> None:
         super().__init__()
         self._limit = EventLimit(per_minute_max)
+        self._subjects = EventLimit(per_minute_max)
+        self._refusals = EventLimit(_ALL_REFUSED * per_minute_max)
 
     def filter(self, record: logging.LogRecord) -> bool:
         level = record.levelname.lower()
         _FIGURES.records[level] = _FIGURES.records.get(level, 0) + 1
-        if record.name == _AUDIT:
-            return True
         event = _event_of(record)
-        left_out = self._limit.admit(event, time.monotonic())
+        if record.name != _AUDIT:
+            left_out = self._limit.admit(event, time.monotonic())
+        elif str(record.msg).startswith(_REFUSED):
+            left_out = self._refusal(event, str(record.__dict__.get(SUBJECT)), time.monotonic())
+        else:
+            return True
         if left_out is None:
             _FIGURES.suppressed += 1
             return False
@@ -91,6 +116,13 @@ class _Limiter(logging.Filter):
             record.msg = f"{record.getMessage()} (before it {left_out} of {event} were left out)"
             record.args = None
         return True
+
+    def _refusal(self, event: str, subject: str, now_s: float) -> int | None:
+        of_subject = self._subjects.admit(f"{event} {subject}", now_s)
+        if of_subject is None:
+            return None
+        of_all = self._refusals.admit(event, now_s)
+        return None if of_all is None else of_subject + of_all
 
 
 class _Figures:
@@ -129,11 +161,15 @@ def _error_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
         parts.append(formatter.formatException(record.exc_info))
     if record.stack_info:
         parts.append(record.stack_info)
-    return "\n".join(parts)
+    return _cut("\n".join(parts), _ERROR_CHARS_MAX)
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def _message_of(record: logging.LogRecord) -> str:
+    return _cut(record.getMessage(), _MESSAGE_CHARS_MAX).translate(_CONTROLS)
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else f"{text[:chars_max]}… ({len(text)} characters)"
 
 
 def configure(

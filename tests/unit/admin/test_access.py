@@ -254,3 +254,48 @@ def test_changes_and_refusals_are_audited(caplog: pytest.LogCaptureFixture) -> N
 
     with caplog.at_level(logging.INFO, "magnetar.audit"):
         guarded(story)
+
+
+def test_credentials_of_clusters_are_for_superusers(caplog: pytest.LogCaptureFixture) -> None:
+    """Also the audit of the change does not tell them."""
+    document = {
+        "serviceUrl": "http://ada:hunter2@there:8080",
+        "brokerServiceUrl": "pulsar://there:6650",
+        "brokerClientAuthenticationPlugin": "plugin",
+        "brokerClientAuthenticationParameters": "token:hunter2",
+        "brokerClientTlsTrustStorePassword": "hunter2",
+        "authenticationParameters": {"token": "hunter2"},
+        "peerClusterNames": [],
+    }
+
+    async def story(api: AdminApi) -> None:
+        path = "/admin/v2/clusters/there"
+        root = {"Authorization": "Bearer root"}
+        assert (await api.call("PUT", path, document, headers=root)).status == 204
+        assert (await api.call("GET", path, headers=root)).json == document
+        for role in ("boss", "reader", "stranger"):
+            answer = await api.call("GET", path, headers={"Authorization": f"Bearer {role}"})
+            assert answer.json == {
+                "serviceUrl": "http://there:8080",
+                "brokerServiceUrl": "pulsar://there:6650",
+                "peerClusterNames": [],
+            }
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
+    (line,) = [message for message in caplog.messages if "clusters/there" in message]
+    assert "pulsar://there:6650" in line
+    assert "hunter2" not in line
+
+
+def test_names_that_are_refused_are_told_in_part(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(api: AdminApi) -> None:
+        answer = await api.call(
+            "GET", f"{T}/{'x' * 50_000}/stats", headers={"Authorization": "Bearer stranger"}
+        )
+        assert answer.status in (400, 403, 412)
+        assert len(answer.body) < 1_000
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
+    assert all(len(message) < 1_500 for message in caplog.messages)

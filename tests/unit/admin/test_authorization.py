@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -74,6 +75,35 @@ def test_about_others_only_administrators_ask() -> None:
         assert (await asked(api, f"{A}?action=consume&role=reader", "stranger"))[0] == 403
 
     guarded(story)
+
+
+@pytest.mark.parametrize("query", ["action=administer", "action=consume&subscription=s"])
+def test_who_is_no_administrator_hears_no_names_of_others(query: str) -> None:
+    async def story(api: AdminApi) -> None:
+        root = {"Authorization": "Bearer root"}
+        path = f"{N}/permissions/subscription/s"
+        assert (await api.call("POST", path, ["owner"], headers=root)).status == 204
+        for role in ("stranger", "reader", "writer"):
+            status, answer = await asked(api, f"{A}?{query}", role)
+            assert status == 200
+            assert "boss" not in str(answer)
+            assert "owner" not in str(answer)
+        status, answer = await asked(api, f"{A}?{query}&role=reader", "boss")
+        assert "boss" in str(answer) or "owner" in str(answer)
+
+    guarded(story)
+
+
+def test_a_refused_question_is_told_with_the_address_of_who_asked(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(api: AdminApi) -> None:
+        headers = {"Authorization": "Bearer writer", "Host": "localhost:1234"}
+        await api.call("GET", f"{A}?action=consume&role=reader", headers=headers)
+        assert (
+            "refused: role 'writer' of 127.0.0.1:1 may not administer the tenant: public" in caplog.messages
+        )
+
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        guarded(story)
 
 
 def test_questions_that_are_none() -> None:

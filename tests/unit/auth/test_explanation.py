@@ -42,7 +42,9 @@ def test_it_is_what_the_rules_say(
     role: str, action: Action, subscription: str, tenant: Any, namespace: Any, superusers: set[str]
 ) -> None:
     question = Question(role=role, action=action, namespace="t/n", topic=TOPIC, subscription=subscription)
-    found = explain(question, superusers=frozenset(superusers), tenant=tenant, namespace=namespace)
+    found = explain(
+        question, superusers=frozenset(superusers), tenant=tenant, namespace=namespace, names=True
+    )
     allowed = role in superusers or may(
         role, action, tenant=tenant, namespace=namespace, topic=TOPIC, subscription=subscription
     )
@@ -54,7 +56,7 @@ def test_it_is_what_the_rules_say(
 def test_a_missing_grant_is_named_with_the_call_that_gives_it() -> None:
     namespace = {"auth_policies": {"namespace_auth": {"ada": ["produce"]}}}
     question = Question(role="ada", action=Action.CONSUME, namespace="t/n", topic=TOPIC)
-    found = explain(question, superusers=frozenset(), tenant={}, namespace=namespace)
+    found = explain(question, superusers=frozenset(), tenant={}, namespace=namespace, names=True)
     assert [(rule.name, rule.granted) for rule in found.rules] == [
         ("superuser", False),
         ("tenant administrator", False),
@@ -78,5 +80,5 @@ def test_a_subscription_may_ask_for_more(policies: dict[str, list[str]], mode: s
         "subscription_auth_mode": mode,
     }
     question = Question(role="ada", action=Action.CONSUME, namespace="t/n", topic=TOPIC, subscription="s")
-    found = explain(question, superusers=frozenset(), tenant={}, namespace=namespace)
+    found = explain(question, superusers=frozenset(), tenant={}, namespace=namespace, names=True)
     assert (found.allowed, found.rules[-1].name, found.rules[-1].granted) == (False, rule, False)

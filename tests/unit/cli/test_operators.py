@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.redaction import REMOVED, scrubbed, without_secrets
 from magnetar.cli import doctor
 from magnetar.cli.canaries import Canary, canaries_of, summary
 from magnetar.cli.config_command import descriptions
-from magnetar.cli.debug_command import REMOVED, without_secrets
 from magnetar.cli.explain import CODES
 from magnetar.cli.samples import parsed
 from magnetar.cli.top import rows_of
@@ -95,6 +95,25 @@ def test_secrets_do_not_leave() -> None:
         "url": f"http{REMOVED}host:1/x",
         "empty_token": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password=hunter2 user=ada", f"password={REMOVED} user=ada"),
+        ("password: 'hunter 2', user: ada", f"password: {REMOVED}, user: ada"),
+        (
+            '{"tlsKeyStorePassword": "hunter \\\\ 2", "user": "ada"}',
+            f'{{"tlsKeyStorePassword": {REMOVED}, "user": "ada"}}',
+        ),
+        ("his password is hunter2", f"his password is {REMOVED}"),
+        ("secret_key = hunter2", f"secret_key = {REMOVED}"),
+        ("token_allowed_clock_skew_seconds=60", "token_allowed_clock_skew_seconds=60"),
+        ("a token ended", "a token ended"),
+    ],
+)
+def test_secrets_of_free_text_do_not_leave(text: str, shown: str) -> None:
+    assert scrubbed(text) == shown
 
 
 def test_a_bundle_is_made_although_nobody_answers(magnetar: Callable[..., Any], tmp_path: Path) -> None:

@@ -74,3 +74,43 @@ def test_unknown_level_and_unwritable_file_are_start_errors(tmp_path: Path) -> N
         logs.configure(level="loud")
     with pytest.raises(StartupError, match="cannot be opened"):
         logs.configure(path=tmp_path)
+
+
+CONTROLS = "\x1b[2K\x00\x07\x85\u2028\u202e\x9b"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_control_characters_are_written_as_escapes(tmp_path: Path, *, as_json: bool) -> None:
+    path = tmp_path / "log"
+    logs.configure(path=path, as_json=as_json)
+    logging.getLogger("magnetar.audit").warning("refused: role %s", CONTROLS)
+    text = path.read_text()
+    assert text.endswith("\n")
+    assert not set(text[:-1]) & set(CONTROLS.replace("[2K", ""))
+    shown = json.loads(text)["message"] if as_json else text
+    assert "\\x1b[2K\\x00\\x07\\x85\\u2028\\u202e\\x9b" in shown
+
+
+def test_a_long_text_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    logs.configure(path=path)
+    logging.getLogger("magnetar.test").warning("name %s", "\x00" * 5_000_000)
+    assert len(path.read_text()) < 20_000
+    assert "(5000005 characters)" in path.read_text()
+
+
+def test_refusals_are_counted_by_who_was_refused_and_changes_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    logs.configure(path=path, per_minute_max=3)
+    audit = logging.getLogger("magnetar.audit")
+    for i in range(50):
+        audit.warning("refused: role %s", f"noisy {i}", extra={logs.SUBJECT: "noisy"})
+        audit.info("changed: %s", i)
+    audit.warning("refused: role %s", "quiet", extra={logs.SUBJECT: "quiet"})
+    for i in range(500):
+        audit.warning("refused: role %s", f"other {i}", extra={logs.SUBJECT: f"other {i}"})
+    lines = path.read_text().splitlines()
+    assert sum("noisy" in line for line in lines) == 3
+    assert sum("quiet" in line for line in lines) == 1
+    assert sum("changed" in line for line in lines) == 50
+    assert sum("refused" in line for line in lines) == 30
