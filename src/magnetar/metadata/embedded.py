@@ -133,7 +133,7 @@ class EmbeddedMetadataStore:
                 # SQLite makes and enlarges files to open its own.
                 reserve.give_up(for_new=False)
             lock = FileLock(file.with_name(f"{file.name}.lock"), f"the metadata in {file.parent}")
-            connections.append(connect(file, durable=durable))
+            connections.append(connect(file, durable=durable, first=True))
             if check_format(connections[0], file) and durable:
                 settle_folder(file.parent)
             if durable:

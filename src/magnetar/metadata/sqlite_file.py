@@ -34,8 +34,17 @@ _ROOM_CODES: Final = frozenset(
 _CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-def connect(file: Path, *, durable: bool) -> sqlite3.Connection:
-    """A connection in write-ahead mode, without implicit transactions. Raises sqlite3.Error."""
+def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connection:
+    """A connection in write-ahead mode, without implicit transactions.
+
+    `first`: nobody uses the file yet, so damage in a log that was left is looked for. Raises sqlite3.Error,
+    OSError, CorruptDataError.
+    """
+    if first and file.with_name(f"{file.name}-wal").exists():
+        # Only a process that was killed leaves one.
+        from magnetar.metadata.sqlite_log import check_log
+
+        check_log(file)
     # The loop and the writer thread take turns on a connection, never at the same time.
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     try:

@@ -1,0 +1,275 @@
+"""The write-ahead log of a metadata file that was not closed: whether damage took commits from it.
+
+SQLite reads a log up to the first frame that fails its checksum, and drops the rest without a word: that is
+right for a write that a crash cut short, and wrong for commits that were synced and damaged later. A crash
+cuts one commit at most, as each is synced before the next begins. So damage is certain where
+
+- one flipped bit in a frame makes it whole, in the last commit too: it is put right where it is the only one
+  that does (three of four are; the sums tell the highest bits of many words not apart);
+- whole frames of a later commit follow.
+
+More than a bit of the last commit alone cannot be told from a write that was cut short.
+
+    header   magic u32, format u32, page size u32, number u32, salt u32 x2, checksum u32 x2     big-endian
+    frame    page u32, pages of the file after a commit or 0 u32, salt u32 x2, checksum u32 x2, the page
+
+A checksum goes over the header's first 24 bytes, then over 8 bytes and the page of each frame, each from
+where the last one ended, in words of the byte order that the magic says.
+
+Source: SQLite's file format, "The Write-Ahead Log".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from operator import mul
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from magnetar.base.errors import CorruptDataError
+
+_log = logging.getLogger("magnetar.metadata")
+
+_HEADER_BYTES: Final = 32
+_FRAME_HEAD_BYTES: Final = 24
+_MAGIC: Final = 0x377F0682
+"""The last bit says that words are big-endian."""
+_FORMAT: Final = 3_007_000
+_PAGE_BYTES: Final = frozenset(1 << shift for shift in range(9, 17))
+_WORD: Final = (1 << 32) - 1
+
+
+_LOST: Final = (
+    "commits that were synced are damaged in the log of the metadata. Nothing was changed; restore {} with "
+    "its metadata.db from a backup, or make the metadata anew from what is whole with "
+    "`magnetar storage rebuild-metadata`; messages that it does not name are kept"
+)
+
+
+class Mended(NamedTuple):
+    """A bit that was wrong."""
+
+    offset: int
+    """Of its byte in the log."""
+    bit: int
+
+
+def checksum(data: bytes, sums: tuple[int, int], *, big_endian: bool) -> tuple[int, int]:
+    """Over `data`, whose length is a multiple of 8, going on from `sums`."""
+    words = struct.unpack(f"{'>' if big_endian else '<'}{len(data) // 4}I", data)
+    firsts, seconds, (to_first, to_second) = _weights(len(words))
+    # Each sum is one of products; going from word to word would take 20 times as long.
+    first = sum(map(mul, words, firsts)) + firsts[0] * sums[0] + to_first * sums[1]
+    second = sum(map(mul, words, seconds)) + seconds[0] * sums[0] + to_second * sums[1]
+    return first & _WORD, second & _WORD
+
+
+@cache
+def _weights(words: int) -> tuple[list[int], list[int], tuple[int, int]]:
+    """What one more in each of so many words adds to the first sum and to the second; and what one more in
+    the second of the sums before adds to both. One more in the first of those does as one in the first word.
+
+    The rule of each pair of words: first += word + second; second += other word + first.
+    """
+    added = [(0, 1), (1, 1)]
+    while len(added) < words:
+        added += [_one_pair_earlier(added[-2]), _one_pair_earlier(added[-1])]
+    added.reverse()
+    return [one for one, _ in added], [other for _, other in added], _one_pair_earlier(added[1])
+
+
+@dataclass(slots=True)
+class _Frame:
+    covered: bytes
+    """What its checksum goes over."""
+    salts: bytes
+    stored: tuple[int, int]
+    ends_commit: bool
+
+
+class _Log:
+    """The bytes of one log."""
+
+    def __init__(self, data: bytes) -> None:
+        magic, _, page_bytes = struct.unpack_from(">3I", data)
+        self.data = data
+        self.big_endian = bool(magic & 1)
+        self.salts = data[16:24]
+        self.frame_bytes: int = page_bytes + _FRAME_HEAD_BYTES
+        self.sums: tuple[int, int] = struct.unpack_from(">2I", data, 24)
+
+    @property
+    def header_is_good(self) -> bool:
+        magic, version, page_bytes = struct.unpack_from(">3I", self.data)
+        if magic & ~1 != _MAGIC or version != _FORMAT or page_bytes not in _PAGE_BYTES:
+            return False
+        found = checksum(self.data[:24], (0, 0), big_endian=self.big_endian)
+        return found == self.sums
+
+    def frames(self) -> Iterator[_Frame]:
+        """All that are there as a whole, of this log or of one before."""
+        for at in range(_HEADER_BYTES, len(self.data) - self.frame_bytes + 1, self.frame_bytes):
+            head = self.data[at : at + _FRAME_HEAD_BYTES]
+            page = self.data[at + _FRAME_HEAD_BYTES : at + self.frame_bytes]
+            first, second = struct.unpack_from(">2I", head, 16)
+            yield _Frame(head[:8] + page, head[8:16], (first, second), head[4:8] != bytes(4))
+
+    def offset_of(self, number: int) -> int:
+        return _HEADER_BYTES + number * self.frame_bytes
+
+
+def check_log(file: Path) -> Mended | None:
+    """Puts one flipped bit of the log of the metadata file `file` right, durably, and says which.
+
+    To be called before anybody opens it. Raises CorruptDataError: commits are lost, and nothing was changed;
+    OSError.
+    """
+    log_file = file.with_name(f"{file.name}-wal")
+    data = log_file.read_bytes()
+    mended: Mended | None = None
+    while (bit := find_damage(data, log_file)) is not None:
+        data = _flipped(data, bit)
+        mended = bit
+        with log_file.open("r+b") as out:
+            out.seek(bit.offset)
+            out.write(data[bit.offset : bit.offset + 1])
+            out.flush()
+            os.fsync(out.fileno())
+        _log.error(
+            "%s: bit %d of byte %d was wrong and is put right: look after the disk",
+            log_file,
+            bit.bit,
+            bit.offset,
+        )
+    return mended
+
+
+def find_damage(data: bytes, file: Path) -> Mended | None:
+    """The flipped bit that ends the log too early; None where it ends as it should.
+
+    Raises CorruptDataError: damage of more than a bit ends it, or of a bit that may be one of several.
+    `file` is named then.
+    """
+    if len(data) <= _HEADER_BYTES:
+        return None
+    log = _Log(data)
+    if not log.header_is_good:
+        return _header_damage(data, file)
+    frames = list(log.frames())
+    sums = log.sums
+    for number, frame in enumerate(frames):
+        found = checksum(frame.covered, sums, big_endian=log.big_endian)
+        if frame.salts == log.salts and found == frame.stored:
+            sums = found
+            continue
+        at = log.offset_of(number)
+        bits = _flips_in(log, frames[number : number + 2], at, found)
+        if len(bits) > 1 or (not bits and _is_followed(log, frames[number:])):
+            raise CorruptDataError(str(file), at, _LOST.format(file.name))
+        return bits[0] if bits else None
+    return None
+
+
+def _header_damage(data: bytes, file: Path) -> Mended | None:
+    for bit in _bits(0, _HEADER_BYTES):
+        log = _Log(_flipped(data, bit))
+        # Several bits give a header that is whole; the first frame goes on from the right sums.
+        if log.header_is_good and (first := next(log.frames(), None)) and _goes_on(log, log.sums, first):
+            return bit
+    log = _Log(data)
+    if log.frame_bytes - _FRAME_HEAD_BYTES not in _PAGE_BYTES:
+        return None
+    frames = list(log.frames())
+    if frames:
+        log.salts = frames[0].salts
+        if _is_followed(log, frames):
+            raise CorruptDataError(str(file), 0, _LOST.format(file.name))
+    return None
+
+
+def _flipped(data: bytes, bit: Mended) -> bytes:
+    byte = data[bit.offset] ^ 1 << bit.bit
+    return b"%b%c%b" % (data[: bit.offset], byte, data[bit.offset + 1 :])
+
+
+def _bits(start: int, stop: int) -> Iterator[Mended]:
+    return (Mended(offset, bit) for offset in range(start, stop) for bit in range(8))
+
+
+def _flips_in(log: _Log, frames: Sequence[_Frame], at: int, found: tuple[int, int]) -> list[Mended]:
+    """The bits of the first frame of which one is wrong; none where it is not one. The second follows it.
+
+    `at`: where it begins; `found`: what it sums up to.
+    """
+    frame = frames[0]
+    if frame.salts != log.salts:
+        # Of an earlier log, most likely.
+        return [] if found != frame.stored else _difference(frame.salts, log.salts, at + 8)
+    of_sums = _difference(struct.pack(">2I", *frame.stored), struct.pack(">2I", *found), at + 16)
+    if of_sums and len(frames) > 1:
+        # A bit of a word may look like one of a sum: the next frame goes on from the right sums.
+        if _goes_on(log, found, frames[1]):
+            return of_sums
+        of_sums = []
+    return [*of_sums, *_covered_flips(log, frame, found, at)]
+
+
+def _difference(one: bytes, other: bytes, at: int) -> list[Mended]:
+    apart = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
+    if apart.bit_count() != 1:
+        return []
+    place = apart.bit_length() - 1
+    return [Mended(at + place // 8, place % 8)]
+
+
+def _covered_flips(log: _Log, frame: _Frame, found: tuple[int, int], at: int) -> list[Mended]:
+    """A change of a word by d changes the sums by d times a number that its place has: nothing is summed."""
+    wanted = ((frame.stored[0] - found[0]) & _WORD, (frame.stored[1] - found[1]) & _WORD)
+    covered = frame.covered
+    order = ">" if log.big_endian else "<"
+    words = struct.unpack(f"{order}{len(covered) // 4}I", covered)
+    bits: list[Mended] = []
+    for index, (word, to_first, to_second) in enumerate(zip(words, *_weights(len(words))[:2], strict=True)):
+        for bit in range(32):
+            change = -(1 << bit) if word >> bit & 1 else 1 << bit
+            if ((change * to_first) & _WORD, (change * to_second) & _WORD) == wanted:
+                place = 4 * index + (3 - bit // 8 if log.big_endian else bit // 8)
+                # The page's number and the commit's mark, then the salts and sums, then the page.
+                offset = place if place < 8 else place + _FRAME_HEAD_BYTES - 8
+                bits.append(Mended(at + offset, bit % 8))
+    return bits
+
+
+def _one_pair_earlier(added: tuple[int, int]) -> tuple[int, int]:
+    """What a change of the sums by `added` becomes when one more pair of words follows."""
+    first = (added[0] + added[1]) & _WORD
+    return first, (added[1] + first) & _WORD
+
+
+def _is_followed(log: _Log, frames: Sequence[_Frame]) -> bool:
+    """Whether a whole commit, and a frame after it, follow the first of the frames, which is damaged.
+
+    Each frame is looked at from the sums that the one before says. What a commit that failed has left behind
+    is no such row: commits over it begin at the same place, and their sums are others.
+    """
+    has_commit = frames[0].ends_commit
+    for before, frame in pairwise(frames):
+        if not _goes_on(log, before.stored, frame):
+            has_commit = False
+        elif has_commit:
+            return True
+        else:
+            has_commit = frame.ends_commit
+    return False
+
+
+def _goes_on(log: _Log, sums: tuple[int, int], frame: _Frame) -> bool:
+    return frame.salts == log.salts and frame.stored == checksum(
+        frame.covered, sums, big_endian=log.big_endian
+    )
