@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fakes.ledgers import FakeLedgers
 from fakes.metadata import FakeMetadataStore
@@ -16,6 +17,9 @@ from magnetar.base.ids import Position
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
+
+_TURNS: Final = 1000
+_PATIENCE_S: Final = 60.0
 
 NAME = "public/default/persistent/t"
 
@@ -125,9 +129,10 @@ async def read_all(log: ManagedLog, *, bytes_max: int = 1 << 20, entries_max: in
 
 
 async def until(process: Process, condition: Callable[[], bool]) -> None:
-    """Lets the loop turn until `condition` holds."""
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("the condition was never met")
+    """Lets the loop turn until `condition` holds; what takes longer than some turns is in a thread."""
+    deadline = time.monotonic() + _PATIENCE_S
+    turns = 0
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was never met"
+        turns += 1
+        await asyncio.sleep(0 if turns < _TURNS else 0.001)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -24,6 +25,8 @@ from support.seen import FIELD_OF_TYPE, Seen, Type
 
 TOPIC = "persistent://public/default/t"
 FRAME_BYTES_MAX = frame_bytes_max(5 << 20)
+_TURNS: Final = 2000
+_PATIENCE_S: Final = 60.0
 
 
 def command(kind: int, **fields: Any) -> bytes:
@@ -208,13 +211,17 @@ class World(BrokerOnFakes):
         return await super().topic(name)
 
     async def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Lets the loop turn until `condition` is true; its value."""
-        for _ in range(2000):
-            value = condition()
-            if value:
-                return value
-            await asyncio.sleep(0)
-        raise AssertionError(f"never: {what}")
+        """Lets the loop turn until `condition` is true; its value.
+
+        What takes longer than some turns is in a thread.
+        """
+        deadline = time.monotonic() + _PATIENCE_S
+        turns = 0
+        while not (value := condition()):
+            assert time.monotonic() < deadline, f"never: {what}"
+            turns += 1
+            await asyncio.sleep(0 if turns < _TURNS else 0.001)
+        return value
 
     async def settle(self) -> None:
         """Lets everything happen that can happen by itself."""
