@@ -241,7 +241,7 @@ class SimLedgers:
         ledger.writer = SimWriter(self, ledger, listener)
         return ledger.writer
 
-    async def open(self, ledger_id: int) -> SimReader:
+    async def open(self, ledger_id: int, *, to_replace: bool = False) -> SimReader:
         if await self.weather.pass_by():
             raise LedgerError("simulated: the ledger cannot be opened now")
         ledger = self.ledgers.get(ledger_id)

@@ -249,7 +249,7 @@ class FakeLedgers:
         self.copies[self._next_id] = copies
         return ledger.writer
 
-    async def open(self, ledger_id: int) -> FakeReader:
+    async def open(self, ledger_id: int, *, to_replace: bool = False) -> FakeReader:
         await asyncio.sleep(0)
         ledger = self.ledgers.get(ledger_id)
         if ledger is None:

@@ -110,6 +110,7 @@ DRIVERS = {
     "managedlog/cursor_ledgers.py",
     "managedlog/log_cursors.py",
     "managedlog/cursor_replay.py",
+    "managedlog/replay_turns.py",
     "managedlog/cursor_store.py",
     "managedlog/delta_ledger.py",
     "managedlog/lifecycle.py",

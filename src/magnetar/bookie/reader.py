@@ -93,6 +93,9 @@ class BlockReader:
     async def rows_of(self, segment: SegmentFile, ledger_id: int) -> BlockRows | None:
         """The ledger's blocks in one segment, whose index is made anew when it is damaged. Raises OSError."""
         with self._segments.pinned(segment):
+            # Some microseconds mostly; a thread costs ten times that, and the wait for its turn.
+            if (rows := segment.rows_now(ledger_id)) is not None:
+                return rows
             try:
                 return await asyncio.to_thread(segment.load_rows, ledger_id)
             except CorruptDataError as error:

@@ -166,8 +166,11 @@ class Ledgers(Protocol):
         `pulsar/managed-ledger`, `pulsar/cursor`).
         """
 
-    async def open(self, ledger_id: int) -> LedgerReader:
+    async def open(self, ledger_id: int, *, to_replace: bool = False) -> LedgerReader:
         """A reader. A ledger left open by a writer that is gone is fenced, recovered and closed first.
+
+        `to_replace`: it is read once and deleted when its content lies elsewhere. Where nobody else could
+        write it, that it is closed need not be stored.
 
         Raises NoSuchLedgerError.
         """

@@ -52,9 +52,9 @@ class ManagedLogConfig:
     """Deltas that a cursor ledger may hold before it is replaced by a snapshot."""
     cursor_compact_factor: int = 4
     """Deltas may also be this many times the snapshot: writing then costs at most 1 + 1/factor."""
-    cursor_deltas_max: int = 64
+    cursor_deltas_max: int = 16
     """Deltas after which a cursor's whole state is written again, into the same ledger. A start reads back to
-    that, about 1 ms for each cursor, and not up to `cursor_compact_bytes_min` of deltas, some 150 ms."""
+    that, less than 1 ms for each cursor, and not up to `cursor_compact_bytes_min` of deltas, some 150 ms."""
     cursor_fold_ranges_max: int = 1000
     """A closed cursor's state goes into the metadata store when it has at most so many acknowledged
     ranges and half-acknowledged batches, else it stays in its ledger."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,7 @@ from magnetar.managedlog.errors import CursorNotFoundError, InvalidLogDataError,
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.runtime.tasks import gathered
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -139,18 +141,22 @@ class LogCursors:
         self._advanced, self._fence = advanced, fence
         if is_new:
             return
+        stored: dict[str, tuple[CursorInfo, int]] = {}
         for child in await self._store.children(log_path(self._log_name)):
-            name = decode_local(child)
             path = f"{log_path(self._log_name)}/{child}"
-            value = await self._store.get(path)
-            if value is None:
-                continue
-            info = decode_info(value.data, path)
-            state = CursorState(self._ledger_list, info.state.mark_delete)
-            if info.ledger_id == IN_STORE or not await self._replay(name, state, info.ledger_id):
-                state.apply(info.state)
-            self._add(name, state, info, value.stat.version)
-            await self._stores[name].sweep()
+            if (value := await self._store.get(path)) is not None:
+                stored[decode_local(child)] = decode_info(value.data, path), value.stat.version
+        work = any(info.ledger_id != IN_STORE for info, _ in stored.values())
+        async with self._progress.turns.turn() if work else nullcontext():
+            for name, (info, version) in stored.items():
+                state = CursorState(self._ledger_list, info.state.mark_delete)
+                if info.ledger_id == IN_STORE or not await self._replay(name, state, info.ledger_id):
+                    state.apply(info.state)
+                self._add(name, state, info, version)
+        # Together, so that they share the commits.
+        await gathered(
+            self._stores[name].sweep() for name, (info, _) in stored.items() if info.deleted_ledgers
+        )
 
     def settle(self) -> None:
         """Fits the recovered cursors to the ledgers that the log now has."""
@@ -166,7 +172,7 @@ class LogCursors:
         """
         replay = CursorReplay(state, ledger_id, self._config, self._progress)
         try:
-            reader = await self._ledgers.open(ledger_id)
+            reader = await self._ledgers.open(ledger_id, to_replace=True)
             with self._progress.replaying(name=f"{self._log_name} cursor {name!r}"):
                 await replay.run(reader)
             if loss := may_have_lost(reader):

@@ -14,7 +14,7 @@ from magnetar.base.ids import Position
 from magnetar.ledger.api import LedgerReader, Ledgers, NoSuchLedgerError
 from magnetar.managedlog.holes import HolePolicy, Skipped
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
-from magnetar.managedlog.tail_cache import TailCache
+from magnetar.managedlog.tail_cache import TailCache, memory_of
 from magnetar.tiered.api import CopyReader, Tiers
 from magnetar.tiered.context import OffloadedCopy
 
@@ -97,7 +97,18 @@ class LogReading:
         if reader is None:
             return None
         last = min(ledger.entries, start.entry_id + entries_max) - 1
-        return reader.read_now(start.entry_id, last, bytes_max)
+        runs = reader.read_now(start.entry_id, last, bytes_max)
+        if runs is not None:
+            self._share_end(runs)
+        return runs
+
+    def _share_end(self, runs: list[EntryRun]) -> None:
+        """What was read up to the end of the log fills an empty cache: after a start each of many
+        subscriptions reads that."""
+        end = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
+        if self._cache.first_position is None and self._start(end) is None:
+            for run in runs:
+                self._cache.add(run, memory_of(run))
 
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
         """See ManagedLog.read."""
@@ -112,7 +123,9 @@ class LogReading:
             try:
                 reader = await self._reader(ledger)
                 last = min(ledger.entries, start.entry_id + entries_max) - 1
-                return await reader.read(start.entry_id, last, bytes_max)
+                runs = await reader.read(start.entry_id, last, bytes_max)
+                self._share_end(runs)
+                return runs
             except LostEntriesError as error:
                 self._skip(ledger, start.entry_id, error)
             except NoSuchLedgerError:

@@ -28,6 +28,12 @@ RUN_OVERHEAD_BYTES: Final = 400
 to many topics is runs of one message each, which would else fill several times the budget."""
 
 
+def memory_of(run: EntryRun) -> int:
+    """Bytes that a run takes here."""
+    entries = run.entries
+    return sum(map(len, entries)) + RUN_OVERHEAD_BYTES + ENTRY_OVERHEAD_BYTES * len(entries)
+
+
 class CacheBudget:
     """Bytes that the tail caches of all logs may hold together."""
 

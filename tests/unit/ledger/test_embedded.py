@@ -344,3 +344,28 @@ def test_a_ledger_whose_end_is_uncertain_is_closed_at_what_is_left_and_says_so_f
             assert (await ledgers.open(third)).loss == ""
 
     run(tmp_path, story)
+
+
+def test_what_is_opened_to_be_replaced_costs_no_write_and_can_be_closed_later(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        async with world.process() as ledgers:
+            marks = Marks()
+            writer = await ledgers.create(marks, {})
+            writer.append([b"1", b"2"], None, 0, 1)
+            await marks.reached(1)
+        path = ledger_path(writer.ledger_id)
+        before = await world.metadata.get(path)
+        assert before is not None
+        for _ in range(2):
+            async with world.process() as ledgers:
+                reader = await ledgers.open(writer.ledger_id, to_replace=True)
+                assert [run.entries for run in await reader.read(0, 1, 100)] == [[b"1", b"2"]]
+                assert reader.last_entry == 1
+                assert await world.metadata.get(path) == before
+        async with world.process() as ledgers:
+            assert (await ledgers.open(writer.ledger_id)).last_entry == 1
+        after = await world.metadata.get(path)
+        assert after is not None
+        assert decode_ledger_metadata(after.data).state is LedgerState.CLOSED
+
+    run(tmp_path, story)

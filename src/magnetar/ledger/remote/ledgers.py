@@ -239,8 +239,9 @@ class RemoteLedgers:
         self._writers[handle.ledger_id] = writer
         return writer
 
-    async def open(self, ledger_id: int) -> RemoteReader:
-        """A reader; see `Ledgers.open`. An open ledger is fenced and recovered on its bookies first.
+    async def open(self, ledger_id: int, *, to_replace: bool = False) -> RemoteReader:
+        """A reader; see `Ledgers.open`. An open ledger is fenced and recovered on its bookies first, also one
+        that is to be replaced: another owner may write it.
 
         Raises NoSuchLedgerError, MetadataError; LedgerUnreadableError, TooFewBookiesError when too few
         bookies answer: later it may succeed; LedgerUnauthorizedError for another password.
