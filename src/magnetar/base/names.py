@@ -32,16 +32,24 @@ PARTITION_MAX: Final = (1 << 31) - 1
 
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 
+TOPIC_CHARS_MAX: Final = 4_096
+"""A topic's full name, and its own name, may be so long."""
+
 _KNOWN_NAMES: Final = 2_048
 """Names whose parts are remembered: a client that opens a topic names it three times, and its keys are
 made from it a dozen times. About a megabyte."""
+_REMEMBERED_CHARS_MAX: Final = 256
+"""Longer ones are not remembered: who asks for very many of them fills no memory."""
+_SHOWN_CHARS_MAX: Final = 200
+"""So much of a wrong name is told."""
 
 
 class InvalidNameError(MagnetarError):
     """The text is not a legal name. The message names the text and the rule."""
 
     def __init__(self, text: str, rule: str) -> None:
-        super().__init__(f"invalid {self._kind} {text!r}: {rule}")
+        shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
+        super().__init__(f"invalid {self._kind} {shown!r}: {rule}")
         self.text = text
         self.rule = rule
 
@@ -60,10 +68,16 @@ class InvalidNamespaceNameError(InvalidNameError):
     _kind = "namespace name"
 
 
-@lru_cache(_KNOWN_NAMES)
 def encode_local(local: str) -> str:
     """Percent-encodes UTF-8 exactly as Java's URLEncoder: space is "+", only `A-Za-z0-9.-*_` stay."""
+    return _encoded_before(local) if len(local) <= _REMEMBERED_CHARS_MAX else _encoded(local)
+
+
+def _encoded(local: str) -> str:
     return quote_plus(local, safe="*").replace("~", "%7E")
+
+
+_encoded_before = lru_cache(_KNOWN_NAMES)(_encoded)
 
 
 def decode_local(encoded: str) -> str:
@@ -105,7 +119,9 @@ class NamespaceName:
             raise InvalidNamespaceNameError(text, "expected tenant/namespace")
         for part in parts:
             if not is_entity_name(part):
-                raise InvalidNamespaceNameError(text, f"{part!r} holds other than letters, digits, _-=:.")
+                raise InvalidNamespaceNameError(
+                    text, f"{part[:_SHOWN_CHARS_MAX]!r} holds other than letters, digits, _-=:."
+                )
         return cls(parts[0], parts[1])
 
     def __str__(self) -> str:
@@ -131,9 +147,21 @@ class TopicName:
     """Number of the partition, >= 0; -1 when the name is not that of a partition."""
 
     @classmethod
-    @lru_cache(_KNOWN_NAMES)
     def parse(cls, text: str) -> TopicName:
         """Reads a full or a short name. Raises InvalidTopicNameError."""
+        if len(text) <= _REMEMBERED_CHARS_MAX:
+            return cls._parsed_before(text)
+        if len(text) > TOPIC_CHARS_MAX:
+            raise InvalidTopicNameError(text, f"it has more than {TOPIC_CHARS_MAX} characters")
+        return cls._parsed(text)
+
+    @classmethod
+    @lru_cache(_KNOWN_NAMES)
+    def _parsed_before(cls, text: str) -> TopicName:
+        return cls._parsed(text)
+
+    @classmethod
+    def _parsed(cls, text: str) -> TopicName:
         domain, separator, rest = text.partition("://")
         if not separator:
             parts = text.split("/")
@@ -153,9 +181,13 @@ class TopicName:
         text = f"{domain}://{tenant}/{namespace}/{local}"
         if domain not in (PERSISTENT, NON_PERSISTENT):
             raise InvalidTopicNameError(text, f"the domain must be {PERSISTENT} or {NON_PERSISTENT}")
+        if len(text) > TOPIC_CHARS_MAX:
+            raise InvalidTopicNameError(text, f"it has more than {TOPIC_CHARS_MAX} characters")
         for part in (tenant, namespace):
             if not is_entity_name(part):
-                raise InvalidTopicNameError(text, f"{part!r} holds other than letters, digits, _-=:.")
+                raise InvalidTopicNameError(
+                    text, f"{part[:_SHOWN_CHARS_MAX]!r} holds other than letters, digits, _-=:."
+                )
         if not local.strip():
             raise InvalidTopicNameError(text, "the topic's own name is blank")
         if "/" in local:
@@ -190,6 +222,8 @@ class TopicName:
     @property
     def namespace_name(self) -> NamespaceName:
         """The namespace that the topic belongs to."""
+        if len(self.tenant) + len(self.namespace) > _REMEMBERED_CHARS_MAX:
+            return NamespaceName(self.tenant, self.namespace)
         return _namespace(self.tenant, self.namespace)
 
     @property

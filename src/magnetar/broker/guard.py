@@ -228,9 +228,7 @@ class Guard:
         return all(
             not self.superuser_roles.isdisjoint(roles)
             or any(
-                may(
-                    role, action, tenant=tenant, namespace=policies, topic=topic, subscription=subscription
-                )
+                may(role, action, tenant=tenant, namespace=policies, topic=topic, subscription=subscription)
                 for role in roles
             )
             for roles in identity.speakers

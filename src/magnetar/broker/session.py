@@ -26,7 +26,7 @@ from magnetar.broker.errors import (
     UnsupportedError,
     wire_code,
 )
-from magnetar.broker.handlers import handshake, producers, table, topics, unsupported
+from magnetar.broker.handlers import handshake, producers, table, texts, topics, unsupported
 from magnetar.broker.intake import Share
 from magnetar.broker.openings import Openings
 from magnetar.broker.outputs import SHARES
@@ -367,8 +367,8 @@ class Session:
         handler = table.HANDLERS.get(event.type)
         if handler is None:
             unsupported.refuse(self, event)
-            return
-        handler(self, command)
+        elif not texts.refused(self, event):
+            handler(self, command)
 
     def answered(self) -> None:
         """The peer answered a PING."""

@@ -53,6 +53,8 @@ _WINDOW_BYTES: Final = 64 * 1024
 _U32: Final = struct.Struct(">I")
 
 _NO_LIMIT: Final = 1 << 30
+_BYTES_OF_ONE_BITS: Final = 13
+"""A command counts once more for each 8 KiB of it."""
 
 _SHAPED_IDS_END: Final = 1 << 62
 
@@ -79,7 +81,7 @@ class ServerParser:
     needed: int
     """After `parse`: bytes of the incomplete frame at the end, header included; 0 while not known."""
     commands: int
-    """After `parse`: how many events of other commands than SEND there are."""
+    """After `parse`: how many events of other commands than SEND came; a large one counts for several."""
     stopped: bool
     """After `parse`: whether so many commands came that complete frames may be left."""
 
@@ -361,8 +363,8 @@ class ServerParser:
     def _any_command(self, command_bytes: bytes, entry: bytes) -> None:
         """A command by way of protobuf."""
         kind, command = parse_command(command_bytes)
-        # A SEND that takes this way costs as much.
-        self.commands += 1
+        # A SEND that takes this way costs as much, and who says much costs more.
+        self.commands += 1 + (len(command_bytes) >> _BYTES_OF_ONE_BITS)
         if kind == _SEND:
             send = command.send
             if send.num_messages < 1:

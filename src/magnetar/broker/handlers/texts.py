@@ -1,0 +1,102 @@
+"""How long what clients say may be: refused before anything of it is kept or logged.
+
+Messages are not meant, only commands: names, properties, schemas. A command that is small as a whole is not
+looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.names import TOPIC_CHARS_MAX
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar.broker.session import Session
+    from magnetar.wire.events import CommandEvent
+
+_log = logging.getLogger("magnetar.broker.session")
+
+NAME_CHARS_MAX: Final = 1_024
+"""Of a subscription, a producer, a consumer, a schema and whatever else is one text."""
+PROPERTIES_MAX: Final = 256
+"""Properties of a producer, a consumer, a subscription or a schema."""
+PROPERTIES_CHARS_MAX: Final = 16 << 10
+"""Their keys and values together; those of a schema may have four times as much."""
+SCHEMA_BYTES_MAX: Final = 1 << 20
+_SMALL_BYTES: Final = 1_024
+"""A command of so many bytes has nothing in it that is too long."""
+
+_CHARS_MAX: Final = {"topic": TOPIC_CHARS_MAX, "topics_pattern": 16 << 10}
+_BYTES_MAX: Final = {"schema_data": SCHEMA_BYTES_MAX}
+_Type = pb.BaseCommand.Type
+_Fault = tuple[pb.ServerError, str]
+
+
+def refused(session: Session, event: CommandEvent) -> bool:
+    """Whether something in the command is too long; then it was answered."""
+    command = event.command
+    if command.ByteSize() <= _SMALL_BYTES:
+        return False
+    body = next((body for field, body in command.ListFields() if field.name != "type"), None)
+    fault = None if body is None else _fault_of(body)
+    if fault is None:
+        return False
+    code, text = fault
+    _log.info("%s: %s refused: %s", session.peer, _Type.Name(command.type), text)
+    request_id = getattr(body, "request_id", None)
+    if request_id is None:
+        session.close(text)
+    elif event.type == _Type.LOOKUP:
+        session.reply(commands.lookup_error(request_id, code, text))
+    elif event.type == _Type.PARTITIONED_METADATA:
+        session.reply(commands.partitions_error(request_id, code, text))
+    elif event.type == _Type.GET_SCHEMA:
+        session.reply(commands.schema_error(request_id, code, text))
+    elif event.type == _Type.GET_OR_CREATE_SCHEMA:
+        session.reply(commands.schema_refused(request_id, code, text))
+    else:
+        session.reply(commands.error(request_id, code, text))
+    return True
+
+
+def _fault_of(message: Any) -> _Fault | None:
+    """What is too long in a command's body."""
+    for field, value in message.ListFields():
+        name = field.name
+        if field.message_type is not None:
+            if field.message_type.name == "KeyValue":
+                fault = _properties_fault(name, value)
+            elif field.is_repeated:
+                # Numbers only: ids of messages, ranges of hashes.
+                fault = None
+            else:
+                fault = _fault_of(value)
+        elif isinstance(value, str):
+            fault = _length_fault(name, len(value), _CHARS_MAX.get(name, NAME_CHARS_MAX), "characters")
+        elif isinstance(value, bytes) and name in _BYTES_MAX:
+            fault = _length_fault(name, len(value), _BYTES_MAX[name], "bytes")
+        else:
+            fault = None
+        if fault is not None:
+            return fault
+    return None
+
+
+def _length_fault(name: str, length: int, most: int, unit: str) -> _Fault | None:
+    if length <= most:
+        return None
+    code = pb.InvalidTopicName if name == "topic" else pb.MetadataError
+    return code, f"{name} has {length} {unit}; {most} are allowed"
+
+
+def _properties_fault(name: str, pairs: Any) -> _Fault | None:
+    most = PROPERTIES_CHARS_MAX * (4 if name == "properties" else 1)
+    if len(pairs) > PROPERTIES_MAX:
+        return pb.MetadataError, f"{name} has {len(pairs)} properties; {PROPERTIES_MAX} are allowed"
+    length = sum(len(pair.key) + len(pair.value) for pair in pairs)
+    if length > most:
+        return pb.MetadataError, f"{name} has {length} characters; {most} are allowed"
+    return None
