@@ -74,7 +74,7 @@ class WebSockets:
     async def _opened(self, connection: _Connection) -> Endpoint:
         await connection.receive()  # websocket.connect
         query = connection.query
-        self.open.admit()
+        self.open.admit(connection.peer)
         target = target_of(connection.path, query, self._broker.config.cluster)
         endpoint = self._endpoint(target, query, connection.peer)
         certificate_role = connection.state.get(self._certificate_key)

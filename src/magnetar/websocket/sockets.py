@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 SOCKETS_MAX: Final = 10_000
 """Open at a time."""
+SOCKETS_PER_ADDRESS_MAX: Final = 5_000
+"""The same of one address: others find some free."""
 
 
 class OpenSockets:
@@ -25,6 +28,7 @@ class OpenSockets:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._open: set[Endpoint] = set()
+        self._by_address: Counter[str] = Counter()
         self._before = dict.fromkeys(Role, 0)
         """Messages of sockets that are closed."""
         self.refused = 0
@@ -33,18 +37,26 @@ class OpenSockets:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self) -> None:
-        """Raises TooManySocketsError."""
+    def admit(self, peer: str) -> None:
+        """`peer` is `address:port`. Raises TooManySocketsError."""
         if len(self._open) >= SOCKETS_MAX:
             raise TooManySocketsError(f"{SOCKETS_MAX} WebSockets are open")
+        address = peer.rpartition(":")[0]
+        if self._by_address[address] >= SOCKETS_PER_ADDRESS_MAX:
+            raise TooManySocketsError(f"{SOCKETS_PER_ADDRESS_MAX} WebSockets of {address} are open")
 
     def add(self, endpoint: Endpoint) -> None:
         """A socket was opened."""
         self._open.add(endpoint)
+        self._by_address[endpoint.peer.rpartition(":")[0]] += 1
 
     def remove(self, endpoint: Endpoint) -> None:
         """A socket is gone."""
         self._open.discard(endpoint)
+        address = endpoint.peer.rpartition(":")[0]
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
         self._before[endpoint.target.role] += endpoint.messages
 
     def __call__(self, out: Exposition) -> Iterable[None]:

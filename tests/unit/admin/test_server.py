@@ -7,6 +7,7 @@ import contextlib
 import socket
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -14,6 +15,8 @@ from magnetar.admin import app, loop_server
 from magnetar.admin.server import AdminServer
 from magnetar.base.errors import StartupError
 from support.admin_api import AdminApi, with_api
+
+PINGS = 20_000
 
 
 async def ask(port: int, request: bytes) -> bytes:
@@ -165,3 +168,44 @@ def test_importing_the_driver_does_not_load_the_http_stack() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    from magnetar.admin.socket_protocol import SocketProtocol
+
+    turn, answered = 0, Counter[int]()
+    handle = SocketProtocol.handle_ping
+
+    def counted(self: SocketProtocol) -> None:
+        answered[turn] += 1
+        handle(self)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(SocketProtocol, "handle_ping", counted)
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"GET /ws/v2/reader/persistent/public/default/t HTTP/1.1\r\nHost: localhost\r\n"
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert b" 101 " in (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)).splitlines()[0]
+        counting = asyncio.ensure_future(count_turns())
+        writer.write(b"\x89\x80\x00\x00\x00\x00" * PINGS)
+        pongs = await asyncio.wait_for(reader.readexactly(2 * PINGS), 60)
+        assert pongs == b"\x8a\x00" * PINGS
+        assert max(answered.values()) <= PINGS // 10
+        counting.cancel()
+        writer.close()
+        await server.stop()
+
+    with_api(story)
