@@ -122,4 +122,8 @@ COMMANDS: Final[dict[str, Command]] = {
         "magnetar.cli.auth:auth", "Rights: whether a role may do something, and which grant is missing."
     ),
     "tokens": Command("magnetar.cli.tokens:tokens", "Keys and tokens for authentication (docs/security.md)."),
+    "users": Command(
+        "magnetar.cli.users:users",
+        "Users and passwords for authentication, in an htpasswd file (docs/security.md).",
+    ),
 }
