@@ -13,6 +13,7 @@ Errors are raised; `errors.py` says which status they get.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,7 +144,7 @@ class Call:
         if not self.body.strip():
             return None
         try:
-            return json.loads(self.body)
+            return json.loads(self.body, parse_constant=_not_finite, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise BadRequestError(f"the body is not JSON: {error}") from error
 
@@ -194,6 +195,15 @@ class Operation:
 
     def __call__(self, call: Call) -> Awaitable[object]:
         return self.handler(call)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _not_finite(text)
+
+
+def _not_finite(text: str) -> float:
+    raise ValueError(f"{text[:40]} is no number of JSON that can be kept")
 
 
 def natural(text: str, what: str) -> int:

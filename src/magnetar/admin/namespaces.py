@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin import bundles as bundle_ranges
+from magnetar.admin import namespace_documents
 from magnetar.admin.call import Call, Operation, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.admin.topic_lists import QUERY, chosen
@@ -30,10 +31,10 @@ async def get_namespace(call: Call) -> object:
 
 
 async def create_namespace(call: Call) -> object:
-    body = call.json_object()
-    body["bundles"] = bundle_ranges.wanted(body.get("bundles"))
+    """Makes a namespace with the policies of the body, each of which its own route would take."""
+    document = await namespace_documents.read(call)
     async with call.broker.names.making(str(call.namespace())):
-        await call.broker.policies.create_namespace(call.namespace(), body)
+        await call.broker.policies.create_namespace(call.namespace(), document)
     return None
 
 

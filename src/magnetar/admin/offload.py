@@ -63,7 +63,7 @@ def _number(value: object, what: str) -> int:
     return max(NEVER, as_whole(value, bits=LONG_BITS, what=what) or 0)
 
 
-def _policies(call: Call) -> dict[str, Any]:
+def read_policies(call: Call) -> dict[str, Any]:
     """The body, Pulsar's offload policies. Raises BadRequestError, PreconditionFailedError."""
     given = as_object(call.json())
     if given is None:
@@ -131,7 +131,7 @@ async def policies_of_namespace(call: Call) -> object:
 
 
 async def set_policies_of_namespace(call: Call) -> None:
-    value = _policies(call)
+    value = read_policies(call)
 
     def change(document: Policies) -> None:
         document[POLICIES] = value
@@ -170,7 +170,7 @@ async def policies_of_topic(call: Call) -> object:
 
 
 async def set_policies_of_topic(call: Call) -> None:
-    value = _policies(call)
+    value = read_policies(call)
     topic = call.topic()
     await call.broker.check_name(topic)
 

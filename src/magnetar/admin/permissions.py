@@ -22,7 +22,7 @@ _P: Final = f"{_N}/permissions"
 _WORD: Final = "subscription"
 """Part of paths that could as well be the name of a role or of a subscription."""
 _ACTIONS: Final = ("produce", "consume", "functions", "sources", "sinks", "packages")
-_MODES: Final = ("None", "Prefix")
+MODES: Final = ("None", "Prefix")
 
 
 def _grants(document: Policies, level: str) -> dict[str, Any]:
@@ -34,10 +34,10 @@ def _grants(document: Policies, level: str) -> dict[str, Any]:
     return grants
 
 
-def _actions(call: Call) -> list[str]:
-    actions = call.json()
+def actions_in(actions: object) -> list[str]:
+    """What is granted. Raises BadRequestError."""
     if not isinstance(actions, list) or not all(action in _ACTIONS for action in actions):
-        raise BadRequestError(f"the body must be a list of {', '.join(_ACTIONS)}")
+        raise BadRequestError(f"actions must be a list of {', '.join(_ACTIONS)}")
     return sorted(set(actions))
 
 
@@ -54,7 +54,7 @@ async def permissions(call: Call) -> object:
 
 
 async def grant(call: Call) -> None:
-    role, actions = call.params.get("role", _WORD), _actions(call)
+    role, actions = call.params.get("role", _WORD), actions_in(call.json())
 
     def change(document: Policies) -> None:
         _grants(document, "namespace_auth")[role] = actions
@@ -87,7 +87,7 @@ async def topic_permissions(call: Call, topic: TopicName) -> object:
 
 
 async def grant_topic(call: Call, topic: TopicName) -> None:
-    role, actions = call.params["role"], _actions(call)
+    role, actions = call.params["role"], actions_in(call.json())
 
     def change(document: Policies) -> None:
         _grants(document, "destination_auth").setdefault(str(topic.base), {})[role] = actions
@@ -148,14 +148,14 @@ async def revoke_subscription(call: Call) -> None:
 
 async def subscription_mode(call: Call) -> object:
     document = await call.broker.policies.namespace(call.namespace())
-    return document.get("subscription_auth_mode") or _MODES[0]
+    return document.get("subscription_auth_mode") or MODES[0]
 
 
 async def set_subscription_mode(call: Call) -> None:
     """With `Prefix`, the name of a subscription must begin with the role that uses it."""
     mode = call.json()
-    if mode not in _MODES:
-        raise BadRequestError(f"the body must be one of {', '.join(_MODES)}")
+    if mode not in MODES:
+        raise BadRequestError(f"the body must be one of {', '.join(MODES)}")
 
     def change(document: Policies) -> None:
         document["subscription_auth_mode"] = mode

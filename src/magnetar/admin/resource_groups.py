@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from magnetar.admin.call import Call, Operation, Route, whole
 from magnetar.admin.errors import BadRequestError, NotHereError
-from magnetar.base.names import NamespaceName
+from magnetar.base.names import NamespaceName, is_entity_name
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.limits.groups import GROUP_POLICY, NUMBERS
 from magnetar.broker.policies import Policies
@@ -88,9 +88,14 @@ async def set_group_of_namespace(call: Call) -> None:
     """Puts a namespace into a group; in force on return."""
     await call.broker.policies.namespace(call.namespace())
     name = call.name("group")
-    if await call.broker.policies.resource_group(name) is None:
-        raise PreconditionFailedError(f"resource group {name} does not exist")
+    await check_group(call, name)
     await _put(call, name)
+
+
+async def check_group(call: Call, name: str) -> None:
+    """Raises PreconditionFailedError when there is no such group."""
+    if not is_entity_name(name) or await call.broker.policies.resource_group(name) is None:
+        raise PreconditionFailedError(f"resource group {name[:100]} does not exist")
 
 
 async def remove_group_of_namespace(call: Call) -> None:

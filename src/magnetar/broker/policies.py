@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from magnetar.base.names import NamespaceName, TopicName
 from magnetar.base.recent import Recent
 from magnetar.broker.bundles import DEFAULT_BUNDLES, equal_parts
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
+from magnetar.broker.policy_shapes import passed_over
 from magnetar.metadata import keys
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
@@ -20,6 +22,8 @@ from magnetar.metadata.store import (
     NotFoundError,
     Notification,
 )
+
+_log = logging.getLogger("magnetar.broker")
 
 _DOCUMENTS_KEPT: Final = 100_000
 """Also that there is none is kept, of every name that clients ask for: they must not fill the memory."""
@@ -64,12 +68,16 @@ class PolicyStore:
         for listener in self._listeners:
             listener(notification.path)
 
-    async def _read(self, path: str) -> Policies | None:
+    async def _read(self, path: str, *, of: str = "") -> Policies | None:
+        """`of`: whether it is the policies of a "namespace" or "topic", which then hold nothing that cannot
+        be used."""
         if path in self._cache:
             return self._cache[path]
         before = self._changes
         value = await self._store.get(path)
         document: Policies | None = None if value is None else json.loads(value.data)
+        if document is not None and of:
+            document = _usable(path, document, of_topic=of == "topic")
         if self._changes == before:
             # Else it may have been read before the change, which nobody would tell of again.
             self._cache.put(path, document)
@@ -91,7 +99,7 @@ class PolicyStore:
                 await self.create_tenant(tenant, {"adminRoles": [], "allowedClusters": [self.cluster]})
             for namespace in namespaces:
                 name = NamespaceName(tenant, namespace)
-                if await self._read(keys.namespace_policies(name)) is None:
+                if await self._read(keys.namespace_policies(name), of="namespace") is None:
                     await self.create_namespace(name, {})
 
     # -- settings ----------------------------------------------------------------------------------
@@ -165,7 +173,7 @@ class PolicyStore:
 
     async def namespace(self, name: NamespaceName) -> Policies:
         """Its policies. Raises NamespaceNotFoundError."""
-        document = await self._read(keys.namespace_policies(name))
+        document = await self._read(keys.namespace_policies(name), of="namespace")
         if document is None:
             raise NamespaceNotFoundError(
                 "Namespace does not exist", remedy=f"create {name} with PUT /admin/v2/namespaces/{name}"
@@ -219,15 +227,15 @@ class PolicyStore:
 
         What is set for this cluster wins over what is set for all.
         """
-        everywhere = await self._read(keys.topic_policies(topic.base))
-        here = await self._read(keys.local_topic_policies(topic.base))
+        everywhere = await self._read(keys.topic_policies(topic.base), of="topic")
+        here = await self._read(keys.local_topic_policies(topic.base), of="topic")
         if not everywhere:
             return here or {}
         return {**everywhere, **here} if here else everywhere
 
     async def own_topic_policies(self, topic: TopicName, *, everywhere: bool = False) -> Policies:
         """Those set for this cluster alone, or `everywhere` those set for all."""
-        return await self._read(_topic_key(topic, everywhere=everywhere)) or {}
+        return await self._read(_topic_key(topic, everywhere=everywhere), of="topic") or {}
 
     async def update_topic(
         self, topic: TopicName, change: Callable[[Policies], None], *, everywhere: bool = False
@@ -301,6 +309,16 @@ class PolicyStore:
         return [
             TopicName.of(domain, name.tenant, name.namespace, keys.decode_child(local)) for local in locals_
         ]
+
+
+def _usable(path: str, document: Any, *, of_topic: bool) -> Policies:
+    """The document without what would break those who read it."""
+    if not isinstance(document, dict):
+        _log.warning("%s: passed over: it is no document of policies", path)
+        return {}
+    if wrong := passed_over(document, of_topic=of_topic):
+        _log.warning("%s: passed over, as it cannot be used: %s", path, ", ".join(wrong))
+    return {key: value for key, value in document.items() if key not in wrong} if wrong else document
 
 
 def _topic_key(topic: TopicName, *, everywhere: bool) -> str:

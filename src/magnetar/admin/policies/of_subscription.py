@@ -54,7 +54,7 @@ async def remove_rate(call: Call) -> None:
 # -- clusters ----------------------------------------------------------------------------------------
 
 
-async def _only_this(call: Call) -> list[str]:
+async def only_this(call: Call) -> list[str]:
     """Clusters of the body. Only the cluster itself can be named: nothing is replicated yet."""
     clusters, own = call.json(), call.broker.config.cluster
     if not isinstance(clusters, list) or not clusters or not all(isinstance(each, str) for each in clusters):
@@ -72,7 +72,7 @@ async def get_namespace_clusters(call: Call) -> object:
 async def set_namespace_clusters(call: Call) -> None:
     """Names these clusters: this one alone."""
     await call.broker.policies.namespace(call.namespace())
-    wanted = await _only_this(call)
+    wanted = await only_this(call)
     await change_namespace(call, lambda document: document.update({_REPLICATION: wanted}))
 
 
@@ -86,7 +86,7 @@ async def get_topic_clusters(call: Call) -> object:
 
 async def set_topic_clusters(call: Call) -> None:
     """Names these clusters: this one alone."""
-    wanted = await _only_this(call)
+    wanted = await only_this(call)
     await change_topic(call, lambda document: document.update({_REPLICATION: wanted}))
 
 
@@ -107,7 +107,12 @@ async def get_allowed(call: Call) -> object:
 
 async def set_allowed(call: Call) -> None:
     """Names these clusters; the one that asks must be among them, as nobody else serves the topics."""
-    document = await call.broker.policies.namespace(call.namespace())
+    wanted = await allowed_of(call, await call.broker.policies.namespace(call.namespace()))
+    await change_namespace(call, lambda found: found.update({_ALLOWED: wanted}))
+
+
+async def allowed_of(call: Call, document: Policies) -> list[str]:
+    """The clusters of the body. Raises BadRequestError, PreconditionFailedError."""
     clusters = call.json()
     if not isinstance(clusters, list) or not clusters or not all(isinstance(each, str) for each in clusters):
         raise BadRequestError("the body must be a list of clusters")
@@ -119,8 +124,7 @@ async def set_allowed(call: Call) -> None:
         raise PreconditionFailedError(
             f"the namespace is served and replicated in {', '.join(sorted(missing))}"
         )
-    wanted = sorted(set(clusters))
-    await change_namespace(call, lambda found: found.update({_ALLOWED: wanted}))
+    return sorted(set(clusters))
 
 
 ROUTES: list[Route] = [

@@ -27,15 +27,21 @@ _MAP: Final = {"type": "object", "additionalProperties": _SCHEMA}
 _QUERY: Final = ("backlogQuotaType",)
 
 
-def _kind(call: Call) -> QuotaKind:
-    text = call.query.get("backlogQuotaType", QuotaKind.SIZE)
+def kind_of(text: str) -> QuotaKind:
+    """Raises BadRequestError."""
     try:
         return QuotaKind(text)
     except ValueError:
         raise BadRequestError(f"backlogQuotaType must be one of {', '.join(QuotaKind)}") from None
 
 
-def _quota(call: Call, retention: Any) -> dict[str, Any] | None:
+def _kind(call: Call) -> QuotaKind:
+    return kind_of(call.query.get("backlogQuotaType", QuotaKind.SIZE))
+
+
+def quota_of(call: Call, retention: Any) -> dict[str, Any] | None:
+    """The quota of the body, which must suit what is retained; None takes it away. Raises BadRequestError,
+    PreconditionFailedError."""
     document = as_object(call.json())
     if document is None:
         return None
@@ -69,7 +75,7 @@ async def _namespace_quotas(call: Call) -> object:
 
 async def _put_namespace_quota(call: Call) -> None:
     document = await call.broker.policies.namespace(call.namespace())
-    kind, quota = _kind(call), _quota(call, document.get("retention_policies"))
+    kind, quota = _kind(call), quota_of(call, document.get("retention_policies"))
     await change_namespace(call, lambda found: _put_quota(found, QUOTAS_OF_NAMESPACE, kind, quota))
 
 
@@ -92,7 +98,7 @@ async def _put_topic_quota(call: Call) -> None:
     own = await call.broker.policies.topic_policies(topic)
     inherited = await call.broker.policies.namespace(topic.namespace_name)
     retention = own.get("retention_policies", inherited.get("retention_policies"))
-    kind, quota = _kind(call), _quota(call, retention)
+    kind, quota = _kind(call), quota_of(call, retention)
     await change_topic(call, lambda found: _put_quota(found, QUOTAS_OF_TOPIC, kind, quota))
 
 

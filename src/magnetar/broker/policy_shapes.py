@@ -1,0 +1,161 @@
+"""What parts of a stored document of policies must look like at least (pure).
+
+What another program, or an older version, has stored may be anything: a part that is of another kind than
+those who read it take for granted is passed over, as if it was not set, and the rest counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Shape = Callable[[Any], bool]
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float) and math.isfinite(value) and abs(value) < 1 << 63
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _of(shape: Shape) -> Shape:
+    """An object whose values are all so."""
+    return lambda value: isinstance(value, dict) and all(map(shape, value.values()))
+
+
+def _is_policy(value: Any) -> bool:
+    """An object of numbers, texts and switches."""
+    return isinstance(value, dict) and all(
+        each is None or isinstance(each, bool | str) or _is_number(each) for each in value.values()
+    )
+
+
+def _is_numbers(value: Any) -> bool:
+    """An object of numbers and switches."""
+    return isinstance(value, dict) and all(
+        isinstance(each, bool) or _is_number(each) for each in value.values()
+    )
+
+
+def _is_bundles(value: Any) -> bool:
+    bounds: Any = value.get("boundaries") if isinstance(value, dict) else None
+    return isinstance(bounds, list) and len(bounds) > 1 and all(map(_is_bound, bounds))
+
+
+def _is_bound(text: Any) -> bool:
+    if not isinstance(text, str):
+        return False
+    try:
+        return 0 <= int(text, 16) <= 0xFFFFFFFF
+    except ValueError:
+        return False
+
+
+def _is_quota(value: Any) -> bool:
+    if not _is_policy(value):
+        return False
+    limits = (value.get(name, -1) for name in ("limit", "limitSize", "limitTime"))
+    policies = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
+    return all(map(_is_number, limits)) and value.get("policy", policies[0]) in policies
+
+
+def _is_inactive(value: Any) -> bool:
+    modes = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
+    return (
+        _is_policy(value)
+        and value.get("inactiveTopicDeleteMode", modes[0]) in modes
+        and _is_number(value.get("maxInactiveDurationSeconds", 0))
+    )
+
+
+def _is_creation(value: Any) -> bool:
+    return _is_policy(value) and _is_number(value.get("defaultNumPartitions") or 0)
+
+
+def _is_grants(value: Any) -> bool:
+    shapes: dict[str, Shape] = {
+        "namespace_auth": _of(_is_texts),
+        "destination_auth": _of(_of(_is_texts)),
+        "subscription_auth_roles": _of(_is_texts),
+    }
+    return isinstance(value, dict) and all(
+        value.get(name) is None or shape(value[name]) for name, shape in shapes.items()
+    )
+
+
+_SHAPES: Final[Mapping[str, Shape]] = {
+    **dict.fromkeys(
+        (
+            *("max_producers_per_topic", "maxProducerPerTopic"),
+            *("max_consumers_per_topic", "maxConsumerPerTopic"),
+            *("max_consumers_per_subscription", "maxConsumersPerSubscription"),
+            *("max_subscriptions_per_topic", "maxSubscriptionsPerTopic"),
+            *("max_topics_per_namespace", "maxMessageSize"),
+            *("max_unacked_messages_per_consumer", "maxUnackedMessagesOnConsumer"),
+            *("max_unacked_messages_per_subscription", "maxUnackedMessagesOnSubscription"),
+            *("message_ttl_in_seconds", "messageTTLInSeconds"),
+            *("subscription_expiration_time_minutes", "compaction_threshold", "compactionThreshold"),
+            *("deduplicationSnapshotIntervalSeconds", "offload_max_age_in_seconds"),
+            *("offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
+        ),
+        _is_number,
+    ),
+    **dict.fromkeys(("retention_policies", "persistence", "delayed_delivery_policies"), _is_numbers),
+    **dict.fromkeys(("autoSubscriptionCreationOverride",), _is_policy),
+    **dict.fromkeys(("subscription_types_enabled", "subscriptionTypesEnabled"), _is_texts),
+    **dict.fromkeys(("replication_clusters", "allowed_clusters"), _is_texts),
+    **dict.fromkeys(("backlog_quota_map", "backLogQuotaMap"), _of(_is_quota)),
+    "subscriptionPolicies": _of(_of(_is_numbers)),
+    "autoTopicCreationOverride": _is_creation,
+    "inactive_topic_policies": _is_inactive,
+    "entryFilters": _of(_is_text),
+    "offload_policies": _is_object,
+    "properties": _of(_is_text),
+    "resource_group_name": _is_text,
+    "bundles": _is_bundles,
+    "auth_policies": _is_grants,
+}
+
+_OF_NAMESPACE: Final[Mapping[str, Shape]] = {
+    **_SHAPES,
+    **dict.fromkeys(
+        (
+            *("publishMaxMessageRate", "topicDispatchRate", "subscriptionDispatchRate"),
+            *("replicatorDispatchRate", "clusterSubscribeRate", "clusterDispatchRate"),
+        ),
+        _of(_is_numbers),
+    ),
+}
+_OF_TOPIC: Final[Mapping[str, Shape]] = {
+    **_SHAPES,
+    **dict.fromkeys(
+        (
+            *("publishRate", "dispatchRate", "subscribeRate"),
+            *("subscriptionDispatchRate", "replicatorDispatchRate"),
+        ),
+        _is_numbers,
+    ),
+}
+
+
+def passed_over(document: Mapping[str, Any], *, of_topic: bool) -> list[str]:
+    """Names of the parts that cannot be used; null is not set."""
+    shapes = _OF_TOPIC if of_topic else _OF_NAMESPACE
+    return sorted(
+        key
+        for key, value in document.items()
+        if value is not None and key in shapes and not shapes[key](value)
+    )
