@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import ssl
+import subprocess
+import sys
+import termios
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +29,35 @@ pytestmark = pytest.mark.process
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 DEADLINE_S = 60
+
+
+def test_a_terminal_that_is_gone_stops_a_broker_in_order(tmp_path: Path) -> None:
+    """SIGHUP says two things: read your files anew, and nobody sits before you any more."""
+    ours, terminal = os.openpty()
+
+    def sits_before_it() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    ready = tmp_path / "ready"
+    command = [sys.executable, "-m", "magnetar", "standalone", "--ephemeral", "--ready-file", str(ready)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--http-port", "0"],
+            stdin=terminal,
+            stdout=log,
+            stderr=log,
+            preexec_fn=sits_before_it,
+        )
+    try:
+        os.close(terminal)
+        wait_until(lambda: ready.exists() or process.poll() is not None, DEADLINE_S, "ready")
+        os.close(ours)
+        assert process.wait(DEADLINE_S) == 0
+        assert "SIGHUP: stopping" in (tmp_path / "log").read_text()
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
 
 
 class Secured:
