@@ -34,6 +34,7 @@ def main() -> int:
     for command in (
         [*uv, "--upgrade", *EXTRAS, "pyproject.toml", "-o", str(REQUIREMENTS / "lock.txt")],
         [*uv, "--upgrade", str(REQUIREMENTS / "iceberg.in"), "-o", str(REQUIREMENTS / "iceberg.txt")],
+        [*uv, "--upgrade", str(REQUIREMENTS / "fuzz.in"), "-o", str(REQUIREMENTS / "fuzz.txt")],
         [*uv, "--upgrade", str(REQUIREMENTS / "uv.in"), "-o", str(REQUIREMENTS / "uv.txt")],
     ):
         code = subprocess.run(command, check=False).returncode

@@ -22,6 +22,7 @@ from magnetar.admin.errors import (
 from magnetar.admin.subscriptions import find, nth_unacked
 from magnetar.admin.topics import loaded, refuse_partitioned
 from magnetar.base.entries import EntryRun
+from magnetar.base.expressions import as_text
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.topic import Topic
@@ -130,7 +131,7 @@ def message_answer(name: TopicName, run: EntryRun) -> Raw:
     position = f"{run.ledger_id}:{run.first_entry}"
     headers = {
         "X-Pulsar-Message-ID": position if name.partition < 0 else f"{position}:{name.partition}",
-        "X-Pulsar-producer-name": metadata.producer_name,
+        "X-Pulsar-producer-name": as_text(metadata.producer_name),
         "X-Pulsar-sequence-id": str(metadata.sequence_id),
         "X-Pulsar-publish-time": _time(metadata.publish_time),
         "X-Pulsar-Broker-Entry-METADATA-timestamp": _time(run.broker_time_ms),
@@ -151,14 +152,14 @@ def message_answer(name: TopicName, run: EntryRun) -> Raw:
 def _optional_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
     headers: dict[str, str] = {}
     if metadata.properties:
-        properties = {item.key: item.value for item in metadata.properties}
+        properties = {as_text(item.key): as_text(item.value) for item in metadata.properties}
         headers["X-Pulsar-PROPERTY"] = json.dumps(properties, separators=(",", ":"))
     if metadata.HasField("event_time") and metadata.event_time:
         headers["X-Pulsar-event-time"] = _time(metadata.event_time)
     if metadata.HasField("deliver_at_time"):
         headers["X-Pulsar-deliver-at-time"] = _time(metadata.deliver_at_time)
     if metadata.HasField("partition_key"):
-        headers["X-Pulsar-partition-key"] = metadata.partition_key
+        headers["X-Pulsar-partition-key"] = as_text(metadata.partition_key)
         headers["X-Pulsar-partition-key-b64-encoded"] = str(metadata.partition_key_b64_encoded).lower()
     if metadata.HasField("ordering_key"):
         headers["X-Pulsar-Base64-ordering-key-b64encoded"] = base64.b64encode(metadata.ordering_key).decode()
@@ -167,7 +168,7 @@ def _optional_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
             metadata.schema_version
         ).decode()
     if metadata.HasField("replicated_from"):
-        headers["X-Pulsar-replicated-from"] = metadata.replicated_from
+        headers["X-Pulsar-replicated-from"] = as_text(metadata.replicated_from)
     if metadata.HasField("null_value"):
         headers["X-Pulsar-null-value"] = str(metadata.null_value).lower()
     if metadata.compression:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -105,7 +106,10 @@ def parts_of(text: str) -> int:
 
 
 def _parsed(text: str) -> ast.expr:
-    return ast.parse(text.strip(), mode="eval").body
+    with warnings.catch_warnings():
+        # Python would tell what it thinks of a stranger's text in the log of the process.
+        warnings.simplefilter("ignore")
+        return ast.parse(text.strip(), mode="eval").body
 
 
 def _parts(tree: ast.expr) -> int:

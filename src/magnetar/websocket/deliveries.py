@@ -6,11 +6,12 @@ Source: Pulsar binary protocol: batches, compression, encryption, PIP-37 (pieces
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.expressions import as_text
 from magnetar.base.ids import Position
 from magnetar.client.compression import decompress_within
 from magnetar.websocket.errors import UndeliverableError
@@ -141,9 +142,9 @@ def _single(
         -1,
         0,
         body,
-        metadata.partition_key if metadata.HasField("partition_key") else None,
+        _key(metadata),
         metadata.partition_key_b64_encoded,
-        {pair.key: pair.value for pair in metadata.properties},
+        _texts(metadata.properties),
         metadata.publish_time,
         metadata.event_time,
         event.redelivery_count,
@@ -166,15 +167,24 @@ def _batch(event: MessageEvent, metadata: pb.MessageMetadata, plain: bytes) -> O
                     index,
                     size,
                     bytes(body),
-                    single.partition_key if single.HasField("partition_key") else None,
+                    _key(single),
                     single.partition_key_b64_encoded,
-                    {pair.key: pair.value for pair in single.properties},
+                    _texts(single.properties),
                     metadata.publish_time,
                     single.event_time,
                     event.redelivery_count,
                 )
             )
     return Opened(len(wanted), messages)
+
+
+def _key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
+    return as_text(metadata.partition_key) if metadata.HasField("partition_key") else None
+
+
+def _texts(pairs: Iterable[pb.KeyValue]) -> dict[str, str]:
+    """What is not UTF-8, protobuf gives as bytes, which JSON does not know."""
+    return {as_text(pair.key): as_text(pair.value) for pair in pairs}
 
 
 def _is_set(words: tuple[int, ...], index: int) -> bool:
@@ -186,14 +196,14 @@ def _encryption_context(metadata: pb.MessageMetadata) -> Mapping[str, Any]:
     """Source: Pulsar's EncryptionContext as its WebSocket API writes it."""
     return {
         "keys": {
-            each.key: {
+            as_text(each.key): {
                 "keyValue": b64encode(each.value).decode(),
-                "metadata": {pair.key: pair.value for pair in each.metadata},
+                "metadata": _texts(each.metadata),
             }
             for each in metadata.encryption_keys
         },
         "param": b64encode(metadata.encryption_param).decode(),
-        "algorithm": metadata.encryption_algo,
+        "algorithm": as_text(metadata.encryption_algo),
         "compressionType": pb.CompressionType.Name(metadata.compression),
         "uncompressedMessageSize": metadata.uncompressed_size,
         "batchSize": metadata.num_messages_in_batch if payload.is_batch(metadata) else None,

@@ -142,7 +142,8 @@ def split_batch(
             raise EntryError(f"metadata of message {index} cannot be decoded") from error
         at += metadata_bytes
         payload_bytes = single.payload_size
-        if not single.HasField("payload_size") or not 0 <= payload_bytes <= size - at:
+        # upb does not ask for required fields by itself; without them it could not be written again.
+        if not single.IsInitialized() or not 0 <= payload_bytes <= size - at:
             raise EntryError(f"payload of message {index} has {payload_bytes} of {size - at} bytes")
         yield single, view[at : at + payload_bytes]
         at += payload_bytes

@@ -62,7 +62,12 @@ def _key(metadata: pb.MessageMetadata | pb.SingleMessageMetadata) -> str | None:
     if not metadata.HasField("partition_key"):
         return None
     key = metadata.partition_key
-    return as_text(base64.b64decode(key)) if metadata.partition_key_b64_encoded else key
+    if metadata.partition_key_b64_encoded:
+        try:
+            return as_text(base64.b64decode(key))
+        except ValueError:
+            pass  # no base64: a producer's mistake, which must not hold up a subscription
+    return as_text(key)
 
 
 def _names(candidate: Candidate) -> dict[str, Any]:
