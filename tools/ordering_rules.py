@@ -28,6 +28,8 @@ METADATA_CUTS: Final = f"{CUTS}::test_metadata_that_was_written_survives_power_c
 OPENING_CUTS: Final = f"{CUTS}::test_a_folder_opens_after_a_cut_while_it_is_made"
 LOG_CUTS: Final = f"{CUTS}::test_a_log_survives_power_cuts"
 STORE: Final = "unit/bookie/test_store.py"
+BOOKIE_ORDER: Final = "unit/bookie/test_ordering.py"
+HOUSEKEEPING: Final = "unit/bookie/network/test_housekeeping.py"
 STORE_FAILURES: Final = "unit/bookie/test_store_failures.py"
 ROSTER: Final = "unit/bookie/test_roster.py"
 SPARES: Final = "unit/bookie/test_spares.py"
@@ -145,7 +147,7 @@ RULES: Final = (
         "bookie/segment_file.py",
         "    os.ftruncate(segment.fd, end)\n",
         "",
-        (STORE, "property/test_bookie_recovery.py", SEGMENT_CUTS),
+        (BOOKIE_ORDER,),
     ),
     Rule(
         "a segment is listed before it is written to",
@@ -193,7 +195,7 @@ RULES: Final = (
         "bookie/store.py",
         "        await asyncio.gather(*futures)\n",
         "        await asyncio.sleep(0)\n",
-        (SEGMENT_CUTS, STORE),
+        (BOOKIE_ORDER,),
     ),
     Rule(
         "a tombstone outlives the blocks",
@@ -218,6 +220,14 @@ RULES: Final = (
         "        if not body_is_good(header, body):\n            raise self._corrupt(offset)\n",
         "",
         (REWRITER,),
+    ),
+    Rule(
+        "a rewritten segment takes along the tombstones that are needed",
+        "the blocks of a deleted ledger elsewhere come back",
+        "bookie/rewriter.py",
+        "            fresh = await asyncio.to_thread(copy.finish, tombstones)\n",
+        "            fresh = await asyncio.to_thread(copy.finish, [])\n",
+        (BOOKIE_ORDER,),
     ),
     # -- folders and small files
     Rule(
@@ -393,7 +403,38 @@ RULES: Final = (
             "        with contextlib.suppress(NotFoundError):\n"
             "            await self._metadata.transact([Delete(ledger_path(ledger_id)), *note])\n"
         ),
-        (LEDGERS, LOG_CUTS),
+        (GUARD,),
+    ),
+    Rule(
+        "metadata in doubt finishes no deletion",
+        "a note in an older copy deletes a ledger that has its id since",
+        "ledger/guard.py",
+        "            if self.trust.is_trusted:\n                await self._finish_deletions()\n",
+        "            await self._finish_deletions()\n",
+        (GUARD,),
+    ),
+    Rule(
+        "a ledger that is named again is not deleted",
+        "metadata that was restored meanwhile names a ledger whose entries are gone",
+        "ledger/guard.py",
+        (
+            "            if await self._metadata.exists(ledger_path(ledger_id)):\n"
+            "                continue\n"
+            "            held ="
+        ),
+        "            held =",
+        (GUARD,),
+    ),
+    Rule(
+        "a bookie looks again right before it deletes",
+        "what was listed while metadata was away is deleted",
+        "bookie/network/collecting.py",
+        (
+            "        exists = await existing.ledger_exists(ledger_id)\n"
+            "        _check_connection(existing, connection_id)\n"
+        ),
+        "        exists = False\n",
+        (HOUSEKEEPING,),
     ),
     # -- managed logs
     Rule(

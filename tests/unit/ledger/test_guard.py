@@ -43,6 +43,8 @@ class Running:
         self.metadata = metadata
         self.trust = MetadataTrust()
         self.damaged = False
+        self.named_meanwhile: tuple[str, bytes] | None = None
+        """A value that comes back while all of metadata is looked through."""
         clock = ManualClock()
         self.guard = LedgerGuard(store, metadata, clock, self.trust, grace_s=GRACE_S, check=self._check)
         self.ledgers = EmbeddedLedgers(store, metadata, clock, guard=self.guard)
@@ -50,6 +52,8 @@ class Running:
     async def _check(self) -> None:
         if self.damaged:
             raise CorruptDataError("metadata.db", 0, "a row")
+        if self.named_meanwhile is not None:
+            await self.metadata.put(*self.named_meanwhile)
 
     async def write(self) -> int:
         """A closed ledger with an entry; returns its id."""
@@ -171,6 +175,59 @@ def test_a_deletion_that_a_crash_cut_short_is_done_at_once(tmp_path: Path) -> No
             await two.ledgers.delete(ledger_ids[0])
             assert not await two.metadata.exists(deletion_path(ledger_ids[0]))
             assert two.store.ledger_ids() == {ledger_ids[2]}
+
+    run(story)
+
+
+def test_metadata_in_doubt_finishes_no_deletion(tmp_path: Path) -> None:
+    """An older copy may hold a note of a deletion whose id was given away again since."""
+
+    async def story() -> None:
+        async with process(tmp_path) as one:
+            kept = await one.write()
+            await one.forget(kept)
+            await one.metadata.put(deletion_path(kept), b"")
+            one.trust.doubted("a test", "an older copy")
+            await one.look(0)
+            assert one.store.ledger_ids() == {kept}
+            assert await one.metadata.exists(deletion_path(kept))
+            one.trust.cleared("a test")
+            await one.look(1)
+            assert one.store.ledger_ids() == set()
+
+    run(story)
+
+
+def test_a_ledger_that_is_named_again_at_the_last_moment_is_not_deleted(tmp_path: Path) -> None:
+    """The look at all of metadata, right before, takes its time."""
+
+    async def story() -> None:
+        async with process(tmp_path) as one:
+            lost = await one.write()
+            value = await one.metadata.get(ledger_path(lost))
+            assert value is not None
+            await one.forget(lost)
+            await one.look(0)
+            one.named_meanwhile = (ledger_path(lost), value.data)
+            await one.look(GRACE_S + 1)
+            assert one.store.ledger_ids() == {lost}
+            await one.look(1)
+            assert one.held == set()
+
+    run(story)
+
+
+def test_a_ledgers_metadata_goes_before_its_entries(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with process(tmp_path) as one:
+            ledger_id = await one.write()
+            held: list[bool] = []
+            one.metadata.watch(
+                ledger_path(ledger_id), lambda _: held.append(one.store.segments.holds(ledger_id))
+            )
+            await one.ledgers.delete(ledger_id)
+            assert held == [True]
+            assert not one.store.segments.holds(ledger_id)
 
     run(story)
 
