@@ -7,6 +7,7 @@ import contextlib
 import shutil
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -239,3 +240,18 @@ def test_what_cannot_be_had_ends_the_start(files: Files, tmp_path: Path) -> None
             wrong.access()
     with pytest.raises(StartupError, match="cannot be used"):
         BookieSecurity(tls_certificate=files.users, tls_key=files.bookie[1]).tls()
+
+
+def test_one_connection_too_many_and_who_shows_nothing_are_dropped(tmp_path: Path, files: Files) -> None:
+    async def story(nodes: BookieNodes) -> None:
+        port = nodes.nodes["a"].port
+        first, first_writer = await asyncio.open_connection("127.0.0.1", port)
+        second, second_writer = await asyncio.open_connection("127.0.0.1", port)
+        for reader in (second, first):
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 60) == b""
+        first_writer.close()
+        second_writer.close()
+
+    options = replace(files.security(users=True), connections_max=1, outside_s=1.0)
+    run(tmp_path, options, story)

@@ -87,7 +87,11 @@ class BookieConfig:
             collect_interval_s=self.collect_interval_s,
             fullness=FullnessOptions(full_share=self.full_share, room_share=self.full_share - _ROOM_SHARE),
             store=StoreOptions(sort_after_reads=self.sort_after_reads),
-            server=ServerOptions(tls=credentials.tls, access=credentials.access),
+            server=ServerOptions(
+                tls=credentials.tls,
+                access=credentials.access,
+                connections_max=open_files.affordable_sockets().clients,
+            ),
         )
 
 

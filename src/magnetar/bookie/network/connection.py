@@ -17,6 +17,8 @@ from magnetar.wire.frames import FrameError
 _log = logging.getLogger("magnetar.bookie.network")
 
 _BUFFER_BYTES: Final = 256 << 10
+_FIRST_BYTES: Final = 4 << 10
+"""The buffer of a client that has asked for nothing yet."""
 _HANDSHAKE_S: Final = 10.0
 _JOIN_BELOW_BYTES: Final = 4_096
 """Pieces smaller than this on average are joined before writing; larger ones are written as a vector."""
@@ -44,7 +46,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._serving = serving
         self._parser = BookieParser(serving.packet_bytes_max)
         self._loop = asyncio.get_running_loop()
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer = bytearray(_FIRST_BYTES)
         self._filled = 0
         self._out: list[bytes] = []
         self._held = 0
@@ -85,8 +87,9 @@ class BookieConnection(asyncio.BufferedProtocol):
         if rest and consumed:
             self._buffer[:rest] = self._buffer[consumed : self._filled]
         self._filled = rest
-        if self._parser.needed > len(self._buffer):
-            grown = bytearray(self._parser.needed)
+        wanted = max(self._parser.needed, _BUFFER_BYTES if requests and self.door is None else 0)
+        if wanted > len(self._buffer):
+            grown = bytearray(wanted)
             grown[:rest] = self._buffer[:rest]
             self._buffer = grown
         if requests:

@@ -60,6 +60,10 @@ class ServerOptions:
     tls: ssl.SSLContext | None = None
     """What START_TLS is answered with; None: there is no TLS here."""
     access: Access = field(default_factory=Access)
+    connections_max: int = 0
+    """Connections at a time; 0: no limit."""
+    outside_s: float = 10.0
+    """After so long a client that has not shown what is asked of it is dropped."""
 
 
 class BookieServer:
@@ -124,9 +128,15 @@ class BookieServer:
 
     def opened(self, connection: BookieConnection) -> None:
         """See `Serving`."""
+        options, there = self._options, len(self._connections)
         self._connections.add(connection)
-        if not self._options.access.is_open:
-            connection.door = Door(self._options.access, secrets.token_urlsafe)
+        if 0 < options.connections_max <= there:
+            _log.warning("%s: connection refused: %d are there, the most", connection.peer, there)
+            connection.close()
+            return
+        if not options.access.is_open:
+            connection.door = Door(options.access, secrets.token_urlsafe)
+            self._loop.call_later(options.outside_s, _drop_outsider, connection)
         if self._all_held:
             connection.hold()
 
@@ -301,6 +311,11 @@ class BookieServer:
     def known_ledgers(self) -> set[int]:
         """Every ledger that has entries or a state here."""
         return self.entries.held_ledgers() | set(self.ledgers.known())
+
+
+def _drop_outsider(connection: BookieConnection) -> None:
+    if connection.door is not None:
+        connection.close()
 
 
 def _admit(connection: BookieConnection, door: Door, request: Request) -> bool:
