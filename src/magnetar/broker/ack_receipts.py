@@ -6,6 +6,7 @@ cursor is durable. So a connection that waits for too many is not read until hal
 
 from __future__ import annotations
 
+import weakref
 from typing import Final, Protocol
 
 WAITING_MAX: Final = 2_000
@@ -31,7 +32,8 @@ class AckReceipts:
     __slots__ = ("_connection", "_held", "waiting")
 
     def __init__(self, connection: Throttled) -> None:
-        self._connection = connection
+        # It calls only itself: a connection that is lost is freed without the garbage collector.
+        self._connection = weakref.proxy(connection)
         self._held = False
         self.waiting = 0
         """Receipts that were asked for and have not left."""

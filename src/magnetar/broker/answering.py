@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,10 +30,11 @@ def owner_of(session: Session) -> str:
 class Requests:
     """The requests of one session."""
 
-    __slots__ = ("_line", "_session")
+    __slots__ = ("_line", "_of")
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        # A session that is lost is freed without the garbage collector.
+        self._of = weakref.ref(session)
         self._line = RequestLine()
 
     def run(
@@ -49,8 +51,9 @@ class Requests:
         """
         self._line.add(Request(request.request_id, work, refuse, request.ByteSize(), large))
         self.begin()
-        if self._line.crowded:
-            self._session.throttle(_CROWDED)
+        session = self._of()
+        if self._line.crowded and session is not None:
+            session.throttle(_CROWDED)
 
     def run_simple(
         self, request: NumberedCommand, work: Coroutine[Any, Any, None], *, large: bool = False
@@ -61,29 +64,30 @@ class Requests:
 
     def begin(self) -> None:
         """Begins what is in line, while the connection has room for answers and the turn for requests."""
-        line, session = self._line, self._session
+        line, session = self._line, self._of()
+        if session is None:
+            return
         turns = session.broker.turns
         while line.is_next and session.writable:
             if not turns.begins():
                 turns.wait(owner_of(session), self)
                 return
-            self._begin_next()
+            self._begin_next(session)
 
     def go_on(self) -> None:
         """Its turn: one more begins."""
-        line, session = self._line, self._session
-        if line.is_next and session.writable:
-            self._begin_next()
+        line, session = self._line, self._of()
+        if session is not None and line.is_next and session.writable:
+            self._begin_next(session)
             if line.is_next:
                 session.broker.turns.wait(owner_of(session), self)
 
-    def _begin_next(self) -> None:
+    def _begin_next(self, session: Session) -> None:
         request = self._line.begin()
         assert request is not None
-        self._session.broker.tasks.spawn(self._work(request))
+        session.broker.tasks.spawn(self._work(session, request))
 
-    async def _work(self, request: Request) -> None:
-        session = self._session
+    async def _work(self, session: Session, request: Request) -> None:
         try:
             await request.work
         except MagnetarError as error:
@@ -100,5 +104,6 @@ class Requests:
 
     def clear(self) -> None:
         """The connection is gone: what has not begun never will."""
-        self._session.broker.turns.forget(owner_of(self._session), self)
+        if (session := self._of()) is not None:
+            session.broker.turns.forget(owner_of(session), self)
         self._line.clear()

@@ -32,7 +32,7 @@ from magnetar.broker.openings import Openings
 from magnetar.broker.outputs import SHARES
 from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
-from magnetar.broker.transport import Transport
+from magnetar.broker.transport import GONE, Transport
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun
@@ -152,12 +152,11 @@ class Session:
         for topic, producer in list(self.producers.values()):
             topic.detach_producer(producer)
         self.producers.clear()
-        for consumer in list(self.consumers.values()):
-            self.leave(consumer)
-        for consumer in self._between.values():
+        for consumer in [*self.consumers.values(), *self._between.values()]:
             self.leave(consumer)
         self.consumers.clear()
         self._between.clear()
+        self._transport = GONE
 
     def abort(self, reason: str) -> None:
         """Drops the connection."""

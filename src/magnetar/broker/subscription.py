@@ -11,6 +11,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.base.weak import weakly
 from magnetar.broker import places, pump_turns
 from magnetar.broker.acknowledging import acknowledge_each, acknowledge_upto, sent_and_unacked
 from magnetar.broker.any_subscription import READ_AGAIN_MS, AnySubscription, KeySharedPolicy, SubscriptionType
@@ -63,14 +64,12 @@ class Subscription(AnySubscription):
         """Where entries are read."""
         self._acks: Cursor | CompactedSource = cursor
         """What is acknowledged of them."""
-        self._spawn = spawn
-        self._hash_of = hash_of
-        self._delays = DelayedDelivery(
-            clock, alarms, cursor, spawn, wake=self.pump, reread=self._deliver_again
-        )
+        self._spawn, self._hash_of = spawn, hash_of
+        pump, again = weakly(self.pump), weakly(self._deliver_again)
+        self._delays = DelayedDelivery(clock, alarms, cursor, spawn, wake=pump, reread=again)
         self._dispatcher: Dispatcher | None = None
         self._reading = self._pumping = False
-        self._turns = PumpTurns(self._remove, self.pump)
+        self._turns = PumpTurns(weakly(self._remove), pump)
         self._obstacle = ""
         """Why the last read failed; empty when it did not."""
         self._clock, self._alarms, self._outputs = clock, alarms, outputs

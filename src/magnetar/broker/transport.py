@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Transport(Protocol):
@@ -23,3 +23,23 @@ class Transport(Protocol):
 
     def abort(self, reason: str) -> None:
         """Closes at once."""
+
+
+class Gone:
+    """In place of the driver of a connection that is lost: session and driver do not hold each other."""
+
+    def flush_soon(self) -> None: ...
+
+    def unsent_bytes(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+    def abort(self, reason: str) -> None: ...
+
+
+GONE: Final = Gone()

@@ -7,7 +7,7 @@ cycles that live for long: a connection that closes, a topic that is unloaded. S
 - the youngest generation is collected as usual, in small steps (a millisecond or so);
 - the older ones, which a collection has to walk as a whole (half a second for a million objects, all
   connections standing still), only when enough has ended, or after very many young collections in case
-  something made cycles that nobody knew of. When that finds nothing, the next such one waits longer.
+  something made cycles that nobody knew of. When that finds little, the next such one waits longer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _YOUNG_MAX: Final = 5_000
 """Allocations beyond deallocations before the youngest generation is collected. Python's own 700 is
 passed by every socket read, and 50,000 make a pause of 15 ms."""
 _NEVER: Final = 1 << 30
-_ENDED_MAX: Final = 1_000
+_ENDED_MIN: Final = 1_000
 """Ended connections and topics, of about 10 kB each, before everything is collected."""
+_ENDED_MAX: Final = 32_000
+"""The same when that finds nothing again and again: what ends is mostly freed by then."""
 _ROUNDS_MIN: Final = 2_000
 """Young collections without anything known to have ended before everything is collected all the same."""
 _ROUNDS_MAX: Final = 64_000
@@ -37,24 +39,29 @@ CHECK_S: Final = 10.0
 class Schedule:
     """Decides when everything is collected (pure)."""
 
-    __slots__ = ("_ended_at", "_rounds_at", "rounds_max")
+    __slots__ = ("_ended_at", "_rounds_at", "ended_max", "rounds_max")
 
+    ended_max: int
+    """Ends until the next full collection."""
     rounds_max: int
     """Young collections until the next full one, when nothing ends."""
 
     def __init__(self) -> None:
         self._ended_at = 0
         self._rounds_at = 0
+        self.ended_max = _ENDED_MIN
         self.rounds_max = _ROUNDS_MIN
 
     def due(self, ended: int, rounds: int) -> bool:
         """`ended` and `rounds` count, since the process began, what has ended and young collections."""
-        return ended - self._ended_at >= _ENDED_MAX or rounds - self._rounds_at >= self.rounds_max
+        return ended - self._ended_at >= self.ended_max or rounds - self._rounds_at >= self.rounds_max
 
     def collected(self, ended: int, rounds: int, found: int) -> None:
         """Everything was collected, and `found` objects were garbage."""
         if found >= _WORTH_OBJECTS:
-            self.rounds_max = _ROUNDS_MIN
+            self.ended_max, self.rounds_max = _ENDED_MIN, _ROUNDS_MIN
+        elif ended - self._ended_at >= self.ended_max:
+            self.ended_max = min(_ENDED_MAX, 2 * self.ended_max)
         elif rounds - self._rounds_at >= self.rounds_max:
             self.rounds_max = min(_ROUNDS_MAX, 2 * self.rounds_max)
         self._ended_at, self._rounds_at = ended, rounds

@@ -35,6 +35,20 @@ def test_searches_in_vain_become_rarer_up_to_a_limit_and_a_find_makes_them_frequ
     assert schedule.rounds_max == 2_000
 
 
+def test_ends_that_leave_nothing_make_collections_rarer_up_to_a_limit() -> None:
+    schedule = Schedule()
+    ended, waits = 0, []
+    for _ in range(7):
+        waits.append(schedule.ended_max)
+        ended += schedule.ended_max
+        assert not schedule.due(ended - 1, 0)
+        assert schedule.due(ended, 0)
+        schedule.collected(ended, 0, found=0)
+    assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 32_000]
+    schedule.collected(ended, 0, found=5_000)
+    assert schedule.ended_max == 1_000
+
+
 def test_a_collection_after_ends_says_nothing_about_searches_in_vain() -> None:
     schedule = Schedule()
     schedule.collected(1_000, 10, found=0)
