@@ -17,7 +17,7 @@ from support.standalone import StandaloneProcess, wait_until
 pytestmark = pytest.mark.process
 
 SILENT_MS = 300
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ TOPIC = "persistent://public/default/isolated"
 def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
     """A broker that may open few files."""
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nulimit -n {FILES}\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nulimit -n {FILES}\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     with StandaloneProcess(tmp_path / "broker", python=str(python)) as broker:
         yield broker

@@ -19,7 +19,7 @@ from magnetar.wire.client import ClientParser, CommandEvent
 from support.seen import Seen
 from support.sessions import CONNECT, FRAME_BYTES_MAX, Type, command, send
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class RawClient(Seen):

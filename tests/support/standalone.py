@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any
 from urllib.request import Request, urlopen
 
-START_DEADLINE_S = 30.0
-STOP_DEADLINE_S = 30.0
+START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 60.0
 ADMIN_DEADLINE_S = 60.0
 
 

@@ -16,7 +16,7 @@ from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.syncer import Syncer
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Sink:
