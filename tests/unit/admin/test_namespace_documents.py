@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar.admin.policies.table import ALL
-from magnetar.auth.authentication import Authentication
+from magnetar.auth.authentication import Authentication, Provider
 from magnetar.auth.identity import Credentials, Identity
 from support.admin_api import AdminApi, with_api
 
@@ -19,7 +19,7 @@ WRONG: list[Any] = ["x", [1], {"x": "y"}, {"x": {"y": []}}, -7, 1e300, [None], {
 PARTS = sorted({policy.namespace_key for policy in ALL if policy.of_namespace is not None})
 OTHERS = ("backlog_quota_map", "auth_policies", "resource_group_name", "replication_clusters", "bundles")
 
-FROM_PULSAR = {
+FROM_PULSAR: dict[str, Any] = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [],
     "bundles": {"boundaries": [], "numBundles": 4},
@@ -128,6 +128,9 @@ class ByName:
         return Identity(credentials.data.decode())
 
 
+PROVIDERS: dict[str, Provider] = {"token": ByName()}
+
+
 def test_a_tenant_does_not_join_a_resource_group_by_itself() -> None:
     async def story(api: AdminApi) -> None:
         root, boss = ({"Authorization": f"Bearer {role}"} for role in ("root", "boss"))
@@ -141,9 +144,7 @@ def test_a_tenant_does_not_join_a_resource_group_by_itself() -> None:
         assert (await api.call("PUT", N, {}, headers=boss)).status == 204
         assert (await api.call("PUT", f"{N}-2", body, headers=root)).status == 204
 
-    with_api(
-        story, authentication=Authentication({"token": ByName()}, ""), superuser_roles=frozenset(("root",))
-    )
+    with_api(story, authentication=Authentication(PROVIDERS, ""), superuser_roles=frozenset(("root",)))
 
 
 def test_a_document_that_is_stored_already_and_cannot_be_used_breaks_nothing(
