@@ -63,5 +63,7 @@ _known: dict[type, list[str]] = {}
 
 def _attributes(kind: type) -> list[str]:
     """Of values of a class, be it compiled or not: a compiled one has no __slots__."""
-    found = _known[kind] = sorted(name for name in dir(kind) if not name.startswith("_"))
+    # In the pure twin only annotations name the attributes of a class without slots.
+    names = {*dir(kind), *getattr(kind, "__annotations__", ())}
+    found = _known[kind] = sorted(name for name in names if not name.startswith("_"))
     return found
