@@ -64,8 +64,8 @@ class Keeper:
         doubt = doubt_of(before, instance, generation) or self._registry.doubt()
         if doubt and doubt != self.state.doubt:
             _log.error("%s. Nothing that it does not name is deleted", doubt)
-        if not doubt:
-            generation = await self._registry.raise_generation(bookie_id)
+        if not doubt and generation is not None:
+            generation = await self._registry.raise_generation(bookie_id, generation)
         state = replace(
             before,
             instance=before.instance or instance,

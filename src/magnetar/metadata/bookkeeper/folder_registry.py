@@ -204,7 +204,7 @@ class FolderBookieRegistry:
         rows = await asyncio.to_thread(self._query, _VALUE, (parent, name))
         return int(rows[0][0]) if rows else 0
 
-    async def raise_generation(self, bookie_id: str) -> int:
+    async def raise_generation(self, bookie_id: str, seen: int) -> int:
         return await self.generation(bookie_id) or 0
 
     def connection_id(self) -> int:

@@ -178,10 +178,11 @@ class BookieRegistry(Protocol):
         None where the metadata does not know the bookie.
         """
 
-    async def raise_generation(self, bookie_id: str) -> int:
+    async def raise_generation(self, bookie_id: str, seen: int) -> int:
         """Makes the metadata newer than every copy made so far, where that is the bookie's to do.
 
-        Raises BadVersionError, NotFoundError.
+        `seen`: the generation that the caller has judged. Another one has come in its place: BadVersionError.
+        Raises NotFoundError.
         """
 
     def connection_id(self) -> int:

@@ -127,11 +127,11 @@ class TreeBookieRegistry:
         found = await self.cookie(bookie_id)
         return None if found is None else found[1]
 
-    async def raise_generation(self, bookie_id: str) -> int:
+    async def raise_generation(self, bookie_id: str, seen: int) -> int:
         found = await self.cookie(bookie_id)
         if found is None:
             raise NotFoundError(self._tree.cookie(bookie_id))
-        return await self.put_cookie(found[0], expected_version=found[1])
+        return await self.put_cookie(found[0], expected_version=seen)
 
     def connection_id(self) -> int:
         return self._session_events

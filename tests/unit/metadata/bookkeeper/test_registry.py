@@ -156,6 +156,22 @@ def test_cookies_are_compared_and_set(run: Callable[[Script], None]) -> None:
     run(script)
 
 
+def test_only_the_generation_that_was_judged_is_raised(run: Callable[[Script], None]) -> None:
+    async def script(store: MetadataStore) -> None:
+        registry = TreeBookieRegistry(store, BookKeeperTree())
+        cookie = Cookie("b1", ("/j",), ("/a",), INSTANCE)
+        version = await registry.put_cookie(cookie, expected_version=MUST_NOT_EXIST)
+        seen = await registry.raise_generation("b1", version)
+        # An older copy comes in its place.
+        await registry.delete_cookie("b1", expected_version=seen)
+        await registry.put_cookie(cookie, expected_version=MUST_NOT_EXIST)
+        with pytest.raises(BadVersionError):
+            await registry.raise_generation("b1", seen)
+        await registry.close()
+
+    run(script)
+
+
 def test_ledgers_are_created_changed_and_deleted(run: Callable[[Script], None]) -> None:
     async def script(store: MetadataStore) -> None:
         tree = BookKeeperTree()
