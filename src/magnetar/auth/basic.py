@@ -8,6 +8,8 @@ Source: Apache httpd's htpasswd; Pulsar's basic provider (credentials are `user:
 from __future__ import annotations
 
 import hashlib
+import hmac
+import os
 from typing import Final
 
 from passlib.context import CryptContext
@@ -35,6 +37,8 @@ class BasicProvider:
             if not user or not colon or self._context.identify(hashed) is None:
                 raise ValueError(f"line {number} is not user:hash with a hash of {', '.join(_SCHEMES)}")
             self._hashes[user] = hashed
+        self._key = os.urandom(32)
+        self._decoys = list(self._hashes.values()) or [self._context.hash("nobody")]
 
     def identify(self, credentials: Credentials, now_ms: int) -> Identity:
         """Raises AuthenticationError, which does not tell whether the user exists."""
@@ -43,18 +47,20 @@ class BasicProvider:
             raise refusal
         user, colon, password = credentials.data.decode("utf-8", "replace").partition(":")
         hashed = self._hashes.get(user)
-        if hashed is None or not colon:
-            # Takes as long as a real one, so that users cannot be found by timing.
-            self._context.dummy_verify()
-            raise refusal
         try:
-            good = self._context.verify(password, hashed)
+            # Who is not there is checked as somebody is, so that users cannot be found by timing.
+            good = self._context.verify(password, hashed or self._decoy(user))
         except (ValueError, TypeError):
             # Passwords that no hash can be made of: NUL bytes, too long for bcrypt.
             good = False
-        if not good:
+        if not good or hashed is None or not colon:
             raise refusal
         return Identity(user, proofs=(Proof(METHOD_BASIC, _proof(user, hashed)),))
+
+    def _decoy(self, user: str) -> str:
+        """Somebody's hash, always the same for one name: schemes and costs as frequent as among users."""
+        digest = hmac.digest(self._key, user.encode(), hashlib.sha256)
+        return self._decoys[int.from_bytes(digest[:8], "big") % len(self._decoys)]
 
     def counts(self, proof: str) -> bool:
         """Whether the user is there with the same password."""

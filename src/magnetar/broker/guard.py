@@ -6,6 +6,7 @@ Every refusal, and every change through the admin API, leaves one line in the lo
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass, field, replace
 
 from magnetar.auth.authentication import Authentication, Errand
@@ -13,11 +14,13 @@ from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.auth.permissions import Action, Document, may
 from magnetar.auth.proxies import check_original
+from magnetar.auth.remembered import Remembered
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
 from magnetar.broker.policies import PolicyStore
 from magnetar.observability.logs import SUBJECT
+from magnetar.runtime.fair_places import CrowdedError, FairPlaces
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.runtime.threads import in_thread
 
@@ -25,6 +28,11 @@ _audit = logging.getLogger("magnetar.audit")
 
 _SHOWN_CHARS_MAX = 300
 """Of a text that somebody has sent; longer than any name that is taken."""
+
+_CHECKS_MAX = 2
+"""Passwords that are checked at a time: other work has threads too."""
+_WAITING_MAX = 32
+"""Of one address. With a quarter of a second each, the last of them waits for four seconds."""
 
 _ERRANDS_MAX = 8
 """Of one identification; each teaches its provider something, so that a few are enough."""
@@ -76,6 +84,8 @@ class Guard:
         self._policies = policies
         self._clock = clock
         self._errands: SingleFlight[None] = SingleFlight()
+        self._checks = FairPlaces(_CHECKS_MAX, waiting_max=_WAITING_MAX)
+        self._remembered = Remembered(os.urandom(32))
         self.policy_changes = 0
         """Counts up with each change that may have taken rights away."""
 
@@ -109,7 +119,7 @@ class Guard:
         """Raises AuthenticationError."""
         try:
             for _ in range(_ERRANDS_MAX):
-                answer = await self._ask(credentials)
+                answer = await self._ask(credentials, peer)
                 if isinstance(answer, Identity):
                     return self._without_proxies(answer)
                 await self._run(answer)
@@ -125,12 +135,39 @@ class Guard:
             return identity
         return replace(identity, also=tuple(role for role in identity.also if role not in proxies))
 
-    async def _ask(self, credentials: Credentials) -> Identity | Errand:
-        provider = self.authentication.provider(credentials)
+    async def _ask(self, credentials: Credentials, peer: str) -> Identity | Errand:
+        authentication = self.authentication
+        provider = authentication.provider(credentials)
         now_ms = self._clock.now_ms()
-        if provider is not None and provider.slow:
-            return await in_thread(lambda: self.authentication.identify(credentials, now_ms))
-        return self.authentication.identify(credentials, now_ms)
+        if provider is None or not provider.slow:
+            return authentication.identify(credentials, now_ms)
+        if (known := self._remembered.find(credentials, now_ms)) is not None:
+            return known
+        try:
+            async with self._checks.take(peer.rpartition(":")[0]):
+                answer = await in_thread(lambda: authentication.identify(credentials, now_ms))
+        except CrowdedError as error:
+            raise AuthenticationError(
+                f"{_WAITING_MAX} log-ins of this address wait to be checked: try again"
+            ) from error
+        except AuthenticationError as error:
+            self._note(authentication, credentials, error)
+            raise
+        if isinstance(answer, Identity):
+            self._note(authentication, credentials, answer)
+        return answer
+
+    def _note(
+        self, by: Authentication, credentials: Credentials, answer: Identity | AuthenticationError
+    ) -> None:
+        # Found with what was in force before, it says nothing of now.
+        if by is self.authentication:
+            self._remembered.note(credentials, answer, self._clock.now_ms())
+
+    def change(self, authentication: Authentication) -> None:
+        """This is who is let in from now on."""
+        self.authentication = authentication
+        self._remembered.forget()
 
     async def _run(self, errand: Errand) -> None:
         # Everybody who waits for the same keys shares one request for them, and one thread.

@@ -149,7 +149,7 @@ class Broker:
     def credentials_changed(self, authentication: Authentication) -> None:
         """This is who is let in now; whose credentials count no more is sent away."""
         assert self.guard is not None, "it was there from the start or never"
-        self.guard.authentication = authentication
+        self.guard.change(authentication)
         self.tasks.spawn(renewals.check_all(self))
 
     # -- life cycle --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from magnetar.auth.authentication import Authentication
+from magnetar.auth.basic import BasicProvider
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import Credentials, Identity, certificate_role
 from magnetar.auth.parts import authentication
@@ -181,6 +182,20 @@ def test_passwords(tmp_path: Path) -> None:
     for wrong in ("nobody:123456", "", ":", "x" * 5000):
         with pytest.raises(AuthenticationError, match="user or password is wrong"):
             ask(chain, "basic", wrong)
+
+
+def test_who_is_not_there_is_checked_as_somebody_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = BasicProvider("carl:$apr1$abcdefgh$Y5GGzO6FrmyUkzoHY.Cj..")
+    checked = []
+    monkeypatch.setattr(
+        provider._context, "verify", lambda password, hashed: checked.append(hashed) or password == "right"
+    )
+    for credentials in (b"carl:wrong", b"nobody:wrong", b"nobody:right", b"carl"):
+        with pytest.raises(AuthenticationError, match="user or password is wrong"):
+            provider.identify(Credentials("basic", credentials), 0)
+    assert len(checked) == 4
+    assert len(set(checked)) == 1
+    assert provider.identify(Credentials("basic", b"carl:right"), 0).role == "carl"
 
 
 def test_certificates() -> None:

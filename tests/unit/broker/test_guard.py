@@ -14,6 +14,7 @@ from magnetar.auth.authentication import Authentication, Provider
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.base.names import NamespaceName
+from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
 from magnetar.broker.service import BrokerConfig
 from magnetar.wire import pulsar_pb2 as pb
@@ -633,3 +634,70 @@ def test_several_roles_administer_and_read_metrics_by_one_of_them() -> None:
                         ask()
 
     guarded(story)
+
+
+class Checking(ByName):
+    """A slow provider that notes whom it checks, and waits for leave each time."""
+
+    slow = True
+
+    def __init__(self) -> None:
+        self.checked: list[str] = []
+        self.leave = threading.Semaphore(0)
+
+    def identify(self, credentials: Credentials, now_ms: int) -> Identity:
+        self.checked.append(credentials.data.decode())
+        assert self.leave.acquire(timeout=30)
+        return super().identify(credentials, now_ms)
+
+
+def with_checking(story: Callable[[World, Guard, Checking], Awaitable[None]]) -> None:
+    async def run(world: World) -> None:
+        checking = Checking()
+        guard = world.broker.guard
+        assert guard is not None
+        guard.change(Authentication({"dear": checking}))
+        await story(world, guard, checking)
+
+    guarded(run)
+
+
+def dear(name: str) -> Credentials:
+    return Credentials("dear", name.encode())
+
+
+def test_what_a_dear_check_found_is_remembered_until_credentials_change() -> None:
+    async def story(world: World, guard: Guard, checking: Checking) -> None:
+        checking.leave.release(8)
+        for _ in range(3):
+            assert await guard.identify(dear("root"), "10.0.0.1:1") == Identity("root")
+            with pytest.raises(AuthenticationError, match="no such secret"):
+                await guard.identify(dear("liar"), "10.0.0.1:2")
+        assert checking.checked == ["root", "liar"]
+        world.broker.credentials_changed(guard.authentication)
+        await guard.identify(dear("root"), "10.0.0.1:1")
+        assert checking.checked == ["root", "liar", "root"]
+
+    with_checking(story)
+
+
+def test_who_guesses_does_not_keep_others_waiting() -> None:
+    async def story(world: World, guard: Guard, checking: Checking) -> None:
+        guesses = [
+            asyncio.ensure_future(guard.identify(dear(f"guess {number}"), f"10.0.0.1:{number}"))
+            for number in range(100)
+        ]
+        await world.until(lambda: len(checking.checked) == 2, "as many are checked as there are places")
+        other = asyncio.ensure_future(guard.identify(dear("root"), "10.0.0.2:1"))
+        await world.settle()
+        crowded = [guess for guess in guesses if guess.done()]
+        assert len(crowded) == 100 - 2 - 32
+        with pytest.raises(AuthenticationError, match="wait to be checked"):
+            await crowded[0]
+        checking.leave.release(4)
+        assert await other == Identity("root")
+        assert checking.checked.index("root") <= 3
+        checking.leave.release(100)
+        await asyncio.gather(*guesses, return_exceptions=True)
+
+    with_checking(story)
