@@ -14,13 +14,11 @@ from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials, Identity
 from magnetar.auth.permissions import Action, Document, may
 from magnetar.auth.proxies import check_original
-from magnetar.auth.remembered import Remembered
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
 from magnetar.broker.policies import PolicyStore
 from magnetar.observability.logs import SUBJECT
-from magnetar.runtime.fair_places import CrowdedError, FairPlaces
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.runtime.threads import in_thread
 
@@ -84,6 +82,10 @@ class Guard:
         self._policies = policies
         self._clock = clock
         self._errands: SingleFlight[None] = SingleFlight()
+        # Most brokers have no guard, and load none of it.
+        from magnetar.auth.remembered import Remembered
+        from magnetar.runtime.fair_places import FairPlaces
+
         self._checks = FairPlaces(_CHECKS_MAX, waiting_max=_WAITING_MAX)
         self._remembered = Remembered(os.urandom(32))
         self.policy_changes = 0
@@ -143,6 +145,8 @@ class Guard:
             return authentication.identify(credentials, now_ms)
         if (known := self._remembered.find(credentials, now_ms)) is not None:
             return known
+        from magnetar.runtime.fair_places import CrowdedError
+
         try:
             async with self._checks.take(peer.rpartition(":")[0]):
                 answer = await in_thread(lambda: authentication.identify(credentials, now_ms))
