@@ -40,6 +40,11 @@ BODY_S: Final = 30.0
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
 """What a 401 must carry. Source: RFC 9110, 11.6.1."""
 
+_AMBIGUOUS: Final = frozenset((b"content-length", b"transfer-encoding"))
+_CLOSE: Final = {"Connection": "close"}
+_ONE_LENGTH: Final = "send Content-Length or Transfer-Encoding, not both"
+"""Who reads the one and who reads the other see different requests: smuggling. Source: RFC 9112, 6.3."""
+
 
 def build(broker: Broker, service: Service, routes: list[Route], sockets: ASGIApp | None = None) -> ASGIApp:
     """The application. `routes` may come in any order: literal parts of paths win over variables; `sockets`
@@ -68,6 +73,9 @@ class _Application:
             await self._sockets(scope, receive, send)
             return
         assert scope["type"] == "http"
+        if {name for name, _ in scope["headers"]} >= _AMBIGUOUS:
+            await _refusal(400, "a body has one length", _CLOSE, remedy=_ONE_LENGTH)(scope, receive, send)
+            return
         raw = scope.get("raw_path")
         path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
         scope = {**scope, "app": self, "path": path.rstrip("/") or "/", "root_path": ""}

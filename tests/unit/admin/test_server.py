@@ -47,6 +47,25 @@ def test_calls_wait_until_the_stack_is_loaded_and_none_is_taken_after_stop() -> 
     with_api(story)
 
 
+def test_a_body_with_two_lengths_ends_the_connection() -> None:
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        both = (
+            b"POST /admin/v2/tenants/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        )
+        # `ask` reads to the end: what is smuggled behind is not answered.
+        answer = await ask(port, both + get("/admin/v2/tenants"))
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b"connection: close" in answer.lower()
+        assert answer.count(b"HTTP/1.1 ") == 1
+        await server.stop()
+
+    with_api(story)
+
+
 def test_stopping_right_after_starting() -> None:
     async def story(api: AdminApi) -> None:
         server = AdminServer(api.broker, host="127.0.0.1", port=0)
