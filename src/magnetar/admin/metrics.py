@@ -25,8 +25,11 @@ from magnetar.observability import logs, process
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels
 
+_SUBSCRIPTIONS_PER_STEP: Final = 4
+"""Of one topic, which may have thousands."""
 _STEPS_PER_TURN: Final = 16
-"""Steps of collectors, a topic each, before the event loop serves others: about half a millisecond."""
+"""Steps of collectors, a topic or some of its subscriptions each, before the event loop serves others: about
+half a millisecond."""
 _TOPICS_PER_STEP: Final = 50
 """Topics that are counted in a step."""
 _BYTES_PER_TURN: Final = 64 << 10
@@ -153,7 +156,7 @@ def _collect_topics(
             # What it says stands in metrics of its own, and would be noise among what clients do.
             continue
         pairs = (("cluster", broker.config.cluster), ("namespace", namespace), ("topic", str(topic.name)))
-        _collect_topic(topic, pairs, rates, lags, now_ms, out)
+        yield from _collect_topic(topic, pairs, rates, lags, now_ms, out)
         if broker.offloading is not None and isinstance(topic, Topic):
             lag_ms = broker.offloading.lag_ms(topic.log.offloading)
             if lag_ms is not None:
@@ -176,14 +179,17 @@ def _collect_topic(
     lags: Lags,
     now_ms: int,
     out: Exposition,
-) -> None:
+) -> Iterator[None]:
+    """Adds a topic's samples; others have their turn between some of its subscriptions."""
     labelled = labels(*pairs)
     subscriptions = list(topic.subscriptions.items())
     rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
     rate_out = bytes_out = 0.0
     behind: list[Lag] = []
     values_of = []
-    for name, subscription in subscriptions:
+    for number, (name, subscription) in enumerate(subscriptions, 1):
+        if number % _SUBSCRIPTIONS_PER_STEP == 0:
+            yield
         values = _subscription_values(subscription, topic.created_ms, rates, now_ms)
         rate_out += values["pulsar_subscription_msg_rate_out"]
         bytes_out += values["pulsar_subscription_msg_throughput_out"]
@@ -224,7 +230,9 @@ def _collect_topic(
         ("pulsar_out_bytes_total", sum(sub.bytes_out for sub in sent)),
     ):
         out.counter(name, text_of(name), count, labelled)
-    for name, values in values_of:
+    for number, (name, values) in enumerate(values_of, 1):
+        if number % _SUBSCRIPTIONS_PER_STEP == 0:
+            yield
         of_subscription = labels(*pairs, ("subscription", name))
         for metric, value in values.items():
             out.gauge(metric, text_of(metric), value, of_subscription)

@@ -8,6 +8,7 @@ import random
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.admin.compression import compressing
+from magnetar.admin.metrics import registry_for
 from magnetar.admin.rates import Rates
 from magnetar.base.names import TopicName
 from magnetar.broker.service import BrokerConfig
@@ -16,6 +17,19 @@ from support.admin_api import AdminApi, T, with_api
 
 class Subject:
     """Something that is counted."""
+
+
+def test_others_have_their_turn_between_the_subscriptions_of_a_topic() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{T}/t")
+        registry = registry_for(api.broker)
+        before = sum(1 for _ in registry.scrape())
+        for number in range(80):
+            await api.done("PUT", f"{T}/t/subscription/s{number}", "earliest")
+        # They are read, and then written, four at a time.
+        assert sum(1 for _ in registry.scrape()) >= before + 40
+
+    with_api(story)
 
 
 def test_a_scrape_shows_what_the_broker_holds() -> None:
