@@ -133,6 +133,11 @@ class StandaloneConfig(LedgerSettings):
     """Certificates, PEM, of those who sign clients' certificates; None: clients are not asked for one."""
     tls_require_client_certificate: bool = False
     """Whether TLS clients without a valid certificate are refused; else they may show something else."""
+    tls_protocols: str = ""
+    """Versions of TLS that are served, separated by commas: TLSv1.2, TLSv1.3. Empty: both."""
+    tls_ciphers: str = ""
+    """Cipher suites that are served, separated by commas, by the names of IANA or OpenSSL. Empty: OpenSSL's
+    choice. Of TLS 1.3 all three or none."""
     broker_tls_port: int = 6651
     """TCP port of the Pulsar protocol over TLS; 0 takes a free one."""
     https_port: int = 8443

@@ -116,6 +116,8 @@ TLS: Final = {
     "tlsKeyFilePath": "tls_key",
     "tlsTrustCertsFilePath": "tls_ca",
     "tlsRequireTrustedClientCertOnConnect": "tls_require_client_certificate",
+    "tlsProtocols": "tls_protocols",
+    "tlsCiphers": "tls_ciphers",
 }
 """Settings that count only when TLS is served."""
 

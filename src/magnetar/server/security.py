@@ -10,6 +10,7 @@ from magnetar.auth.secrets import content
 from magnetar.auth.settings import AuthSettings, OpenIdSettings
 from magnetar.auth.trust import fingerprints
 from magnetar.base.errors import StartupError
+from magnetar.server import tls_rules
 from magnetar.server.config import StandaloneConfig, names
 from magnetar.server.served_tls import ServedContext
 
@@ -55,7 +56,7 @@ def tls_context(config: StandaloneConfig) -> ServedContext | None:
     if config.tls_certificate is None or config.tls_key is None:
         return None
     context = ServedContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    tls_rules.apply(context, names(config.tls_protocols), names(config.tls_ciphers))
     try:
         context.load_cert_chain(config.tls_certificate, config.tls_key)
     except (OSError, ssl.SSLError) as error:
