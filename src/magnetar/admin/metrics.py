@@ -230,6 +230,12 @@ def _collect_topic(
         ("pulsar_out_bytes_total", sum(sub.bytes_out for sub in sent)),
     ):
         out.counter(name, text_of(name), count, labelled)
+    yield from _write_subscriptions(pairs, values_of, out)
+
+
+def _write_subscriptions(
+    pairs: tuple[tuple[str, str], ...], values_of: list[tuple[str, dict[str, float]]], out: Exposition
+) -> Iterator[None]:
     for number, (name, values) in enumerate(values_of, 1):
         if number % _SUBSCRIPTIONS_PER_STEP == 0:
             yield
