@@ -50,6 +50,10 @@ class Gate:
         # Loaded with the first WebSocket, like the library below: a start does not wait for it.
         from magnetar.websocket.app import WebSockets, refuse
 
+        if not self._broker.config.websocket_enabled:
+            await receive()
+            await refuse(send, 404, "WebSockets are switched off: set websocket_enabled to serve them")
+            return
         if self._sockets is None:
             self._sockets = WebSockets(self._broker, STATE_CERTIFICATE_ROLE)
         try:

@@ -72,6 +72,8 @@ class BrokerConfig:
     """What no tenant, role or machine may have more of."""
     connect_timeout_s: float = 10.0
     """After so long a connection without a CONNECT is closed."""
+    websocket_enabled: bool = True
+    """Whether the admin service takes WebSockets."""
     metrics_topics_max: int = 3_000
     """Loaded topics up to which each has series of its own in `/metrics`; beyond it namespaces are shown."""
     retention_minutes: int = 0

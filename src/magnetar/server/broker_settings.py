@@ -61,6 +61,7 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         output_bytes_max=config.output_bytes_max,
         tenants=tenant_limits(config),
         connect_timeout_s=config.connect_timeout_seconds,
+        websocket_enabled=config.websocket_enabled,
         metrics_topics_max=config.metrics_topics_max,
         retention_minutes=config.retention_minutes,
         retention_mib=config.retention_mib,

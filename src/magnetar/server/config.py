@@ -123,6 +123,8 @@ class StandaloneConfig(LedgerSettings):
     metrics_topics_max: int = 3_000
     """Loaded topics up to which each has series of its own in `/metrics`; of more, the sums of namespaces are
     shown. 0: always those."""
+    websocket_enabled: bool = True
+    """Whether WebSockets are served on the ports of the admin API."""
     insecure: bool = False
     """Let other machines do everything: needed for a `host` that they can reach, without authentication."""
     tls_certificate: Path | None = None

@@ -14,6 +14,7 @@ import pytest
 from magnetar.admin import app, loop_server
 from magnetar.admin.server import AdminServer
 from magnetar.base.errors import StartupError
+from magnetar.broker.service import BrokerConfig
 from support.admin_api import AdminApi, with_api
 
 PINGS = 20_000
@@ -187,6 +188,24 @@ def test_importing_the_driver_does_not_load_the_http_stack() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_websockets_that_are_switched_off_are_not_there() -> None:
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        upgrade = (
+            b"GET /ws/v2/reader/persistent/public/default/t HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        answer = await ask(port, upgrade)
+        assert answer.startswith(b"HTTP/1.1 404")
+        assert b"websocket_enabled" in answer
+        await server.stop()
+
+    with_api(story, config=BrokerConfig(websocket_enabled=False))
 
 
 def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
