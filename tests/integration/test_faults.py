@@ -175,6 +175,8 @@ def fill(folder: Path) -> Path:
 def test_a_full_disk_is_told_and_costs_nothing_acknowledged(
     small_disk: Path, on_small_disk: StandaloneProcess
 ) -> None:
+    # This is about a disk that is really full.
+    on_small_disk.environment["MAGNETAR_DISK_FULL_PERCENT"] = "100"
     process = on_small_disk.start()
     with RawClient(process.broker_url) as client:
         client.open_producer(TOPIC)
@@ -207,6 +209,27 @@ def test_a_full_disk_is_told_and_costs_nothing_acknowledged(
     with RawClient(process.broker_url) as client:
         client.open_producer(TOPIC)
         client.publish(range(2_000, 2_010), bytes(100_000))
+    assert process.stop() == 0
+
+
+def test_a_disk_that_is_nearly_full_takes_no_messages_and_gives_all(
+    small_disk: Path, on_small_disk: StandaloneProcess
+) -> None:
+    process = on_small_disk.start()
+    with RawClient(process.broker_url) as client:
+        client.open_producer(TOPIC)
+        client.publish(range(10), bytes(1_000))
+        filler = fill(small_disk)
+        client.wait(lambda: client.commands(Type.CLOSE_PRODUCER), "sent away")
+        refused = client.ask(Type.PRODUCER, topic=TOPIC, producer_id=1, request_id=50)
+        assert refused.error == pb.ServiceNotReady
+        assert "disk_full_percent" in refused.message
+        assert len(read_bodies(process, TOPIC, 10)) == 10
+        filler.unlink()
+        wait_until(lambda: "messages are taken again" in process.log_text(), 60, "room")
+        client.open_producer(TOPIC)
+        client.publish(range(10, 20), bytes(1_000))
+    assert len(read_bodies(process, TOPIC, 20)) == 20
     assert process.stop() == 0
 
 

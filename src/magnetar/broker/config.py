@@ -72,6 +72,10 @@ class BrokerConfig:
     """What no tenant, role or machine may have more of."""
     connect_timeout_s: float = 10.0
     """After so long a connection without a CONNECT is closed."""
+    disk_full_percent: int = 97
+    """Used share of the disk from which on no messages are taken; 100: only when it is full."""
+    disk_room_percent: int = 95
+    """Used share of the disk below which they are taken again."""
     websocket_enabled: bool = True
     """Whether the admin service takes WebSockets."""
     metrics_topics_max: int = 3_000

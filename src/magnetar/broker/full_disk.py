@@ -1,4 +1,6 @@
-"""A topic whose log lost an append to a full disk: consumers stay, producers wait for room.
+"""What a broker does when its disk is nearly full, and a topic when it is.
+
+A topic whose log lost an append to a full disk: consumers stay, producers wait for room.
 
     writable ──append failed, disk full──▶ waiting ──there is room──▶ reopened
                                             │   ▲
@@ -10,14 +12,23 @@ done once, when the next segment could be set aside.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import DiskFullError
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.runtime.alarms import Alarms
+from magnetar.runtime.tasks import in_slices
 
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
+
+_log = logging.getLogger("magnetar.broker")
+
+_TOPICS_PER_TURN: Final = 50
+"""Topics whose producers are sent away before others have the loop."""
 RETRY_MS: Final = 1_000
 """Between two looks for room."""
 
@@ -60,3 +71,58 @@ class RoomWait:
             self._resume()
         else:
             self._look_later()
+
+
+class DiskMark:
+    """A share of the disk from which on no messages are taken, and one below which they are again. Pure.
+
+    A disk that is full to the last block refuses whoever comes first, acknowledgements and metadata among
+    them. So producers are sent away a little earlier, and what deletes, acknowledges and reads goes on.
+
+        taking ──used ≥ full_percent──▶ refusing ──used < room_percent──▶ taking
+    """
+
+    def __init__(self, full_percent: int, room_percent: int) -> None:
+        """Of the disk's size, 1 to 100; `full_percent` 100 or more: only a full disk refuses."""
+        assert room_percent <= full_percent
+        self._full_percent = full_percent
+        self._room_percent = room_percent
+        self.used_percent = 0.0
+        """As last measured."""
+        self.refusal: str | None = None
+        """What producers are told; None: messages are taken."""
+
+    def measured(self, used_percent: float) -> bool:
+        """Takes a measurement; whether messages are refused, or taken again, from now on."""
+        self.used_percent = used_percent
+        if self.refusal is None and used_percent >= self._full_percent < 100:
+            self.refusal = (
+                f"the disk is used to {used_percent:.1f} %: from {self._full_percent} % on,"
+                " disk_full_percent, no messages are taken until it is"
+                f" below {self._room_percent} %; delete topics, acknowledge, shorten retention, or give"
+                " it a larger disk"
+            )
+            return True
+        if self.refusal is not None and used_percent < self._room_percent:
+            self.refusal = None
+            return True
+        return False
+
+    def check(self) -> None:
+        """Raises ServiceNotReadyError while messages are refused: clients come back by themselves."""
+        if self.refusal is not None:
+            raise ServiceNotReadyError(self.refusal)
+
+
+async def disk_measured(broker: Broker, used_percent: float) -> None:
+    """The disk that holds a broker's messages is used so far: producers go when it is too much."""
+    mark = broker.disk
+    if not mark.measured(used_percent):
+        return
+    if mark.refusal is None:
+        _log.warning("messages are taken again: the disk is used to %.1f %%", used_percent)
+        return
+    _log.error("producers are sent away: %s", mark.refusal)
+    async for topic in in_slices(list(broker.topics.values()), _TOPICS_PER_TURN):
+        for producer in list(topic.producers.values()):
+            topic.send_producer_away(producer)

@@ -24,6 +24,7 @@ from magnetar.broker.errors import (
     PreconditionFailedError,
     TopicNotFoundError,
 )
+from magnetar.broker.full_disk import DiskMark
 from magnetar.broker.greetings import LOOK_S, Greetings
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
@@ -119,14 +120,14 @@ class Broker:
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
+        self.disk = DiskMark(config.disk_full_percent, config.disk_room_percent)
         self.turns = CommandTurns(soon, clock.monotonic_ms)
         self.greetings = Greetings(config.connect_timeout_s)
         self.collectors: list[Collector] = [self.greetings.collect_metrics]
         """What below the broker has something to say in `/metrics`."""
         self.sessions: set[Session] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
-        self._left = 0
-        self.started_ms, self.clock_watch = clock.now_ms(), ClockWatch(clock)
+        self.started_ms, self.clock_watch, self._left = clock.now_ms(), ClockWatch(clock), 0
         self.intake = Intake(config.in_flight_bytes_max)
         self.outputs = OutputBudget(
             config.output_bytes_max,

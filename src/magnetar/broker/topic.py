@@ -34,7 +34,7 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
     wire_code,
 )
-from magnetar.broker.full_disk import RoomWait
+from magnetar.broker.full_disk import DiskMark, RoomWait
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.producer import Producer
 from magnetar.broker.subscription import Subscription
@@ -65,8 +65,10 @@ class Topic(AnyTopic):
         alarms: Alarms,
         spawn: Callable[[Coroutine[Any, Any, Any]], None],
         outputs: OutputBudget,
+        disk: DiskMark,
     ) -> None:
         super().__init__(name, ProducerAccess(log, spawn), clock)
+        self._disk = disk
         self.log = log
         self.subscriptions: dict[str, Subscription] = {}
         self.dedup: DedupRoom | None = None
@@ -88,11 +90,12 @@ class Topic(AnyTopic):
     def attach_producer(self, producer: Producer) -> Admission:
         """Adds a producer, as every topic does.
 
-        Raises TopicTerminatedError too, and ServiceNotReadyError while the disk is full.
+        Raises TopicTerminatedError too, and ServiceNotReadyError while the disk is full, or nearly so.
         """
         if self.log.terminated is not None:
             raise TopicTerminatedError(f"{self.name} is terminated and takes no more messages")
         self._room.check()
+        self._disk.check()
         return super().attach_producer(producer)
 
     async def terminate(self) -> Position:

@@ -61,6 +61,8 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
         output_bytes_max=config.output_bytes_max,
         tenants=tenant_limits(config),
         connect_timeout_s=config.connect_timeout_seconds,
+        disk_full_percent=config.disk_full_percent,
+        disk_room_percent=config.disk_room_percent,
         websocket_enabled=config.websocket_enabled,
         metrics_topics_max=config.metrics_topics_max,
         retention_minutes=config.retention_minutes,

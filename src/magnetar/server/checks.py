@@ -80,7 +80,6 @@ def check(config: StandaloneConfig) -> None:
         "deduplication_snapshot_entries",
     ):
         _require(getattr(config, name) >= 1, config, name, "at least 1")
-    _require(config.quarantine_grace_seconds >= 60, config, "quarantine_grace_seconds", "at least 60")
     _require(config.compaction_threshold_bytes >= 0, config, "compaction_threshold_bytes", "0 or more")
     modes = [mode.value for mode in DeleteMode]
     rule = "one of " + ", ".join(modes)
@@ -94,6 +93,7 @@ def check(config: StandaloneConfig) -> None:
     rule = "one of " + ", ".join(QuotaPolicy)
     policies = [policy.value for policy in QuotaPolicy]
     _require(config.backlog_quota_policy in policies, config, "backlog_quota_policy", rule)
+    _check_storage(config)
     for name, least in _SECONDS.items():
         _require(getattr(config, name) >= least, config, name, f"at least {least}")
     _require(config.log_level in LOG_LEVELS, config, "log_level", "one of " + ", ".join(LOG_LEVELS))
@@ -151,6 +151,13 @@ def _check_listeners(config: StandaloneConfig) -> None:
         raise StartupError(
             f"internal_listener {config.internal_listener} is none of advertised_listeners; name one of those"
         )
+
+
+def _check_storage(config: StandaloneConfig) -> None:
+    _require(config.quarantine_grace_seconds >= 60, config, "quarantine_grace_seconds", "at least 60")
+    full = config.disk_full_percent
+    _require(1 <= full <= 100, config, "disk_full_percent", "from 1 to 100")
+    _require(1 <= config.disk_room_percent <= full, config, "disk_room_percent", f"from 1 to {full}")
 
 
 def _check_otlp(config: StandaloneConfig) -> None:

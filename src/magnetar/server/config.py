@@ -123,6 +123,10 @@ class StandaloneConfig(LedgerSettings):
     metrics_topics_max: int = 3_000
     """Loaded topics up to which each has series of its own in `/metrics`; of more, the sums of namespaces are
     shown. 0: always those."""
+    disk_full_percent: int = 97
+    """Used share of the data folder's disk from which on no messages are taken. 100: only when it is full."""
+    disk_room_percent: int = 95
+    """Used share of it below which messages are taken again. At most `disk_full_percent`."""
     websocket_enabled: bool = True
     """Whether WebSockets are served on the ports of the admin API."""
     insecure: bool = False

@@ -38,6 +38,13 @@ METADATA_RESERVE_BYTES: Final = 8 << 20
 """Kept on the disk for the writes of metadata that make room on a full one."""
 
 
+def used_percent(folder: Path) -> float:
+    """How much of a folder's disk is used, as `df` counts: what only root may use is not part of it."""
+    found = os.statvfs(folder)
+    used = found.f_blocks - found.f_bfree
+    return 100 * used / max(1, used + found.f_bavail)
+
+
 class DataFolder:
     """A data folder in this process's hands, from `__init__` until `release`."""
 

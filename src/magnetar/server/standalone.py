@@ -18,6 +18,8 @@ import socket
 import ssl
 import sys
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import magnetar
@@ -27,6 +29,7 @@ from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability
 from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
 from magnetar.ledger.embedded import EmbeddedLedgers
@@ -40,11 +43,12 @@ from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.threads import in_thread
 from magnetar.server import core_dumps, open_files
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig, default_data_dir, names
-from magnetar.server.datafolder import DataFolder, losses_dir
+from magnetar.server.datafolder import DataFolder, losses_dir, used_percent
 from magnetar.server.exposure import check_exposure
 from magnetar.server.limit_settings import client_entrance
 from magnetar.server.message_stores import open_stores
@@ -60,6 +64,8 @@ _log = logging.getLogger("magnetar.server")
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
 _ORPHANS_S = 600
+_DISK_S = 1
+"""Between two looks at how full the disk is."""
 """Between the two looks at ledgers that nobody names."""
 
 
@@ -110,6 +116,10 @@ def _credentials(config: StandaloneConfig) -> BrokerCredentials | None:
     from magnetar.server.credential_files import BrokerCredentials
 
     return BrokerCredentials(config)
+
+
+async def _look_at_disk(broker: Broker, folder: Path) -> None:
+    await disk_measured(broker, await in_thread(lambda: used_percent(folder)))
 
 
 def _holes(config: StandaloneConfig, folder: DataFolder | None) -> HolePolicy:
@@ -284,6 +294,7 @@ class Standalone:
         broker.bookies = stores.bookies
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
             self._backed_up = folder, ledgers.store
+            self._tasks.every(_DISK_S, partial(_look_at_disk, broker, folder.root))
         tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)
         self._heap = Heap(lambda: broker.ended)

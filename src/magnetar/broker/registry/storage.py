@@ -41,6 +41,7 @@ class StoredTopics:
             alarms=broker.alarms,
             spawn=broker.tasks.spawn,
             outputs=broker.outputs,
+            disk=broker.disk,
         )
         try:
             await topic.load()
