@@ -39,6 +39,26 @@ def test_history_moves_with_the_data_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_messages_on_bookies_beside_the_broker_move_with_the_data_folder(tmp_path: Path) -> None:
+    """The bookies' cookies named their folders as they were at the first start."""
+    options = ("--bookies", "2")
+    with StandaloneProcess(tmp_path / "first", environment=KEEP_EVERYTHING, options=options) as first:
+        history = HistoryTopic(first)
+        history.fill_ledger(40)
+        before = history.read()
+    assert len(before) == 40
+    shutil.move(first.data_dir, tmp_path / "moved")
+    moved = tmp_path / "moved"
+    with StandaloneProcess(
+        tmp_path / "second", environment=KEEP_EVERYTHING, options=options, data_dir=moved
+    ) as second:
+        history = HistoryTopic(second)
+        assert history.read() == before
+        history.fill_ledger(40)
+        assert len(history.read()) == 80
+
+
+@pytest.mark.process
 def test_a_copy_of_the_folder_leaves_the_original_alone(tmp_path: Path) -> None:
     with StandaloneProcess(tmp_path / "first", environment=KEEP_EVERYTHING) as first:
         history = HistoryTopic(first)

@@ -82,6 +82,7 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
             # Its port may be another one after each start: its name is what lasts.
             port=0,
             bookie_id=bookie.name,
+            moves=True,
             store=StoreOptions(segment_bytes=bookie.segment_bytes),
             server=ServerOptions(access=Access(users={USER: password} if password else {})),
         ),

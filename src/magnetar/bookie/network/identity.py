@@ -8,6 +8,7 @@ Source: BookKeeper's cookies.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum, unique
 
 from magnetar.base.errors import StartupError
@@ -24,9 +25,22 @@ class Stamp(Enum):
     STORE = "store"
 
 
-def stamp_of(mine: Cookie, on_disk: Cookie | None, in_store: Cookie | None, *, disk_is_empty: bool) -> Stamp:
-    """What to write. `disk_is_empty`: no entries lie there. Raises StartupError: it must not serve."""
+def stamp_of(
+    mine: Cookie,
+    on_disk: Cookie | None,
+    in_store: Cookie | None,
+    *,
+    disk_is_empty: bool,
+    moves: bool = False,
+) -> Stamp:
+    """What to write. `disk_is_empty`: no entries lie there; `moves`: cookies may name the folders that the
+    bookie had before it moved, the same ones on the disk and in the store.
+
+    Raises StartupError: it must not serve.
+    """
     bookie = mine.bookie_id
+    if moves and (found := on_disk or in_store) is not None:
+        mine = replace(mine, journal_folders=found.journal_folders, ledger_folders=found.ledger_folders)
     if on_disk is not None and on_disk != mine:
         raise StartupError(f"the data folder is not that of bookie {bookie}: {_difference(on_disk, mine)}")
     if in_store is not None and in_store != mine:

@@ -51,6 +51,8 @@ class NodeOptions:
     """Host that clients connect to; None: `host`."""
     bookie_id: str | None = None
     """None: advertised host and port, joined by a colon."""
+    moves: bool = False
+    """Its two cookies lie in one folder and go where that goes: folders that they name may be former ones."""
     claim_timeout_s: float = 30.0
     """How long to wait for the registration of this bookie's last process to end."""
     collect_interval_s: float = 600.0
@@ -153,14 +155,17 @@ class BookieNode:
         instance_id = await self._registry.instance_id()
         mine = Cookie(self.bookie_id, folders, folders, instance_id)
         stored = await self._registry.cookie(self.bookie_id)
+        in_store = None if stored is None else stored[0]
         stamps: dict[Path, Stamp] = {}
         for folder in self._options.folders:
             file = folder / COOKIE_FILE
+            on_disk = decode_cookie(file.read_bytes()) if file.exists() else None
             stamps[file] = stamp_of(
                 mine,
-                decode_cookie(file.read_bytes()) if file.exists() else None,
-                None if stored is None else stored[0],
+                on_disk,
+                in_store,
                 disk_is_empty=not self.server.known_ledgers(),
+                moves=self._options.moves,
             )
         for file, stamp in stamps.items():
             if stamp is Stamp.BOTH:

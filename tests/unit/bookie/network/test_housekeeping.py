@@ -47,6 +47,20 @@ def test_a_bookie_with_another_disk_must_not_serve(
         stamp_of(MINE, on_disk, in_store, disk_is_empty=disk_is_empty)
 
 
+def test_cookies_that_lie_together_may_name_the_folder_that_they_came_from() -> None:
+    former = replace(MINE, journal_folders=("/former",), ledger_folders=("/former",))
+    with pytest.raises(StartupError, match="journal_folders"):
+        stamp_of(MINE, former, former, disk_is_empty=False)
+    assert stamp_of(MINE, former, former, disk_is_empty=False, moves=True) is Stamp.NOTHING
+    assert stamp_of(MINE, None, None, disk_is_empty=True, moves=True) is Stamp.BOTH
+    with pytest.raises(StartupError, match="another bookie"):
+        stamp_of(MINE, former, MINE, disk_is_empty=False, moves=True)
+    with pytest.raises(StartupError, match="bookie_id is there"):
+        stamp_of(MINE, replace(former, bookie_id="there"), former, disk_is_empty=False, moves=True)
+    with pytest.raises(StartupError, match="was the disk lost"):
+        stamp_of(MINE, None, former, disk_is_empty=True, moves=True)
+
+
 def test_a_full_disk_is_read_only_until_there_is_room() -> None:
     disk = Fullness(FullnessOptions(full_share=0.9, room_share=0.8))
     seen = [
