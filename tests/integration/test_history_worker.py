@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.entries import EntryRun
+from magnetar.tiered.footers import read_footer
 from magnetar.tiered.parquet.api import DamagedSegmentError, HistoryError, SegmentOrigin, WorkerLostError
 from magnetar.tiered.parquet.worker import OffloadWorker
 from magnetar.wire import pulsar_pb2 as pb
@@ -51,6 +52,7 @@ class Source:
         self.name = file.name
         self.size = file.stat().st_size
         self.path = str(file) if by_path else None
+        self.footer = read_footer(file)
         self._file = file
         self.reads = 0
         self.failure: Exception | None = None

@@ -62,16 +62,19 @@ class LostEntriesError(CorruptDataError):
         last_entry: int | None,
         *,
         remedy: str = "`magnetar doctor storage` shows all",
+        certain: bool = True,
     ) -> None:
-        """`remedy`: what to do, for people."""
+        """`remedy`: what to do, for people. `certain`: they do not come back by themselves; else nobody is
+        led past them unless an operator gave up these very entries."""
         entries = f"{first_entry} to {'the end' if last_entry is None else last_entry}"
         super().__init__(
             path,
             offset,
-            f"{detail}; entries {entries} are lost, no others ({remedy});"
-            " auto_skip_non_recoverable_data leads consumers past them",
+            f"{detail}; entries {entries} are lost, no others ({remedy})"
+            + ("; auto_skip_non_recoverable_data leads consumers past them" if certain else ""),
             ledger_id,
         )
+        self.certain = certain
         self.first_entry = first_entry
         self.last_entry = last_entry
 

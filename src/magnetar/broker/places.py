@@ -49,6 +49,8 @@ async def _last_intact(log: ManagedLog) -> EntryRun | None:
             if log.reading.skipped is None:
                 return None
         except LostEntriesError as error:
+            if not error.certain:
+                raise
             first = min(first, error.first_entry)
         last = log.previous_position(Position(last.ledger_id, first))
 

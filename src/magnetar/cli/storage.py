@@ -118,10 +118,10 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
 def accept_loss(
     ledger: int, entry: int, last: int | None, yes: bool, dry_run: bool, data: Path | None
 ) -> None:
-    """Give up ENTRY of LEDGER, which no bookie has any more: consumers are led past it.
+    """Give up ENTRY of LEDGER, which no bookie or object store has any more: consumers are led past it.
 
-    It counts only where reading fails though every bookie of the entry has answered. The log names such
-    entries where dispatch waits.
+    It counts only where reading fails though every bookie of the entry, or the store, has answered. The log
+    names such entries where dispatch waits.
     """
     from magnetar.server.config import default_data_dir
     from magnetar.server.storage_losses import accept_loss as accept
@@ -131,11 +131,11 @@ def accept_loss(
         raise click.UsageError("--to lies before ENTRY")
     told = f"entries {entry} to {stop} of ledger {ledger}"
     if dry_run:
-        click.echo(f"would give up {told}, where no bookie has them")
+        click.echo(f"would give up {told}, where they cannot be read")
         return
-    confirm(f"Give up {told}, where no bookie has them?", yes=yes)
+    confirm(f"Give up {told}, where they cannot be read?", yes=yes)
     accept(data or default_data_dir(), ledger, entry, stop)
-    click.echo(f"{told} are given up where no bookie has them. A running server notices at its next look")
+    click.echo(f"{told} are given up where they cannot be read. A running server notices at its next look")
 
 
 @storage.command(epilog="Example: magnetar storage accept --data /var/lib/magnetar")

@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import BinaryIO, Final
 
 from magnetar.history.manners import Manners
-from magnetar.tiered.parquet.api import ByteSource, DamagedSegmentError
+from magnetar.tiered.parquet.api import ByteSource, DamagedSegmentError, Footer
 from magnetar.wire.checksum import crc32c_extend
 
 PIECE_BYTES: Final = 256 << 10
@@ -155,8 +155,10 @@ class LocalFile:
 class PathSource:
     """A segment in a file, opened for each read: a file that is deleted must not keep its space."""
 
-    def __init__(self, path: str, name: str, size: int) -> None:
+    def __init__(self, path: str, name: str, size: int, *, footer: Footer | None = None) -> None:
+        """`footer`: see `KnownEnd`."""
         self._path = path
+        self.footer = footer
         self.name = name
         self.size = size
 

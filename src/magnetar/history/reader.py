@@ -6,7 +6,6 @@ columns that are needed; the rebuilt entries of the last one are kept, so that r
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,6 +23,7 @@ from magnetar.arrow.fields import Ints
 from magnetar.base.entries import EntryRun
 from magnetar.history import key_index, layout
 from magnetar.history.columns import REBUILD_COLUMNS
+from magnetar.history.end import End, read_end, sound
 from magnetar.history.files import Room, Windows
 from magnetar.history.metadata import Rows
 from magnetar.history.pieces import byte_lengths
@@ -31,8 +31,8 @@ from magnetar.history.rebuild import RebuiltEntries, rebuild
 from magnetar.history.same import same_columns
 from magnetar.history.spans import Spans, Start, decode_ledgers, decode_starts
 from magnetar.tiered.parquet.api import (
-    FORMAT_VERSION,
     ByteSource,
+    DamagedRowsError,
     DamagedSegmentError,
     FoundMessage,
     MessagePlace,
@@ -40,10 +40,6 @@ from magnetar.tiered.parquet.api import (
     TopicSchema,
 )
 from magnetar.tiered.parquet.stored_schemas import decode_schemas
-
-TAIL_BYTES: Final = 256 << 10
-"""Read at first: holds the footer of some dozens of row groups, 3 to 5 KiB each. A store takes about as long
-for less."""
 
 GAP_BYTES: Final = 64 << 10
 """Columns with less than this between them are one read: that costs less than another one."""
@@ -67,7 +63,6 @@ _FOUND_COLUMNS: Final = (
     "is_compacted_out",
     "payload",
 )
-_END: Final = struct.Struct("<I4s")
 
 
 class SegmentReader:
@@ -96,25 +91,12 @@ class SegmentReader:
         return list(self._leaves)
 
     @cached_property
+    def _end(self) -> End:
+        return read_end(self._source)
+
+    @property
     def _metadata(self) -> pq.FileMetaData:
-        source = self._source
-        size = source.size
-        if size < 12:
-            raise DamagedSegmentError(f"{source.name} has {size} bytes: that is no segment")
-        tail = source.read_at(max(0, size - TAIL_BYTES), min(size, TAIL_BYTES))
-        footer_bytes, magic = _END.unpack_from(tail, len(tail) - _END.size)
-        if magic != b"PAR1" or footer_bytes + 12 > size:
-            raise DamagedSegmentError(f"{source.name} does not end as Parquet files do")
-        missing = footer_bytes + _END.size - len(tail)
-        if missing > 0:
-            tail = source.read_at(size - len(tail) - missing, missing) + tail
-        self._tail = tail
-        with self._sound():
-            metadata = pq.read_metadata(pa.BufferReader(tail))
-        version = (metadata.metadata or {}).get(layout.FORMAT_KEY.encode(), b"")
-        if not version.isdigit() or int(version) > FORMAT_VERSION:
-            raise DamagedSegmentError(f"{source.name} has the format {version!r}, not {FORMAT_VERSION}")
-        return metadata
+        return self._end.metadata
 
     @cached_property
     def _kept(self) -> dict[bytes, bytes]:
@@ -164,19 +146,27 @@ class SegmentReader:
         return leaves
 
     def _statistics(self, group: int, name: str) -> Any:
-        statistics = self._metadata.row_group(group).column(self._leaves[name][0]).statistics
+        with self._sound():
+            statistics = self._metadata.row_group(group).column(self._leaves[name][0]).statistics
         if statistics is None or not statistics.has_min_max:
             raise DamagedSegmentError(f"{self._source.name} has no statistics of {name}")
         return statistics
 
     @contextmanager
-    def _sound(self) -> Iterator[None]:
-        """What pyarrow cannot read is damaged."""
-        try:
+    def _sound(self, *, of_source: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+        """What pyarrow cannot read is damaged; `of_source`: what may be the source's error as well."""
+        # Those of the source come from `load`, outside of this.
+        with sound(self._source.name, of_source=of_source):
             yield
-        except (pa.ArrowException, KeyError, IndexError, ValueError, OSError) as error:
-            # OSError: pyarrow reports broken files so. Those of the source come from `load`, outside of this.
-            raise DamagedSegmentError(f"{self._source.name}: {error}") from error
+
+    @contextmanager
+    def _of_entries(self, group: int, ledger_id: int) -> Iterator[None]:
+        """What cannot be read of a row group are these entries of the ledger, and no others."""
+        try:
+            with self._sound(of_source=(OSError,)):
+                yield
+        except DamagedSegmentError as error:
+            raise DamagedRowsError(str(error), *self.spans.entries_in(group, ledger_id)) from error
 
     # ------------------------------------------------------------ rows
 
@@ -231,7 +221,11 @@ class SegmentReader:
         rebuilt, ends = self._group_with(ledger_id, first_entry)
         start = first_entry - rebuilt.first_entry
         if not 0 <= start < len(rebuilt):
-            raise DamagedSegmentError(f"{self._source.name} has no entry {first_entry} where its footer says")
+            group = self.spans.group_with(ledger_id, first_entry)
+            with self._of_entries(group, ledger_id):
+                raise DamagedSegmentError(
+                    f"{self._source.name} has no entry {first_entry} where its footer says"
+                )
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
         return rebuilt, start, stop
@@ -245,9 +239,8 @@ class SegmentReader:
     def _rebuild(self, group: int, ledger_id: int) -> tuple[RebuiltEntries, Ints]:
         found = self._rebuilt.get((group, ledger_id))
         if found is None:
-            rows = self._rows_of(group, ledger_id)
-            with self._sound():
-                rebuilt = rebuild(rows)
+            with self._of_entries(group, ledger_id):
+                rebuilt = rebuild(self._rows_of(group, ledger_id))
                 found = rebuilt, np.cumsum(byte_lengths(rebuilt.data))
             self._rebuilt[group, ledger_id] = found
         return found
@@ -284,12 +277,13 @@ class SegmentReader:
         for group in self.spans.groups_of(ledger_id):
             if _milliseconds(self._statistics(group, "broker_time").max) < time_ms:
                 continue
-            table = self.row_group(group, ("ledger_id", "entry_id", "broker_time"))
-            start, stop = _rows_with(table, ledger_id)
-            rows = Rows.of_table(table.slice(start, stop - start))
-            late = rows.column("broker_time").cast(pa.int64()).to_numpy() >= time_ms * 1000
-            if late.any():
-                return int(rows.column("entry_id")[int(np.argmax(late))].as_py())
+            with self._of_entries(group, ledger_id):
+                table = self.row_group(group, ("ledger_id", "entry_id", "broker_time"))
+                start, stop = _rows_with(table, ledger_id)
+                rows = Rows.of_table(table.slice(start, stop - start))
+                late = rows.column("broker_time").cast(pa.int64()).to_numpy() >= time_ms * 1000
+                if late.any():
+                    return int(rows.column("entry_id")[int(np.argmax(late))].as_py())
         return None
 
     def lookup(self, key: bytes, count_max: int, before: MessagePlace | None = None) -> list[FoundMessage]:
@@ -337,10 +331,10 @@ class SegmentReader:
         at = place.offset + offset
         if offset + length > place.length or at + length > self._source.size:
             raise DamagedSegmentError(f"{self._source.name} has a key index that is cut off")
-        in_tail = at - (self._source.size - len(self._tail))
+        in_tail = at - (self._source.size - len(self._end.tail))
         if in_tail >= 0:
             # The end of the file was read with its footer.
-            return self._tail[in_tail : in_tail + length]
+            return self._end.tail[in_tail : in_tail + length]
         return self._source.read_at(at, length)
 
     def _places(self, key: bytes) -> list[key_index.Place]:

@@ -26,7 +26,7 @@ from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet import requests
-from magnetar.tiered.parquet.api import ByteSource, HistoryError, KeyPlace, MessagePlace
+from magnetar.tiered.parquet.api import ByteSource, Footer, HistoryError, KeyPlace, MessagePlace
 from magnetar.tiered.parquet.frames import HEAD, RANGE, SIZE, Kind, decode_runs
 from magnetar.tiered.parquet.handover import Handover
 
@@ -97,9 +97,12 @@ class Connection:
 class RemoteSource:
     """A segment that only the broker's process can read."""
 
-    def __init__(self, connection: Connection, name: str, size: int, base: int = 0) -> None:
-        """`base`: where it begins, when the other side joined several."""
+    def __init__(
+        self, connection: Connection, name: str, size: int, base: int = 0, *, footer: Footer | None = None
+    ) -> None:
+        """`base`: where it begins, when the other side joined several; `footer`: see `KnownEnd`."""
         self._connection = connection
+        self.footer = footer
         self._base = base
         self.name = name
         self.size = size
@@ -186,9 +189,10 @@ class Server:
 
     def _source(self, request: dict[str, Any], base: int = 0) -> ByteSource:
         name, size, path = request["name"], request["size"], request["path"]
+        footer = None if request["footer"] is None else Footer(*request["footer"])
         if path is None:
-            return RemoteSource(self._connection, name, size, base)
-        return PathSource(path, name, size)
+            return RemoteSource(self._connection, name, size, base, footer=footer)
+        return PathSource(path, name, size, footer=footer)
 
     def _joined(self, request: dict[str, Any]) -> list[ByteSource]:
         """The sources that the other side joined."""

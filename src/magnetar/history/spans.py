@@ -85,6 +85,16 @@ class Spans:
             )
         return bisect_right(self.starts, (ledger_id, entry)) - 1
 
+    def entries_in(self, group: int, ledger_id: int) -> tuple[int, int]:
+        """First and last entry of a ledger in a row group that has some. Raises DamagedSegmentError."""
+        span = self.of(ledger_id)
+        first, last = span.first_entry, span.last_entry
+        if self.starts[group].ledger_id == ledger_id:
+            first = max(first, self.starts[group].entry_id)
+        if group + 1 < len(self.starts) and self.starts[group + 1].ledger_id == ledger_id:
+            last = self.starts[group + 1].entry_id - 1
+        return first, last
+
     def groups_of(self, ledger_id: int) -> range:
         """Numbers of the row groups that have entries of a ledger."""
         span = self.of(ledger_id)

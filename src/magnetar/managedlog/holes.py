@@ -1,7 +1,8 @@
 """Entries of a log that were written and are lost: whether they are passed over, and what was (pure).
 
 A hole is proven: its bytes are there and do not match their checksum, or were found damaged when the segment
-was scanned, or every bookie that should have a copy has answered without one. It is passed over when an
+was scanned, or every bookie that should have a copy has answered without one, or an object store says so of
+the only copy. It is passed over when an
 operator says so, either for good for these entries (`magnetar doctor storage salvage`, `magnetar storage
 accept-loss`) or for every hole (`auto_skip_non_recoverable_data`). Without that dispatch waits there and says
 why: a copy of the disk may still be found.
@@ -54,7 +55,7 @@ class HolePolicy:
     def skips_to(self, error: LostEntriesError, last: int) -> int | None:
         """The last entry of this hole that may be passed over, `last` at most; None: none may."""
         last = last if error.last_entry is None else min(error.last_entry, last)
-        if self.skip_all:
+        if self.skip_all and error.certain:
             return last
         assert error.ledger_id is not None
         for first, stop in self._given_up().get(error.ledger_id, ()):
@@ -146,6 +147,8 @@ async def _intact(reader: LedgerReader, entry: int, *, step: int) -> EntryRun | 
         try:
             return (await reader.read(entry, entry, 1))[0]
         except LostEntriesError as error:
+            if not error.certain:
+                raise
             last = reader.last_entry if error.last_entry is None else error.last_entry
             entry = max(entry, last) + 1 if step > 0 else min(entry, error.first_entry) - 1
     return None

@@ -86,6 +86,11 @@ class Ledger:
         """Whether the bookies have it."""
         return self.offload is None or not self.offload.local_deleted
 
+    @property
+    def copied(self) -> bool:
+        """Whether the bookies have it, and an object store has all of it too."""
+        return self.local and self.offload is not None and self.offload.complete and not self.offload.foreign
+
     def __repr__(self) -> str:
         return f"Ledger({self.ledger_id}, entries={self.entries}, sealed_end={self.sealed_end})"
 

@@ -5,6 +5,7 @@
     bookkeeperDeleted     the ledger may be gone from the bookies
     timestamp             Unix ms
     driverMetadata        name `magnetar-parquet`; properties `url` and, once complete, `segments`;
+                          `footers`, what the end of each segment must be;
                           `keys` when there is a directory of keys beside them;
                           `deleteAfter`, Unix ms, when another copy has replaced it
                           name `magnetar-parquet-merged`: besides `ledgers`, first and last one of its object
@@ -25,11 +26,14 @@ from magnetar.tiered.context import (
     LedgerRange,
     OffloadContext,
     decode_segments,
+    encode_footers,
     encode_segments,
+    with_footers,
 )
 
 _URL: Final = "url"
 _SEGMENTS: Final = "segments"
+_FOOTERS: Final = "footers"
 _KEYS: Final = "keys"
 _LEDGERS: Final = "ledgers"
 _DELETE_AFTER: Final = "deleteAfter"
@@ -49,6 +53,8 @@ def encode_context(context: OffloadContext) -> pb.OffloadContext:
     metadata.properties.add(key=_URL, value=context.url)
     if context.segments:
         metadata.properties.add(key=_SEGMENTS, value=encode_segments(context.segments))
+    if footers := encode_footers(context.segments):
+        metadata.properties.add(key=_FOOTERS, value=footers)
     if context.keys is not None:
         metadata.properties.add(key=_KEYS, value=context.keys.encode())
     if context.merged is not None:
@@ -85,7 +91,7 @@ def decode_context(message: pb.OffloadContext) -> OffloadContext:
         complete=message.complete,
         local_deleted=message.bookkeeperDeleted,
         timestamp_ms=message.timestamp,
-        segments=decode_segments(properties.get(_SEGMENTS, "")),
+        segments=with_footers(decode_segments(properties.get(_SEGMENTS, "")), properties.get(_FOOTERS, "")),
         keys=KeyObject.decode(properties[_KEYS]) if _KEYS in properties else None,
         merged=LedgerRange.decode(properties.get(_LEDGERS, "")) if driver == MERGED_DRIVER else None,
         delete_after_ms=int(properties.get(_DELETE_AFTER, "0")),

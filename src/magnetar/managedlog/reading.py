@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from magnetar.base.entries import EntryRun, cut
-from magnetar.base.errors import LedgerError, LostEntriesError
+from magnetar.base.errors import LedgerError, LostEntriesError, MagnetarError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import LedgerReader, Ledgers, NoSuchLedgerError
 from magnetar.managedlog.holes import HolePolicy, Skipped
@@ -74,6 +74,9 @@ class LogReading:
             try:
                 return self._read_there(start, ledger, bytes_max, entries_max)
             except LostEntriesError as error:
+                if ledger.copied:
+                    # `read` asks the copy.
+                    return None
                 self._skip(ledger, start.entry_id, error)
 
     def _skip(self, ledger: Ledger, entry: int, error: LostEntriesError) -> None:
@@ -119,14 +122,21 @@ class LogReading:
             found = self._start(position)
             assert found is not None, "read_now has found an entry there"
             start, ledger = found
-            local = ledger.local
+            local, offload = ledger.local, ledger.offload
+            last = min(ledger.entries, start.entry_id + entries_max) - 1
             try:
                 reader = await self._reader(ledger)
-                last = min(ledger.entries, start.entry_id + entries_max) - 1
                 runs = await reader.read(start.entry_id, last, bytes_max)
                 self._share_end(runs)
                 return runs
             except LostEntriesError as error:
+                if self._ledgers.find(ledger.ledger_id) is not ledger or ledger.offload != offload:
+                    # Trimmed, or another copy has replaced the one that was read.
+                    self.forget(ledger.ledger_id)
+                    continue
+                runs = await self._from_copy(ledger, start.entry_id, last, bytes_max, error)
+                if runs is not None:
+                    return runs
                 self._skip(ledger, start.entry_id, error)
             except NoSuchLedgerError:
                 self.forget(ledger.ledger_id)
@@ -141,6 +151,8 @@ class LogReading:
             try:
                 return await self.read(position, bytes_max, entries_max)
             except LostEntriesError as error:
+                if not error.certain:
+                    raise
                 hole = error
             start = self._start(position)
             if start is None:
@@ -161,7 +173,28 @@ class LogReading:
                 reader = self._readers.setdefault(ledger.ledger_id, reader)
         return reader
 
+    async def _from_copy(
+        self, ledger: Ledger, first: int, last: int, bytes_max: int, error: LostEntriesError
+    ) -> list[EntryRun] | None:
+        """What the bookies have lost, from the copy that the store has meanwhile; None: it has none."""
+        if not ledger.copied:
+            return None
+        last = last if error.last_entry is None else min(last, error.last_entry)
+        try:
+            runs = await self._open_copy(ledger).read(first, last, bytes_max)
+        except MagnetarError as other:
+            _log.warning("log %s: %s; and the copy: %s", self._name, error, other)
+            return None
+        _log.warning("log %s: read from the copy in the object store: %s", self._name, error)
+        return runs
+
     def _copy(self, ledger: Ledger) -> CopyReader:
+        """Reads the only copy of a ledger from now on. Raises LedgerError, StoreError."""
+        reader = self._open_copy(ledger)
+        self._readers[ledger.ledger_id] = reader
+        return reader
+
+    def _open_copy(self, ledger: Ledger) -> CopyReader:
         """Reads the copy of a ledger that has a complete one. Raises LedgerError, StoreError."""
         assert ledger.offload is not None
         if self._tiers is None or ledger.offload.foreign:
@@ -169,18 +202,24 @@ class LogReading:
                 f"ledger {ledger.ledger_id} of log {self._name} is in an object store"
                 " that this process cannot read"
             )
-        reader = self._tiers.reader(
+        return self._tiers.reader(
             self._name,
             OffloadedCopy(ledger.ledger_id, ledger.offload),
             entries=ledger.entries,
             size_bytes=ledger.size_bytes,
         )
-        self._readers[ledger.ledger_id] = reader
-        return reader
 
     async def entry_of_time(self, ledger: Ledger, time_ms: int) -> int | None:
         """The first entry of an offloaded ledger with broker time >= `time_ms`; None: it must be searched.
 
-        Raises what `read` raises.
+        Raises what `read` raises, but for lost entries.
         """
-        return None if ledger.local else await self._copy(ledger).position_at(time_ms)
+        if ledger.local:
+            return None
+        try:
+            return await self._copy(ledger).position_at(time_ms)
+        except LostEntriesError as error:
+            if not error.certain:
+                raise
+            _log.warning("log %s: a time is looked for entry by entry: %s", self._name, error)
+            return None

@@ -1,4 +1,4 @@
-"""Entries on bookies that no bookie has any more: an operator gives them up.
+"""Entries that no bookie and no object store has any more: an operator gives them up.
 
 The server may run meanwhile: it looks at the file again at each hole that it meets.
 """
@@ -22,5 +22,5 @@ def accept_loss(data: Path, ledger: int, first: int, last: int) -> None:
         raise StartupError(f"{data} is no data folder of a server: name it with --data")
     folder = losses_dir(data)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    given_up = GivenUp(ledger, first, last, "", "", 0, "no bookie has a good copy", now)
+    given_up = GivenUp(ledger, first, last, "", "", 0, "no good copy is left", now)
     write_given_up(folder, [*read_given_up(folder), given_up])

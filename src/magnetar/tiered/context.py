@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from magnetar.tiered.parquet.api import segment_suffix
+from magnetar.tiered.parquet.api import Footer, segment_suffix
 
 DRIVER: Final = "magnetar-parquet"
 """Name of the format in Pulsar's `OffloadDriverMetadata`; who does not know it leaves the ledger alone."""
@@ -31,6 +31,8 @@ class Segment:
     first_entry: int
     last_entry: int
     file_bytes: int
+    footer: Footer | None = None
+    """What its end must be; None in copies of versions that did not note it."""
 
 
 class KeyObject(NamedTuple):
@@ -156,6 +158,21 @@ def parse_object_name(name: str) -> tuple[str, int, UUID] | None:
 def encode_segments(segments: tuple[Segment, ...]) -> str:
     """`last entry:bytes` of each, separated by commas; each begins where the one before ends."""
     return ",".join(f"{segment.last_entry}:{segment.file_bytes}" for segment in segments)
+
+
+def encode_footers(segments: tuple[Segment, ...]) -> str:
+    """What is noted of the end of each, separated by commas; "" when nothing is of any."""
+    if all(segment.footer is None for segment in segments):
+        return ""
+    return ",".join("" if segment.footer is None else segment.footer.encode() for segment in segments)
+
+
+def with_footers(segments: tuple[Segment, ...], text: str) -> tuple[Segment, ...]:
+    """The same segments with what `encode_footers` made. Raises ValueError."""
+    if not text:
+        return segments
+    footers = [Footer.decode(part) if part else None for part in text.split(",")]
+    return tuple(replace(segment, footer=footer) for segment, footer in zip(segments, footers, strict=True))
 
 
 def decode_segments(text: str) -> tuple[Segment, ...]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import signal
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any, Final
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import MagnetarError
+from magnetar.base.errors import LostEntriesError, MagnetarError
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.tiered.context import OffloadedCopy, Segment, segment_name
-from magnetar.tiered.errors import DamagedCopyError, MissingObjectError, UnreadableCopyError
+from magnetar.tiered.errors import DamagedObjectError, MissingObjectError, UnreadableCopyError
 from magnetar.tiered.figures import Figures
-from magnetar.tiered.parquet.api import DamagedSegmentError, Worker
+from magnetar.tiered.ownership import RECORD
+from magnetar.tiered.parquet.api import DamagedRowsError, DamagedSegmentError, Worker, WorkerLostError
 from magnetar.tiered.pieces import Piece, PieceCache
 from magnetar.tiered.source import ObjectSource
 from magnetar.tiered.stores.api import ObjectStore
@@ -27,6 +29,10 @@ PIECE_BYTES: Final = 1 << 20
 AHEAD_BYTES: Final = 8 << 20
 """Asked at once by who reads on; the next so many bytes are fetched while these are delivered. Two of these
 are a row group: while they are delivered the next one is made ready."""
+
+ABORTS_MAX: Final = 2
+"""Times that the worker aborts over one segment until that counts as damaged."""
+_ABORTS: Final = (-signal.SIGABRT, -signal.SIGSEGV)
 
 _READERS_MAX: Final = 256
 """Readers of one ledger whose places are remembered, to tell who reads on."""
@@ -62,6 +68,8 @@ class OffloadedReader:
         self._fetches = SingleFlight[Piece]()
         # Where reads that were fetched ahead begin.
         self._ahead: set[int] = set()
+        # How often the worker ended over a segment, by its first entry.
+        self._aborted: dict[int, int] = {}
         # Where the last reads ended, oldest first.
         self._ends: dict[int, None] = {}
 
@@ -131,7 +139,8 @@ class OffloadedReader:
             runs = await self._worker().entries(self._source(segment), self.ledger_id, first, bytes_max)
         except MagnetarError as error:
             self._figures.read_errors += 1
-            raise self._explained(segment, error) from error
+            raise await self._explained(segment, error) from error
+        self._aborted.pop(segment.first_entry, None)
         piece = Piece(runs)
         assert piece.first_entry == first, "the segment begins elsewhere than the list says"
         self._figures.read(sum(run.size_bytes for run in runs), monotonic() - begun_s)
@@ -140,16 +149,57 @@ class OffloadedReader:
 
     def _source(self, segment: Segment) -> ObjectSource:
         name = segment_name(self._log_name, self._copy, segment)
-        return ObjectSource(self._store, name, segment.file_bytes)
+        return ObjectSource(self._store, name, segment.file_bytes, footer=segment.footer)
 
-    def _explained(self, segment: Segment, error: MagnetarError) -> MagnetarError:
-        """The error with the object and the log that need it."""
-        name = f"{self._store.url}: {segment_name(self._log_name, self._copy, segment)}"
-        where = f"ledger {self.ledger_id} of log {self._log_name} cannot be read from {name}: {error}"
-        if isinstance(error, DamagedSegmentError):
-            return DamagedCopyError(where)
+    async def _explained(self, segment: Segment, error: MagnetarError) -> MagnetarError:
+        """The error with the object and the log that need it, and the entries where they are lost."""
+        if isinstance(error, DamagedRowsError):
+            return self._lost(segment, error, error.first_entry, error.last_entry)
+        if isinstance(error, DamagedSegmentError | DamagedObjectError):
+            return self._lost(segment, error, segment.first_entry, segment.last_entry)
+        if isinstance(error, WorkerLostError) and error.status in _ABORTS:
+            times = self._aborted[segment.first_entry] = 1 + self._aborted.get(segment.first_entry, 0)
+            if times >= ABORTS_MAX:
+                # Parquet's reader ends the process over some damage. So does a lack of memory.
+                return self._lost(segment, error, segment.first_entry, segment.last_entry, certain=False)
+        if not error.retriable and (missing := await self._missing(segment)) is not None:
+            try:
+                # A store that lost its owner's record as well is not where it was: not mounted, for example.
+                certain = await self._store.read(RECORD) is not None
+            except MagnetarError:
+                certain = False
+            return self._lost(segment, missing, segment.first_entry, segment.last_entry, certain=certain)
         return UnreadableCopyError(
-            where, retriable=error.retriable and not isinstance(error, MissingObjectError)
+            f"ledger {self.ledger_id} of log {self._log_name} cannot be read from"
+            f" {self._store.url}: {segment_name(self._log_name, self._copy, segment)}: {error}",
+            retriable=error.retriable,
+        )
+
+    async def _missing(self, segment: Segment) -> MissingObjectError | None:
+        """Whether the store says that the object is not there."""
+        try:
+            await self._store.size(segment_name(self._log_name, self._copy, segment))
+        except MissingObjectError as error:
+            return error
+        except MagnetarError as error:
+            _log.debug("%s", error)
+        return None
+
+    def _lost(
+        self, segment: Segment, error: MagnetarError, first: int, last: int, *, certain: bool = True
+    ) -> LostEntriesError:
+        return LostEntriesError(
+            f"{self._store.url}: {segment_name(self._log_name, self._copy, segment)}",
+            0,
+            f"the copy of log {self._log_name} cannot be read: {error}",
+            self.ledger_id,
+            first,
+            last,
+            remedy=(
+                "bring the object back; or"
+                f" `magnetar storage accept-loss {self.ledger_id} {first} --to {last}` gives them up"
+            ),
+            certain=certain,
         )
 
     async def position_at(self, time_ms: int) -> int:
@@ -159,7 +209,7 @@ class OffloadedReader:
                 entry = await self._worker().position_at(self._source(segment), self.ledger_id, time_ms)
             except MagnetarError as error:
                 self._figures.read_errors += 1
-                raise self._explained(segment, error) from error
+                raise await self._explained(segment, error) from error
             self._figures.looked_up(monotonic() - begun_s)
             if entry is not None:
                 return entry

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from magnetar.tiered.parquet.api import AsyncByteSource
+from magnetar.tiered.parquet.api import AsyncByteSource, Footer
 
 
 class JoinedSource:
@@ -27,6 +27,10 @@ class JoinedSource:
 
     @property
     def path(self) -> str | None:
+        return None
+
+    @property
+    def footer(self) -> Footer | None:
         return None
 
     async def read_at(self, offset: int, length: int) -> bytes:

@@ -164,7 +164,7 @@ class _Search:
     ) -> list[FoundMessage]:
         store = self._storage.store(copy.context.url)
         name = segment_name(self._log_name, copy, segment)
-        source = ObjectSource(store, name, segment.file_bytes)
+        source = ObjectSource(store, name, segment.file_bytes, footer=segment.footer)
         try:
             return await self._storage.read_worker(copy).lookup(source, self._key, count_max, before)
         except MagnetarError as error:

@@ -95,7 +95,12 @@ class KeyDirectories:
             return [KeySource(source, None)]
         return [
             KeySource(
-                ObjectSource(store, segment_name(log_name, copy, segment), segment.file_bytes),
+                ObjectSource(
+                    store,
+                    segment_name(log_name, copy, segment),
+                    segment.file_bytes,
+                    footer=segment.footer,
+                ),
                 KeyPlace(copy.named_by, str(context.attempt), segment.first_entry),
             )
             for segment in context.segments

@@ -27,6 +27,7 @@ from magnetar.base.errors import MagnetarError, StorageError
 from magnetar.tiered import merging
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog
 from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, segment_name
+from magnetar.tiered.footers import read_footer
 from magnetar.tiered.key_merging import KeyDirectories
 from magnetar.tiered.merging import EVERYTHING, Block, Bounds, Limits
 from magnetar.tiered.parquet.api import AsyncByteSource, DamagedSegmentError, SegmentOrigin
@@ -190,9 +191,9 @@ class Merger:
         try:
             self.step("write")
             summary = await worker.merge(parts, SegmentOrigin(topic, first, merged=True), str(file))
-            context = intent.completed(
-                now_ms=self._storage.clock.now_ms(), segments=(Segment(0, entries - 1, summary.file_bytes),)
-            )
+            footer = await asyncio.to_thread(read_footer, file)
+            made = Segment(0, entries - 1, summary.file_bytes, footer)
+            context = intent.completed(now_ms=self._storage.clock.now_ms(), segments=(made,))
             name = segment_name(log.name, OffloadedCopy(first, context), context.segments[0])
             if not log.open:
                 raise LedgerMovedError(f"log {log.name} was closed or deleted meanwhile")
@@ -205,7 +206,8 @@ class Merger:
         if size != summary.file_bytes:
             raise DamagedSegmentError(f"{name} in {store.url} has {size} of {summary.file_bytes} bytes")
         # Through the store, not the file: what is compared is what readers will get.
-        compared = await worker.verify_merged(ObjectSource(store, name, size, by_file=False), parts)
+        source = ObjectSource(store, name, size, by_file=False, footer=footer)
+        compared = await worker.verify_merged(source, parts)
         if compared != entries:
             raise DamagedSegmentError(f"{name} in {store.url} has {compared} of {entries} entries")
         return context
@@ -214,8 +216,10 @@ class Merger:
         ledger = block.ledgers[0]
         assert ledger.offload is not None
         copy = OffloadedCopy(ledger.ledger_id, ledger.offload)
-        name = segment_name(log.name, copy, ledger.offload.segments[0])
-        return ObjectSource(self._storage.store(ledger.offload.url), name, block.file_bytes)
+        segment = ledger.offload.segments[0]
+        name = segment_name(log.name, copy, segment)
+        store = self._storage.store(ledger.offload.url)
+        return ObjectSource(store, name, block.file_bytes, footer=segment.footer)
 
 
 def _failed(log: OffloadedLog, group: Sequence[Block], error: MagnetarError | OSError) -> MergeError:

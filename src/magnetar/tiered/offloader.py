@@ -27,6 +27,7 @@ from magnetar.tiered.attempt import (
 from magnetar.tiered.context import OffloadedCopy, Segment, attempt_prefix, keys_name, segment_name
 from magnetar.tiered.errors import StoreError
 from magnetar.tiered.figures import Figures
+from magnetar.tiered.footers import read_footer
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema, Worker
 from magnetar.tiered.source import ObjectSource
@@ -127,7 +128,8 @@ class Offloader:
         job.file.unlink(missing_ok=True)
         runs = self._entries(job, first_entry, job.ledger.entries - 1)
         summary = await self._worker().convert(runs, origin, str(job.file))
-        return Segment(summary.first_entry, summary.last_entry, summary.file_bytes)
+        footer = await asyncio.to_thread(read_footer, job.file)
+        return Segment(summary.first_entry, summary.last_entry, summary.file_bytes, footer)
 
     async def _verify(self, segment: Segment, job: _Job) -> None:
         name, store = job.name_of(segment), job.store
@@ -135,7 +137,7 @@ class Offloader:
         if size != segment.file_bytes:
             raise DamagedSegmentError(f"{name} in {store.url} has {size} of {segment.file_bytes} bytes")
         # Through the store, not the file: what is compared is what readers will get.
-        source = ObjectSource(store, name, size, by_file=False)
+        source = ObjectSource(store, name, size, by_file=False, footer=segment.footer)
         runs = self._entries(job, segment.first_entry, segment.last_entry)
         count = await self._worker().verify(source, runs)
         if count != segment.last_entry - segment.first_entry + 1:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from magnetar.tiered.parquet.api import Footer
 from magnetar.tiered.stores.api import ObjectStore
 
 
 class ObjectSource:
     """See `AsyncByteSource`."""
 
-    def __init__(self, store: ObjectStore, name: str, size: int, *, by_file: bool = True) -> None:
-        """`by_file`: the worker may open the object's file by itself, where the store has files."""
+    def __init__(
+        self,
+        store: ObjectStore,
+        name: str,
+        size: int,
+        *,
+        by_file: bool = True,
+        footer: Footer | None = None,
+    ) -> None:
+        """`by_file`: the worker may open the object's file by itself, where the store has files; `footer`:
+        what its end must be, as far as that was noted."""
         self._store = store
         self._name = name
         self._size = size
+        self._footer = footer
         file = store.file_of(name) if by_file else None
         self._path = None if file is None else str(file)
 
@@ -27,6 +38,10 @@ class ObjectSource:
     @property
     def path(self) -> str | None:
         return self._path
+
+    @property
+    def footer(self) -> Footer | None:
+        return self._footer
 
     async def read_at(self, offset: int, length: int) -> bytes:
         return await self._store.get(self._name, offset, length)

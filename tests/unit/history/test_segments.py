@@ -10,15 +10,18 @@ import pytest
 
 from magnetar.base.entries import EntryRun
 from magnetar.client.compression import compress
-from magnetar.history import reader as reading
+from magnetar.history import end
 from magnetar.history import writer as writing
 from magnetar.history.columns import COLUMNS
 from magnetar.history.files import LocalFile
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import SegmentWriter, write_segment
+from magnetar.tiered.footers import read_footer
 from magnetar.tiered.parquet.api import (
+    DamagedRowsError,
     DamagedSegmentError,
+    Footer,
     HistoryError,
     SegmentOrigin,
     SegmentSummary,
@@ -264,7 +267,7 @@ def test_a_key_is_a_few_reads(many_groups: CountedFile) -> None:
 def test_a_footer_beyond_the_tail_is_one_read_more(
     many_groups: CountedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "TAIL_BYTES", 100)
+    monkeypatch.setattr(end, "TAIL_BYTES", 100)
     reader = SegmentReader(many_groups)
     assert reader.summary.last_entry == 9999
     assert many_groups.taken() == 2
@@ -311,6 +314,63 @@ def test_flipped_bytes_of_payloads_are_found(tmp_path: Path) -> None:
     with pytest.raises(DamagedSegmentError, match="segment"):
         SegmentReader(source).entries(5, 0, 1000)
     source.close()
+
+
+class Bytes:
+    """A segment in memory whose end is known, or not."""
+
+    def __init__(self, data: bytes, footer: Footer | None) -> None:
+        self.name = "segment"
+        self.size = len(data)
+        self.footer = footer
+        self._data = data
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._data[offset : offset + length]
+
+
+def test_a_damaged_row_group_costs_its_entries(file_of_many_groups: Path) -> None:
+    """One damaged byte in 512 MiB kept every reader of the ledger waiting, with no word of which entries."""
+    data = bytearray(file_of_many_groups.read_bytes())
+    group = pq.read_metadata(file_of_many_groups).row_group(3)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    column = next(column for column in columns if column.path_in_schema == "payload")
+    data[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    source = Bytes(bytes(data), None)
+    reader = SegmentReader(source)
+    with pytest.raises(DamagedRowsError) as raised:
+        reader.entries(5, 3100, 1 << 20)
+    assert (raised.value.first_entry, raised.value.last_entry) == (3000, 3999)
+    for entry in (0, 2999, 4000, 9999):
+        assert reader.entries(5, entry, 1)[0].first_entry == entry
+
+
+def test_one_flipped_bit_of_a_known_end_is_put_right(file_of_many_groups: Path) -> None:
+    """pyarrow ends the process over some of them, and believes others."""
+    data, footer = file_of_many_groups.read_bytes(), read_footer(file_of_many_groups)
+    assert footer is not None
+    (good,) = SegmentReader(Bytes(data, footer)).entries(5, 4321, 1)
+    chance = random.Random(8)
+    for bit in chance.sample(range(8 * (len(data) - footer.length - 8), 8 * len(data)), 100):
+        damaged = bytearray(data)
+        damaged[bit >> 3] ^= 1 << (bit & 7)
+        (run,) = SegmentReader(Bytes(bytes(damaged), footer)).entries(5, 4321, 1)
+        assert (run.first_entry, run.entries, run.base_index) == (4321, good.entries, 4321)
+    for _ in range(100):
+        damaged = bytearray(data)
+        at = len(data) - 8 - chance.randrange(8, footer.length)
+        damaged[at : at + 8] = chance.randbytes(8)
+        with pytest.raises(DamagedSegmentError, match="fails its checksum"):
+            SegmentReader(Bytes(bytes(damaged), footer)).entries(5, 4321, 1)
+
+
+def test_a_later_format_is_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "segment"
+    write_segment([run_of([message(1, b"x")])], ORIGIN, str(path))
+    monkeypatch.setattr(end, "FORMAT_VERSION", 0)
+    with pytest.raises(HistoryError, match="newer release") as raised:
+        SegmentReader(LocalFile(str(path))).entries(5, 0, 1)
+    assert not isinstance(raised.value, DamagedSegmentError)
 
 
 def test_what_differs_is_found(tmp_path: Path) -> None:

@@ -50,7 +50,13 @@ def convert(path: Path) -> tuple[Kind, bytes]:
 
 def of_source(path: Path | None, size: int, **values: object) -> bytes:
     return requests.dump(
-        {"name": "object", "size": size, "path": None if path is None else str(path), **values}
+        {
+            "name": "object",
+            "size": size,
+            "path": None if path is None else str(path),
+            "footer": None,
+            **values,
+        }
     )
 
 

@@ -14,6 +14,7 @@ from magnetar.managedlog.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, encode, log_path
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
+from magnetar.tiered.parquet.api import Footer
 
 COPY = OffloadContext(
     UUID("f2345678-1234-5678-9abc-def012345678"),
@@ -21,7 +22,7 @@ COPY = OffloadContext(
     complete=True,
     local_deleted=True,
     timestamp_ms=1_700_000_000_000,
-    segments=(Segment(0, 6, 1000), Segment(7, 9, 20)),
+    segments=(Segment(0, 6, 1000), Segment(7, 9, 20, Footer(700, 0xFFFF_FFFF))),
 )
 
 

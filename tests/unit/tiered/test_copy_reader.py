@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Coroutine
 from typing import Any
 from uuid import UUID
@@ -12,13 +13,19 @@ import pytest
 from fakes.tiered import FakeWorker, refusal
 from magnetar.base.clock import ManualClock
 from magnetar.base.entries import EntryRun, cut
+from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import NoSuchEntryError
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment
 from magnetar.tiered.copy_reader import AHEAD_BYTES, PIECE_BYTES, OffloadedReader
 from magnetar.tiered.errors import UnreadableCopyError
 from magnetar.tiered.figures import Figures
-from magnetar.tiered.parquet.api import AsyncByteSource
+from magnetar.tiered.parquet.api import (
+    AsyncByteSource,
+    DamagedRowsError,
+    DamagedSegmentError,
+    WorkerLostError,
+)
 from magnetar.tiered.pieces import PieceCache
 from magnetar.tiered.stores.memory import MemoryStore
 
@@ -141,5 +148,43 @@ def test_errors_name_log_ledger_and_object_and_pass() -> None:
         assert raised.value.retriable
         reading.worker.error = None
         assert await reading.reader.read(0, 5, 1)
+
+    asyncio.run(story())
+
+
+def test_damage_is_told_by_its_entries() -> None:
+    async def story() -> None:
+        reading = Reading()
+        for error, entries in (
+            (DamagedRowsError("pages", 3, 40), (3, 40)),
+            (DamagedSegmentError("its footer"), (0, HALF - 1)),
+        ):
+            reading.worker.error = error
+            with pytest.raises(LostEntriesError, match=r"accept-loss 7 \d+ --to \d+") as raised:
+                await reading.reader.read(3, 5, 1)
+            assert (raised.value.first_entry, raised.value.last_entry) == entries
+            assert raised.value.ledger_id == 7
+            assert raised.value.certain
+
+    asyncio.run(story())
+
+
+def test_a_segment_that_ends_the_worker_counts_as_damaged_in_the_end() -> None:
+    """It was tried for ever: what ends a process may come again, and nothing said that it did."""
+
+    async def story() -> None:
+        reading = Reading()
+        reading.worker.error = WorkerLostError("ended", -signal.SIGKILL)
+        for _ in range(5):
+            with pytest.raises(UnreadableCopyError):
+                await reading.reader.read(0, 5, 1)
+        reading.worker.error = WorkerLostError("ended", -signal.SIGABRT)
+        with pytest.raises(UnreadableCopyError) as first:
+            await reading.reader.read(0, 5, 1)
+        assert first.value.retriable
+        with pytest.raises(LostEntriesError) as raised:
+            await reading.reader.read(0, 5, 1)
+        assert (raised.value.first_entry, raised.value.last_entry) == (0, HALF - 1)
+        assert not raised.value.certain, "memory that is short ends it as well"
 
     asyncio.run(story())

@@ -13,7 +13,7 @@ import pytest
 from fakes.managed_logs import read_all, until
 from fakes.tiered import TieredProcess, refusal, rows_of
 from magnetar.base.entries import EntryRun
-from magnetar.base.errors import DiskFullError, MetadataError
+from magnetar.base.errors import DiskFullError, LostEntriesError, MetadataError
 from magnetar.base.ids import LATEST, Position
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.log import ManagedLog
@@ -21,7 +21,7 @@ from magnetar.metadata.store import Stat
 from magnetar.observability.metrics import Registry
 from magnetar.tiered.api import LedgerMovedError
 from magnetar.tiered.attempt import DiscardObjects, Effect, Remember
-from magnetar.tiered.errors import UnreadableCopyError
+from magnetar.tiered.ownership import RECORD
 from magnetar.tiered.parquet.api import SegmentOrigin
 from magnetar.tiered.policy import OffloadPolicy
 from magnetar.tiered.room import OffloadRunningError, Status
@@ -268,13 +268,85 @@ def test_a_missing_object_is_named_with_its_log(tmp_path: Path) -> None:
         await rounds(process)
         name = min(process.objects.store.objects)
         data = process.objects.store.objects.pop(name)
-        with pytest.raises(UnreadableCopyError) as raised:
+        with pytest.raises(LostEntriesError) as raised:
             await log.read(log.first_position, 100, 100)
         assert name in str(raised.value)
         assert log.name in str(raised.value)
         assert not raised.value.retriable
         process.objects.store.objects[name] = data
         assert await log.read(log.first_position, 100, 100), "it is read as soon as it is back"
+
+    asyncio.run(story())
+
+
+def test_missing_objects_of_a_store_that_is_there_are_passed_over_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    """A store that is not mounted has no object either: nobody is led past it."""
+
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process, ledgers=1)
+        before = await read_all(log)
+        await rounds(process)
+        objects = process.objects.store.objects
+        name = min(objects)
+        assert process.logs.holes.skip_all is False
+        process.logs.holes.skip_all = True
+        data = objects.pop(name)
+        with pytest.raises(LostEntriesError) as raised:
+            await log.read(log.first_position, 100, 100)
+        assert not raised.value.certain
+        with pytest.raises(LostEntriesError):
+            await log.reading.read_intact(log.first_position, 100, 100)
+        await process.objects.swap(RECORD, b"", None)
+        first, last = raised.value.first_entry, raised.value.last_entry
+        assert last is not None
+        runs = await log.read(log.first_position, 100, 100)
+        assert runs[0].first_entry == last + 1
+        assert log.reading.skipped is not None
+        ledger_id = runs[0].ledger_id
+        assert log.reading.skipped.shown() == [f"{ledger_id}:{first}-{last}"]
+        assert process.logs.holes.skipped_entries == last - first + 1
+        objects[name] = data
+        again, _ = await (await process.restart()).open()
+        assert rows_of(await read_all(again)) == rows_of(before), "what is back is read again"
+
+    asyncio.run(story())
+
+
+def test_what_was_given_up_is_passed_over_whatever_the_store_says(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path, policy=EVERYTHING)
+        log = await filled(process, ledgers=1)
+        await rounds(process)
+        process.objects.store.objects.pop(min(process.objects.store.objects))
+        with pytest.raises(LostEntriesError) as raised:
+            await log.read(log.first_position, 100, 100)
+        last = raised.value.last_entry
+        assert last is not None
+        process.logs.holes._given_up = lambda: {log.first_position.ledger_id: [(0, last)]}
+        assert (await log.read(log.first_position, 100, 100))[0].first_entry == last + 1
+
+    asyncio.run(story())
+
+
+def test_what_the_bookies_lost_is_read_from_the_copy(tmp_path: Path) -> None:
+    async def story() -> None:
+        process = new_process(tmp_path)
+        log = await filled(process)
+        before = rows_of(await read_all(log))
+        assert await offload(process, log) is Status.SUCCESS
+        ledger_id = log.first_position.ledger_id
+        process.ledgers.ledgers[ledger_id].lost = {1, 2}
+        assert rows_of(await read_all(log)) == before
+        assert log.reading.skipped is None
+        process.objects.store.objects.clear()
+        context = log.info().ledgers[0].offload
+        assert context is not None
+        process.storage.cache.forget(context.attempt)
+        with pytest.raises(LostEntriesError, match="fake"):
+            await read_all(log)
 
     asyncio.run(story())
 

@@ -22,7 +22,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
@@ -46,10 +46,44 @@ class DamagedSegmentError(HistoryError):
     """The bytes are not those of a segment, or of one that this version cannot read."""
 
 
+class DamagedRowsError(DamagedSegmentError):
+    """Row groups of a segment are damaged; what is before and behind these entries is whole."""
+
+    def __init__(self, text: str, first_entry: int, last_entry: int) -> None:
+        """Both ends included."""
+        super().__init__(text)
+        self.first_entry = first_entry
+        self.last_entry = last_entry
+
+
 class WorkerLostError(HistoryError):
     """The worker process ended in the middle of the work; the next call starts a new one."""
 
     retriable = True
+
+    def __init__(self, text: str, status: int | None = None) -> None:
+        """`status`: of its process, where that ended; negative: the signal that ended it."""
+        super().__init__(text)
+        self.status = status
+
+
+class Footer(NamedTuple):
+    """What is known of the end of a segment from elsewhere, so that damage there is noticed."""
+
+    length: int
+    """Bytes of Parquet's metadata, without the eight behind them."""
+    crc32c: int
+    """Of these bytes."""
+
+    def encode(self) -> str:
+        """`length:crc32c` in decimal."""
+        return f"{self.length}:{self.crc32c}"
+
+    @classmethod
+    def decode(cls, text: str) -> Footer:
+        """The inverse of `encode`. Raises ValueError."""
+        length, _, crc32c = text.partition(":")
+        return cls(int(length), int(crc32c))
 
 
 def check_packages() -> None:
@@ -219,6 +253,14 @@ class ByteSource(Protocol):
         """Exactly these bytes, `offset + length <= size`. Raises StorageError or OSError."""
 
 
+@runtime_checkable
+class KnownEnd(Protocol):
+    """A source of which somebody knows what the end of its segment must be."""
+
+    footer: Footer | None
+    """None where nobody noted it."""
+
+
 class AsyncByteSource(Protocol):
     """Ranged reads of one segment by the broker's process, which alone knows stores and credentials."""
 
@@ -233,6 +275,10 @@ class AsyncByteSource(Protocol):
     @property
     def path(self) -> str | None:
         """A file that the worker may read by itself, which is faster; None for other stores."""
+
+    @property
+    def footer(self) -> Footer | None:
+        """What its end must be; None where nobody noted it."""
 
     async def read_at(self, offset: int, length: int) -> bytes:
         """Exactly these bytes. What it raises comes out of the call that needed them."""

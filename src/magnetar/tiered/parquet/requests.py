@@ -9,6 +9,7 @@ from typing import Any
 
 from magnetar.base.errors import DiskFullError
 from magnetar.tiered.parquet.api import (
+    DamagedRowsError,
     DamagedSegmentError,
     FoundMessage,
     HistoryError,
@@ -81,10 +82,13 @@ def load_messages(values: dict[str, Any]) -> list[FoundMessage]:
 def dump_error(error: Exception, detail: str) -> bytes:
     """An error of the worker; what is not expected counts as `history`."""
     kind = next((name for name, known in _ERRORS.items() if isinstance(error, known)), "history")
-    return dump({"kind": kind, "message": detail})
+    entries = [error.first_entry, error.last_entry] if isinstance(error, DamagedRowsError) else None
+    return dump({"kind": kind, "message": detail, "entries": entries})
 
 
 def load_error(body: bytes) -> Exception:
     """What `dump_error` made."""
     values = load(body)
+    if values["entries"] is not None:
+        return DamagedRowsError(values["message"], *values["entries"])
     return _ERRORS[values["kind"]](values["message"])

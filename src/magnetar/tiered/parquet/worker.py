@@ -242,7 +242,9 @@ class OffloadWorker:
                 outcome = await self._serve(kind, request, source, supply)
             except (ConnectionError, asyncio.IncompleteReadError) as error:
                 status = await self._reap()
-                raise WorkerLostError(f"the worker of history has ended with status {status}") from error
+                raise WorkerLostError(
+                    f"the worker of history has ended with status {status}", status
+                ) from error
             finally:
                 if not self._closed:
                     loop = asyncio.get_running_loop()
@@ -388,7 +390,7 @@ class OffloadWorker:
 
 
 def _described(source: AsyncByteSource) -> dict[str, Any]:
-    return {"name": source.name, "size": source.size, "path": source.path}
+    return {"name": source.name, "size": source.size, "path": source.path, "footer": source.footer}
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

@@ -1,0 +1,44 @@
+"""One flipped bit in bytes whose CRC32C is known, put right. Pure.
+
+A sum of 32 bits tells which bit it was, as each of them changes the sum in its own way. More damage looks
+like one bit by chance once in 2^32 for each bit there is.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from magnetar.wire.checksum import crc32c
+
+_POLYNOMIAL: Final = 0x82F63B78
+
+
+@cache
+def _table() -> tuple[int, ...]:
+    """What a byte makes of an empty register."""
+    rows = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
+        rows.append(value)
+    return tuple(rows)
+
+
+def put_right(data: bytes, wanted: int) -> bytes | None:
+    """`data` with one bit flipped, so that its CRC32C is `wanted`; None when no one bit does that."""
+    table = _table()
+    # What is left in a register behind a byte that differs in one bit.
+    bits = {table[1 << bit]: 1 << bit for bit in range(8)}
+    # The byte that goes into a register as a zero is told by its highest byte.
+    undone = {row >> 24: (index, row) for index, row in enumerate(table)}
+    register = crc32c(data) ^ wanted
+    for at in range(len(data) - 1, -1, -1):
+        if register in bits:
+            changed = bytearray(data)
+            changed[at] ^= bits[register]
+            assert crc32c(bytes(changed)) == wanted
+            return bytes(changed)
+        index, row = undone[register >> 24]
+        register = (register ^ row) << 8 & 0xFFFFFFFF | index
+    return None
