@@ -193,8 +193,8 @@ RULES: Final = (
         "a tombstone before the deletion's answer",
         "a deleted ledger comes back",
         "bookie/store.py",
-        "        await asyncio.gather(*futures)\n",
-        "        await asyncio.sleep(0)\n",
+        "        await gathered(futures)\n",
+        "        await gathered(())\n",
         (BOOKIE_ORDER,),
     ),
     Rule(
@@ -225,8 +225,8 @@ RULES: Final = (
         "a rewritten segment takes along the tombstones that are needed",
         "the blocks of a deleted ledger elsewhere come back",
         "bookie/rewriter.py",
-        "            fresh = await asyncio.to_thread(copy.finish, tombstones)\n",
-        "            fresh = await asyncio.to_thread(copy.finish, [])\n",
+        "            fresh = await in_thread(copy.finish, tombstones)\n",
+        "            fresh = await in_thread(copy.finish, [])\n",
         (BOOKIE_ORDER,),
     ),
     # -- folders and small files
@@ -285,10 +285,10 @@ RULES: Final = (
         "commit before answer",
         "a write that returned is lost",
         "metadata/embedded.py",
-        '                commit = loop.run_in_executor(self._thread, self._writer.execute, "COMMIT")\n',
+        '                commit = self._thread.run(self._writer.execute, "COMMIT")\n',
         (
             "                self._finish(group)\n"
-            "                commit = loop.run_in_executor(self._thread, self._writer.execute,"
+            "                commit = self._thread.run(self._writer.execute,"
             ' "COMMIT")\n'
         ),
         (EMBEDDED,),

@@ -31,6 +31,7 @@ from magnetar.admin.paths import PathTree
 from magnetar.admin.sources import check_request, host_of
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
+from magnetar.runtime.tasks import yield_loop
 
 _log = logging.getLogger("magnetar.admin")
 
@@ -172,7 +173,7 @@ async def _compress(response: Response, request: Request) -> None:
     pieces = []
     for piece in compressing(bytes(response.body)):
         pieces.append(piece)
-        await asyncio.sleep(0)
+        await yield_loop()
     response.body = b"".join(pieces)
     response.headers["content-length"] = str(len(response.body))
     response.headers["content-encoding"] = "gzip"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from typing import Any, Final, cast
 
@@ -15,6 +14,7 @@ from uvicorn.server import Server
 from magnetar.admin.call_places import CallPlaces
 from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.entrance import Entrance
+from magnetar.runtime.tasks import happens_within, race
 
 _KEEP_ALIVE_S: Final = 60
 """Idle connections are kept so long; scrapers ask every 15 to 60 seconds."""
@@ -168,21 +168,14 @@ class LoopServer(Server):
         connections would keep everyone else out.
         """
         self._announce.set()
-        ending = asyncio.ensure_future(self._stopped.wait())
-        try:
-            while not self._stopped.is_set():
-                if not self._order:
-                    self._came.clear()
-                    coming = asyncio.ensure_future(self._came.wait())
-                    await asyncio.wait((ending, coming), return_when=asyncio.FIRST_COMPLETED)
-                    coming.cancel()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(ending), LOOK_S)
-                now_s = asyncio.get_running_loop().time()
-                for connection in list(self._order):
-                    connection.look(now_s)
-        finally:
-            ending.cancel()
+        while not self._stopped.is_set():
+            if not self._order:
+                self._came.clear()
+                await race(self._stopped.wait(), self._came.wait())
+            await happens_within(self._stopped, LOOK_S)
+            now_s = asyncio.get_running_loop().time()
+            for connection in list(self._order):
+                connection.look(now_s)
 
     def stop(self) -> None:
         """Lets `run_on` end."""

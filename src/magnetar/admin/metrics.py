@@ -5,7 +5,6 @@ Read at scrape time; nothing is counted here. Names that begin with `magnetar_` 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,6 +23,7 @@ from magnetar.broker.topic import Topic
 from magnetar.observability import logs, process
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels
+from magnetar.runtime.tasks import yield_loop
 
 _SUBSCRIPTIONS_PER_STEP: Final = 4
 """Of one topic, which may have thousands."""
@@ -67,7 +67,7 @@ async def scraped(registry: Registry) -> str:
     for turn, piece in enumerate(registry.scrape(), 1):
         pieces.append(piece)
         if turn % _STEPS_PER_TURN == 0 or len(piece) > _BYTES_PER_TURN:
-            await asyncio.sleep(0)
+            await yield_loop()
     return "".join(pieces)
 
 

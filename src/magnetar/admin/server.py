@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.errors import StartupError
 from magnetar.broker.service import Broker
 from magnetar.runtime.entrance import Entrance
+from magnetar.runtime.tasks import begin, ended, race
+from magnetar.runtime.threads import in_thread
 
 if TYPE_CHECKING:
     import ssl
@@ -65,7 +67,7 @@ class AdminServer:
         """Begins to load the HTTP stack; answers come as soon as that is done."""
         assert self._socket is not None, "listen comes first"
         port = int(self._socket.getsockname()[1])
-        self._task = asyncio.get_running_loop().create_task(self._serve(self._socket, port))
+        self._task = begin(self._serve(self._socket, port))
         self._task.add_done_callback(_tell_failure)
 
     async def start(self) -> int:
@@ -79,11 +81,7 @@ class AdminServer:
         task = self._task
         if task is None:
             return
-        waiter = asyncio.ensure_future(self._serving.wait())
-        try:
-            await asyncio.wait((waiter, task), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiter.cancel()
+        await race(self._serving.wait(), ended(task))
 
     async def stop(self) -> None:
         """Takes no more calls, finishes those that run, for a second at most."""
@@ -94,13 +92,13 @@ class AdminServer:
             else:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait((task,))
+                await ended(task)
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     async def _serve(self, listener: socket.socket, port: int) -> None:
-        http_server = await asyncio.get_running_loop().run_in_executor(None, _import_stack)
+        http_server = await in_thread(_import_stack)
         self._server = http_server(
             self._broker,
             http_port=port,

@@ -20,6 +20,7 @@ from magnetar.admin.call import Service
 from magnetar.admin.errors import RequestError
 from magnetar.admin.sources import check_socket
 from magnetar.broker.service import Broker
+from magnetar.runtime.tasks import ended
 from magnetar.websocket.sockets import sockets_of
 
 if TYPE_CHECKING:
@@ -85,7 +86,6 @@ class Upgrades:
         """Closes all, and waits until they are gone."""
         for connection in list(self.state.connections):
             connection.shutdown()
-        if self.state.tasks:
-            await asyncio.wait(list(self.state.tasks), timeout=_GRACE_S)
+        await ended(*self.state.tasks, within_s=_GRACE_S)
         for task in list(self.state.tasks):
             task.cancel()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar.bookie.options import StoreOptions
+from magnetar.runtime.tasks import call_later
 
 WINDOW_S: Final = 0.1
 """Time over which rare entries are counted."""
@@ -83,7 +84,7 @@ class Pacer:
         if not self._urgent:
             if self._rarity.waits and last_commit_s <= self.rare_before_s:
                 if not busy and self._handle is None:
-                    self._handle = self._loop.call_later(self._wait_s, self._due)
+                    self._handle = call_later(self._wait_s, self._due)
                 return
             self._urgent = True
             if self._handle is not None:
@@ -112,5 +113,5 @@ class Pacer:
         if not waiting or self._urgent or not self._rarity.waits:
             return waiting
         if self._handle is None:
-            self._handle = self._loop.call_later(self._wait_s, self._due)
+            self._handle = call_later(self._wait_s, self._due)
         return False

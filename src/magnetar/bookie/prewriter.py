@@ -16,6 +16,7 @@ from typing import Final
 
 from magnetar.bookie.files import ZEROS_BYTES_MAX, Disk
 from magnetar.runtime.tasks import happens_within
+from magnetar.runtime.threads import in_thread
 
 _LOOK_S: Final = 0.1
 """Between two looks at how fast entries come."""
@@ -50,11 +51,11 @@ class Prewriter:
         fd = direct = -1
         done = False
         try:
-            fd = await asyncio.to_thread(self._disk.create, path, size)
+            fd = await in_thread(self._disk.create, path, size)
             direct = self._disk.open_direct(path)
             done = await self._fill(direct, size)
             if done:
-                await asyncio.to_thread(self._disk.sync, fd)
+                await in_thread(self._disk.sync, fd)
         except asyncio.CancelledError:
             # A thread may be writing still: the numbers must not become those of other files.
             fd = direct = -1
@@ -80,7 +81,7 @@ class Prewriter:
                     return False
                 continue
             piece = min(ZEROS_BYTES_MAX, size - offset)
-            written = await asyncio.to_thread(self._disk.write_zeros, fd, offset, piece)
+            written = await in_thread(self._disk.write_zeros, fd, offset, piece)
             offset += written
             self.written_bytes += written
             if await happens_within(self._stop, written / self._bytes_per_s):

@@ -18,6 +18,7 @@ from magnetar.bookie.opening import rebuild_index
 from magnetar.bookie.reading import Extent, decode, plan, trim
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet, corrupt
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.bookie")
 
@@ -97,19 +98,19 @@ class BlockReader:
             if (rows := segment.rows_now(ledger_id)) is not None:
                 return rows
             try:
-                return await asyncio.to_thread(segment.load_rows, ledger_id)
+                return await in_thread(segment.load_rows, ledger_id)
             except CorruptDataError as error:
                 damage = error
             async with self._rebuilding:
                 try:
                     # Somebody else may have been first.
-                    return await asyncio.to_thread(segment.load_rows, ledger_id)
+                    return await in_thread(segment.load_rows, ledger_id)
                 except CorruptDataError:
                     _log.error("%s", damage)
-                await asyncio.to_thread(rebuild_index, segment, self._disk)
+                await in_thread(rebuild_index, segment, self._disk)
                 segment.count_live(self._segments.deleted)
                 self.indexes_rebuilt += 1
-                return await asyncio.to_thread(segment.load_rows, ledger_id)
+                return await in_thread(segment.load_rows, ledger_id)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class BlockReader:
             try:
                 pinned = [self._pinned(extent, index, pins) for extent in extents]
                 for extent, segment in zip(extents, pinned, strict=True):
-                    data = await asyncio.to_thread(self._disk.read, segment.fd, extent.offset, extent.length)
+                    data = await in_thread(self._disk.read, segment.fd, extent.offset, extent.length)
                     if _goes_on_elsewhere(index, extent):
                         segment.scattered_reads += 1
                     if not self._decode(extent, data, index, segment, runs):

@@ -30,7 +30,8 @@ from magnetar.bookie.segment import DATA_OFFSET
 from magnetar.bookie.segment_copy import SegmentCopy
 from magnetar.bookie.segment_file import SegmentFile
 from magnetar.bookie.segment_set import SegmentSet
-from magnetar.runtime.tasks import happens_within
+from magnetar.runtime.tasks import begin, happens_within
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.bookie")
 
@@ -85,7 +86,7 @@ class Rewriter:
 
     def start(self) -> None:
         """Works in the background until `close`."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = begin(self._run())
 
     async def close(self) -> None:
         """Stops; a rewriting under way is given up."""
@@ -179,15 +180,15 @@ class Rewriter:
         before = segment.path.stat().st_size
         if not by_ledger and DATA_OFFSET + size > before * self._options.rewrite_bytes_below:
             return False
-        copy = await asyncio.to_thread(SegmentCopy, self._folder, self._disk, segment, places, size)
+        copy = await in_thread(SegmentCopy, self._folder, self._disk, segment, places, size)
         try:
             while not copy.done:
-                await asyncio.to_thread(copy.step, _STEP_BYTES)
+                await in_thread(copy.step, _STEP_BYTES)
                 if await self._give_way():
                     copy.discard()
                     return False
             tombstones = self._segments.needed_tombstones(segment)
-            fresh = await asyncio.to_thread(copy.finish, tombstones)
+            fresh = await in_thread(copy.finish, tombstones)
         except BaseException:
             copy.discard()
             raise

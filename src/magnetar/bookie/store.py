@@ -37,7 +37,8 @@ from magnetar.bookie.supply import SegmentSupply, Supplied
 from magnetar.runtime.file_lock import FileLock
 from magnetar.runtime.stillness import Stillness
 from magnetar.runtime.syncer import HelperSyncer, NoSyncer, Syncer
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, call_later, gathered
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.bookie")
 
@@ -176,7 +177,7 @@ class SegmentStore:
         index = self._active.index
         is_empty = index is not None and not (index.ledgers or index.tombstones)
         if self._failure is None and not is_empty:
-            await asyncio.to_thread(self._seal_last)
+            await in_thread(self._seal_last)
         # Of a store that failed nothing is touched any more.
         await self.supply.close(active_is_empty=is_empty and self._failure is None)
         await self.syncer.close()
@@ -350,9 +351,7 @@ class SegmentStore:
             self._idle.set_result(None)
 
     def _arm_mark(self) -> None:
-        self._mark_timer = self._loop.call_later(
-            self._options.idle_mark_ms / 1000, self._mark_due, self._commits
-        )
+        self._mark_timer = call_later(self._options.idle_mark_ms / 1000, self._mark_due, self._commits)
 
     def _mark_due(self, commits: int) -> None:
         self._mark_timer = None
@@ -438,7 +437,7 @@ class SegmentStore:
         footer = encode_footer(index, segment.salt, end)
         segment.pin()
         try:
-            await asyncio.to_thread(seal_segment, segment, self._disk, footer, end)
+            await in_thread(seal_segment, segment, self._disk, footer, end)
         except OSError as error:
             failure = storage_error(error, self.directory, "seal a segment")
             if isinstance(failure, DiskFullError):
@@ -482,7 +481,7 @@ class SegmentStore:
             (waiting := self._deletions.setdefault(ledger_id, [])).append(future)
             if len(waiting) == 1:
                 self.enqueue(tombstone_block(ledger_id))
-        await asyncio.gather(*futures)
+        await gathered(futures)
 
     def _bury(self, ledger_id: int) -> None:
         """The tombstone of a ledger is durable."""

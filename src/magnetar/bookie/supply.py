@@ -26,6 +26,7 @@ from magnetar.bookie.segment import DATA_OFFSET, PAGE_BYTES, SEGMENT_BYTES_MAX
 from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, remove_segment
 from magnetar.bookie.spares import SparePool
 from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.bookie")
 
@@ -253,7 +254,7 @@ class SegmentSupply:
 
     async def _prepare_one(self, segment_id: int) -> None:
         try:
-            ready = await asyncio.to_thread(self._make, segment_id, self._options.segment_bytes)
+            ready = await in_thread(self._make, segment_id, self._options.segment_bytes)
         except OSError as error:
             _log.warning("%s", storage_error(error, self._folder.root, "prepare the next segment"))
             return
@@ -287,7 +288,7 @@ class SegmentSupply:
     async def _fill(self, path: Path, size: int) -> None:
         try:
             if await self.prewriter.fill(path, size):
-                await asyncio.to_thread(self.spares.keep, path)
+                await in_thread(self.spares.keep, path)
                 self._fill_from_bytes = 0
         except OSError as error:
             _log.warning("%s", storage_error(error, self._folder.root, "write zeros ahead"))
@@ -305,12 +306,12 @@ class SegmentSupply:
         if not segment.is_read and stat.st_nlink == 1 and self.spares.reserve(stat.st_size):
             segment.drop()
             try:
-                await asyncio.to_thread(self._keep, segment)
+                await in_thread(self._keep, segment)
             finally:
                 self.spares.forgo()
             return
         segment.drop()
-        await asyncio.to_thread(self._delete, segment)
+        await in_thread(self._delete, segment)
 
     def _keep(self, segment: SegmentFile) -> None:
         """Makes it a spare. Blocking. Raises OSError."""
@@ -343,7 +344,7 @@ class SegmentSupply:
         try:
             os.ftruncate(segment.fd, supplied.written_bytes)
             segment.drop()
-            await asyncio.to_thread(self._keep, segment)
+            await in_thread(self._keep, segment)
         except OSError as error:
             _log.warning("%s", storage_error(error, self._folder.root, "keep a spare file"))
         finally:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from magnetar.runtime.threads import beside
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -143,8 +145,7 @@ def _watch(tour: Tour, stop: threading.Event) -> tuple[Outcome | None, BaseExcep
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which reports it
             errors.append(error)
 
-    thread = threading.Thread(target=plot, name="plot", daemon=True)
-    thread.start()
+    thread = beside(plot, name="plot")
     while thread.is_alive() and not stop.is_set():
         thread.join(_REFRESH_S)
         if not stop.is_set():
@@ -223,8 +224,7 @@ def _bounded(action: Callable[[], None], timeout_s: float) -> bool:
     leaving.
     """
     deadline = time.monotonic() + timeout_s
-    thread = threading.Thread(target=action, name="close", daemon=True)
-    thread.start()
+    thread = beside(action, name="close")
     while thread.is_alive() and time.monotonic() < deadline:
         thread.join(0.1)
     return not thread.is_alive()

@@ -15,6 +15,7 @@ import pulsar
 from pulsar.schema import JsonSchema
 
 from magnetar.demo.topics import ALERTS, Alert, Cluster
+from magnetar.runtime.threads import beside
 
 SUBSCRIPTION = "dispatchers"
 
@@ -110,11 +111,9 @@ class Dispatchers:
             self._client.close()
             raise
         self._threads = [
-            threading.Thread(target=self._consume, args=(consumer, one), name=one.consumer, daemon=True)
+            beside(self._consume, consumer, one, name=one.consumer)
             for consumer, one in zip(consumers, self.seen, strict=True)
         ]
-        for thread in self._threads:
-            thread.start()
 
     def _subscribe(self, cluster: Cluster, name: str) -> Any:
         return self._client.subscribe(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from magnetar.demo.scenario import DAY_MS, Scenario
 from magnetar.demo.script import Script, write_script
 from magnetar.demo.topics import Cluster
 from magnetar.demo.verdict import Evidence, failures
+from magnetar.runtime.threads import pool
 
 _QUICK_MONTH = 1
 _ALERTS_QUIET_S = 10.0
@@ -90,7 +91,7 @@ class Tour:
         self._options = options
         self._display = display
         self._stop = stop
-        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="tour")
+        self._pool = pool(2, "tour")
         self._lines: dict[str, Line] = {}
         self._broker: BrokerProcess | None = None
         self._session: Future[SparkSession] | None = None

@@ -13,10 +13,10 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from magnetar.history.manners import Result
+from magnetar.runtime.threads import OneThread
 
 STARVED_S: Final = 2.0
 STARVED_SHARE: Final = 0.1
@@ -38,7 +38,7 @@ class Yielding:
 
     def __init__(self) -> None:
         """Starts nothing yet."""
-        self._thread = ThreadPoolExecutor(1, "behind", initializer=behind_everyone)
+        self._thread = OneThread("behind", first=behind_everyone)
         self._awake = 0
 
     def compute(self, part: Callable[[], Result]) -> Result:
@@ -46,7 +46,7 @@ class Yielding:
         if self._awake:
             self._awake -= 1
             return part()
-        return self._thread.submit(self._timed, part).result()
+        return self._thread.wait_for(self._timed, part)
 
     def _timed(self, part: Callable[[], Result]) -> Result:
         begun_s, used_s = time.monotonic(), time.thread_time()

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
 from magnetar.lake.values import CatalogSettings, LakeConflictError, LakeError, LakeSetupError
+from magnetar.runtime.tasks import begin, call_later, ended
 
 PROGRAM: Final = "magnetar.lake.worker"
 IDLE_S: Final = 60.0
@@ -117,7 +118,7 @@ class WorkerProcess:
         assert process.stdin is not None
         process.stdin.write(_line(self._settings.to_json()))
         self._process = process
-        self._reading = asyncio.get_running_loop().create_task(self._read(process))
+        self._reading = begin(self._read(process))
         return process
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
@@ -160,7 +161,7 @@ class WorkerProcess:
         if self._timer is not None:
             self._timer.cancel()
         wait_s = self._call_s if self._calls else self._idle_s
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._kill)
+        self._timer = call_later(wait_s, self._kill)
 
     def _kill(self) -> None:
         process = self._process
@@ -175,14 +176,15 @@ class WorkerProcess:
             self._timer.cancel()
         self._kill()
         if self._reading is not None:
-            await asyncio.wait([self._reading])
+            await ended(self._reading)
 
 
 async def _reap(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.kill()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _EXIT_WAIT_S)
+        async with asyncio.timeout(_EXIT_WAIT_S):
+            await process.wait()
 
 
 def _line(said: Mapping[str, Any]) -> bytes:

@@ -43,6 +43,8 @@ from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, P
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.durable_file import sync_folder, write_durably
+from magnetar.runtime.tasks import pause
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.ledger")
 
@@ -135,7 +137,7 @@ class BesideGuard:
             write_durably(store.parent / DECISIONS_FILE, encode_decisions(Decisions(accept=True)))
 
     async def _doubted(self, doubt: str) -> None:
-        await asyncio.to_thread(self._registry.doubted, doubt)
+        await in_thread(self._registry.doubted, doubt)
         if doubt:
             self._trust.doubted(_IDENTITY, doubt)
             _log.error("%s. Nothing that it does not name is deleted", doubt)
@@ -171,14 +173,14 @@ class BesideGuard:
             if not folder.exists():
                 folder.mkdir()
                 sync_folder(self._folder)
-            await asyncio.to_thread(write_durably, folder / MEMBER_FILE, encode_member(changed))
+            await in_thread(write_durably, folder / MEMBER_FILE, encode_member(changed))
             self._members[bookie] = changed
 
     async def run(self) -> None:
         """Raises the generation now and then, and does what is decided, until it is cancelled."""
         raised_s = self._loop.time()
         while True:
-            await asyncio.sleep(DECISIONS_S)
+            await pause(DECISIONS_S)
             try:
                 if self._loop.time() - raised_s >= RAISE_S:
                     raised_s = self._loop.time()

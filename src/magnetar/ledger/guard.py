@@ -43,7 +43,8 @@ from magnetar.metadata.store import ANY_VERSION, MetadataStore, NotFoundError, P
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Exposition
 from magnetar.runtime.durable_file import write_durably
-from magnetar.runtime.tasks import yield_loop
+from magnetar.runtime.tasks import pause, yield_loop
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.ledger")
 
@@ -185,7 +186,7 @@ class LedgerGuard:
         async with self._writing:
             changed = replace(self._state, **changes)
             if changed != self._state or not self._file.exists():
-                await asyncio.to_thread(write_durably, self._file, encode(changed))
+                await in_thread(write_durably, self._file, encode(changed))
             self._state = changed
 
     # -- ids ------------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ class LedgerGuard:
                 await self.decide()
             except (OSError, MagnetarError) as error:
                 _log.error("messages without a name were not looked through: %s", error)
-            await asyncio.sleep(DECISIONS_S)
+            await pause(DECISIONS_S)
 
     # -- what may be deleted --------------------------------------------------------------------
 

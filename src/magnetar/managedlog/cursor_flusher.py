@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Protocol
 
+from magnetar.runtime.tasks import call_later
+
 _log = logging.getLogger("magnetar.managedlog")
 
 
@@ -39,7 +41,7 @@ class CursorFlusher:
         """Within the configured time."""
         self._waiting[cursor] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._delay_s, self._on_timer)
+            self._timer = call_later(self._delay_s, self._on_timer)
 
     def soon(self, cursor: Flushable) -> None:
         """At the end of this tick, so that all changes of the tick go into one write."""

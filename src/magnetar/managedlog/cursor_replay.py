@@ -11,7 +11,6 @@ read, and others have the event loop in between.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from magnetar.managedlog.cursor_delta import CursorDelta
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.replay_turns import ReplayTurns
+from magnetar.runtime.tasks import yield_loop
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -94,7 +94,7 @@ class CursorReplay:
         for number, (delta, position) in enumerate(deltas, 1):
             self._apply(delta, position)
             if number % ENTRIES_PER_TURN == 0:
-                await asyncio.sleep(0)
+                await yield_loop()
 
     async def _since_whole(self, reader: LedgerReader) -> list[tuple[CursorDelta, int]] | None:
         """The last entry that holds the whole state, and what follows; None when none is near the end."""
@@ -138,4 +138,4 @@ class CursorReplay:
                     use(decode_entry(entry, f"cursor ledger {self._ledger_id} entry {position}"), position)
                     position += 1
                     if position % ENTRIES_PER_TURN == 0:
-                        await asyncio.sleep(0)
+                        await yield_loop()

@@ -26,7 +26,7 @@ from magnetar.managedlog.errors import CursorNotFoundError, InvalidLogDataError,
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
-from magnetar.runtime.tasks import gathered
+from magnetar.runtime.tasks import gathered, settled
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -213,8 +213,7 @@ class LogCursors:
     async def close(self) -> None:
         """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
         # Together, so that they share the syncs.
-        closing = [store.close() for store in self._stores.values()]
-        results = await asyncio.gather(*closing, return_exceptions=True)
+        results = await settled(store.close() for store in self._stores.values())
         if (error := next((result for result in results if result is not None), None)) is not None:
             raise error
 

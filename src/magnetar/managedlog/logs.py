@@ -26,6 +26,7 @@ from magnetar.managedlog.peeking import StoredSummary, peek, peek_sealed
 from magnetar.managedlog.recovery import recover_log
 from magnetar.managedlog.tail_cache import CacheBudget
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.runtime.tasks import gathered
 from magnetar.tiered.api import SealedLedger, Tiers
 
 _log = logging.getLogger("magnetar.managedlog")
@@ -196,5 +197,5 @@ class ManagedLogs:
                 await self._close_log(log)
 
         # Together, so that they share the syncs.
-        await asyncio.gather(*(closing(log) for log in list(self._logs.values())))
+        await gathered(closing(log) for log in list(self._logs.values()))
         self._flusher.close()

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from magnetar.runtime.tasks import call_later
+
 PLACES: Final = 2
 """Logs in work at the same time: while one waits for the device, the other computes."""
 HELD_S: Final = 0.2
@@ -60,7 +62,7 @@ class ReplayTurns:
                 held = False
                 self._pass_on()
 
-        timer = loop.call_later(self._held_s, leave)
+        timer = call_later(self._held_s, leave)
         try:
             yield
         finally:

@@ -19,7 +19,6 @@ import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -47,6 +46,7 @@ from magnetar.metadata.tree import Tree
 from magnetar.metadata.watches import Watches
 from magnetar.runtime.durable_file import settle_folder, sync_folder
 from magnetar.runtime.file_lock import FileLock
+from magnetar.runtime.threads import OneThread, in_thread
 
 _log = logging.getLogger("magnetar.metadata")
 
@@ -94,7 +94,7 @@ class EmbeddedMetadataStore:
         self._session = self._begin_session(clock)
         self._tree = Tree(self._write_nodes, clock, self._session)
         self._watches = Watches(report_watcher_error)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-writer")
+        self._thread = OneThread("metadata-writer")
         self._waiting: deque[_Write] = deque()
         self._busy = False
         self._alone = 0
@@ -215,7 +215,7 @@ class EmbeddedMetadataStore:
     async def check(self) -> None:
         """Looks at every row, in a thread; writers go on. Raises CorruptDataError, StorageError."""
         self._check_usable()
-        await asyncio.to_thread(check_file, self._file)
+        await in_thread(check_file, self._file)
 
     async def close(self) -> None:
         """Waits for the writes that were called before. May be called twice."""
@@ -231,8 +231,8 @@ class EmbeddedMetadataStore:
         finally:
             self._watches.clear()
             # The last connection to close copies the write-ahead log into the file: a device's time.
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._close_files)
-            self._thread.shutdown(wait=False)
+            await self._thread.run(self._close_files)
+            self._thread.close()
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -268,8 +268,7 @@ class EmbeddedMetadataStore:
                 self._group_failed(group, error)
                 continue
             if changed:
-                loop = asyncio.get_running_loop()
-                commit = loop.run_in_executor(self._thread, self._writer.execute, "COMMIT")
+                commit = self._thread.run(self._writer.execute, "COMMIT")
                 commit.add_done_callback(partial(self._committed, group))
                 return
             self._writer.execute("ROLLBACK")

@@ -164,9 +164,63 @@ async def pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def gathered(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs all at the same time and returns when every one has ended. Raises the first error."""
-    await asyncio.gather(*works)
+def begin(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    """Runs `work` in the background for one owner, who keeps the task, looks at its end and cancels it.
+
+    Work that nobody asks for its result belongs into a `TaskGroup`.
+    """
+    return asyncio.get_running_loop().create_task(work)
+
+
+async def gathered(works: Iterable[Awaitable[_T]]) -> list[_T]:
+    """Runs all at the same time; their results in the same order.
+
+    Raises the first error at once; the others go on until they end. Cancelled, it cancels all of them.
+    """
+    return await asyncio.gather(*works)
+
+
+async def settled(works: Iterable[Awaitable[_T]]) -> list[_T | BaseException]:
+    """Runs all at the same time; when every one has ended, their results or errors in the same order."""
+    return await asyncio.gather(*works, return_exceptions=True)
+
+
+async def ended(*tasks: asyncio.Task[Any], within_s: float | None = None) -> None:
+    """Returns when all have ended, in whatever way, or after so long. Cancelled, it leaves them alone."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=within_s)
+
+
+async def race(*works: Coroutine[Any, Any, Any]) -> tuple[asyncio.Task[Any], ...]:
+    """Runs all until the first of them has ended, and cancels the others.
+
+    Returns their tasks in the same order, each of which has ended: by itself, with a result or an error,
+    or cancelled. An error that the caller does not look at is lost. Cancelled, it cancels all of them.
+    """
+    tasks = tuple(begin(work) for work in works)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
+    return tasks
+
+
+def won(task: asyncio.Task[Any]) -> bool:
+    """Whether a task of a `race` ended by itself; raises its error if it has one."""
+    if task.cancelled():
+        return False
+    task.result()
+    return True
+
+
+def call_later(seconds: float, call: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
+    """Calls `call(*arguments)` on the event loop after so long, unless the handle is cancelled before."""
+    return asyncio.get_running_loop().call_later(seconds, call, *arguments)
 
 
 async def in_slices(items: Iterable[_T], per_turn: int) -> AsyncIterator[_T]:

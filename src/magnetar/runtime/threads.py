@@ -1,18 +1,56 @@
-"""Work that computes for milliseconds, beside the event loop."""
+"""Work that computes or waits for milliseconds, beside the event loop; and threads of blocking programs."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
 
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
-async def in_thread(work: Callable[[], Result]) -> Result:
+async def in_thread(work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
     """What `work` returns or raises, called in a thread of the loop's pool.
 
-    Only worth it for C code that releases the interpreter's lock; Python code would still hold up the loop.
-    When the caller is cancelled, `work` goes on and its result is dropped.
+    Only worth it for calls of the operating system and C code that release the interpreter's lock; Python
+    code would still hold up the loop. When the caller is cancelled, `work` goes on and its result is dropped.
     """
-    return await asyncio.to_thread(work)
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+class OneThread:
+    """A thread of its own: its calls run one after the other, in the order in which they were handed over."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, name: str, *, first: Callable[[], object] | None = None) -> None:
+        self._pool = ThreadPoolExecutor(1, name, initializer=first)
+
+    def run(
+        self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+    ) -> asyncio.Future[Result]:
+        """Hands a call over; its result or error comes on the event loop."""
+        return asyncio.wrap_future(self._pool.submit(work, *args, **kwargs))
+
+    def wait_for(self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        """What `work` returns or raises; the calling thread waits, which must not be the event loop's."""
+        return self._pool.submit(work, *args, **kwargs).result()
+
+    def close(self) -> None:
+        """The thread ends after the calls that it has; more of them raise RuntimeError."""
+        self._pool.shutdown(wait=False)
+
+
+def pool(count: int, name: str) -> ThreadPoolExecutor:
+    """Threads for a program that blocks: at most `count`, which end with the pool's `with`."""
+    return ThreadPoolExecutor(count, name)
+
+
+def beside(work: Callable[..., object], *arguments: object, name: str) -> threading.Thread:
+    """A started thread of a program that blocks; it does not keep the process alive."""
+    thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -27,7 +27,7 @@ from magnetar.metadata.opening import MetadataUrl, open_metadata, parse_metadata
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.clock import SystemClock
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, race, won
 from magnetar.server import core_dumps, open_files
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.bookie_security import BookieCredentials, BookieSecurity
@@ -176,12 +176,8 @@ def _tell(config: BookieConfig, node: BookieNode, http_port: int | None) -> None
 
 
 async def _until_over(node: BookieNode, stop: asyncio.Event) -> int:
-    failing = asyncio.ensure_future(node.failed())
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if failing.done():
+    failing, _ = await race(node.failed(), stop.wait())
+    if won(failing):
         _log.critical("the bookie ends: %s", failing.result())
         return 1
-    failing.cancel()
     return 0

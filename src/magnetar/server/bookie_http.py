@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 from magnetar.admin.loop_server import CallProtocol, LoopServer, config_of
 from magnetar.base.errors import StartupError
+from magnetar.runtime.tasks import begin
 from magnetar.server.pages import Page, Pages
 
 _BODY_BYTES_MAX: Final = 4_096
@@ -42,7 +43,7 @@ class BookieHttp:
         listener.setblocking(False)
         http.port = int(listener.getsockname()[1])
         serving = asyncio.Event()
-        http._task = asyncio.get_running_loop().create_task(http._server.run_on(listener, serving))
+        http._task = begin(http._server.run_on(listener, serving))
         await serving.wait()
         return http
 

@@ -8,7 +8,6 @@ Source: BookKeeper's HTTP admin API (paths, fields, status codes).
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -22,6 +21,7 @@ from magnetar.bookie.network.traffic import Traffic
 from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
 from magnetar.observability import logs, process
 from magnetar.observability.metrics import CONTENT_TYPE, Registry
+from magnetar.runtime.threads import in_thread
 from magnetar.server.pages import Handler, Page, json_page
 
 _FILE_TYPES: Final = ("journal", "entrylog", "index")
@@ -113,7 +113,7 @@ class BookiePages:
         chosen = query.get("file_type")
         types = (chosen,) if chosen in _FILE_TYPES else _FILE_TYPES
         # Entries are written once: the segments are journal and entry log, and have the index in them.
-        names = await asyncio.to_thread(self._segments)
+        names = await in_thread(self._segments)
         return json_page({f"{each} files": _tabbed(() if each == "index" else names) for each in types})
 
     def _segments(self) -> list[str]:

@@ -24,6 +24,7 @@ from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.observability import logs
 from magnetar.runtime import loop as event_loop
+from magnetar.runtime.tasks import race, won
 from magnetar.server import open_files
 
 _log = logging.getLogger("magnetar.server")
@@ -89,14 +90,10 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
         registry,
     )
     try:
-        failing = asyncio.ensure_future(node.failed())
-        stopping = asyncio.ensure_future(over.wait())
-        await asyncio.wait({failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if failing.done():
+        failing, _ = await race(node.failed(), over.wait())
+        if won(failing):
             _log.critical("%s ends: %s", bookie.name, failing.result())
             return 1
-        failing.cancel()
         return 0
     finally:
         await node.close()

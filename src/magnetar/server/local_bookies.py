@@ -12,7 +12,7 @@ from typing import Final
 
 from magnetar.base.errors import StartupError
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.server.local_bookie import LocalBookie, encode
 
 _log = logging.getLogger("magnetar.server")
@@ -82,7 +82,7 @@ class LocalBookies:
             if loop.time() > deadline_s:
                 missing = ", ".join(sorted(names - alive))
                 raise StartupError(f"{missing}: did not start; the log says why")
-            await asyncio.sleep(_LOOK_S)
+            await pause(_LOOK_S)
 
     async def _keep(self, bookie: LocalBookie) -> None:
         loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class LocalBookies:
             if loop.time() - begun_s > _STAYED_S:
                 pause_s = _PAUSE_S
             _log.warning("%s ended with code %d and is started again", bookie.name, code)
-            await asyncio.sleep(pause_s)
+            await pause(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     async def close(self) -> None:
@@ -123,7 +123,8 @@ class LocalBookies:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 try:
-                    await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+                    async with asyncio.timeout(STOP_TIMEOUT_S):
+                        await process.wait()
                 except TimeoutError:
                     process.kill()
         await self._tasks.close()

@@ -42,7 +42,7 @@ from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import NoSyncer
-from magnetar.runtime.tasks import Rounds, TaskGroup
+from magnetar.runtime.tasks import Rounds, TaskGroup, pause
 from magnetar.server.config import MIB, StandaloneConfig
 from magnetar.server.datafolder import METADATA_RESERVE_BYTES, DataFolder
 from magnetar.server.ledger_access import client_options, placement
@@ -184,7 +184,7 @@ async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
         if not told:
             told = True
             _log.info("waiting for the session of %s, which has %s, to end", holder, scope)
-        await asyncio.sleep(_CLAIM_PAUSE_S)
+        await pause(_CLAIM_PAUSE_S)
 
 
 async def _ledgers(

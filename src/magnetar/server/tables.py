@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from magnetar.lake.room import LakeRoom
 from magnetar.lake.setup import NONE, catalog_settings
 from magnetar.lake.values import CatalogSettings
 from magnetar.metadata.trust import MetadataTrust
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.server.config import StandaloneConfig
 from magnetar.tiered.storage import TieredStorage
 
@@ -65,7 +64,7 @@ def begin_tables(
             _log.warning("tables could not be compared with what is stored, tried again later: %s", error)
 
     async def look_soon() -> None:
-        await asyncio.sleep(_FIRST_S)
+        await pause(_FIRST_S)
         await look()
 
     tasks.spawn(look_soon())

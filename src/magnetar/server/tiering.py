@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import shutil
 import tempfile
@@ -21,7 +20,7 @@ from magnetar.managedlog.orphan_objects import OrphanObjects
 from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import HelperSyncer, Syncer
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.schemas import key_value
 from magnetar.server.config import StandaloneConfig
 from magnetar.server.datafolder import DataFolder
@@ -130,7 +129,7 @@ class Tiering:
         )
 
     def _open_store(self, url: str) -> ObjectStore:
-        return RetryingStore(open_store(url, self._clock), asyncio.sleep)
+        return RetryingStore(open_store(url, self._clock), pause)
 
     def begin(self, broker: Broker, syncer: Syncer) -> None:
         """Called once when there is a broker: looks at its topics from now on."""
@@ -272,7 +271,7 @@ def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: Metadata
             clock=clock,
             installation=lambda: installation_id(metadata, uuid.uuid4),
             new_id=uuid.uuid4,
-            pause=asyncio.sleep,
+            pause=pause,
             poll_s=config.offload_owner_poll_seconds,
         ),
         default_url="" if config.offload_url else url,

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.runtime.threads import pool
 from magnetar.spark.errors import OptionError
 from magnetar.spark.option_values import canonical_names
 
@@ -171,7 +171,7 @@ def _traits(files: Mapping[tuple[str, str], HistoryFile]) -> dict[tuple[str, str
     """What the footers say; None for files that cannot be read from here."""
     from magnetar.spark.history import traits_of
 
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as threads:
+    with pool(_FOOTERS_AT_ONCE, "footers") as threads:
         return dict(zip(files, threads.map(traits_of, files.values()), strict=True))
 
 

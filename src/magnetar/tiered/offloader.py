@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.observability.histogram import Histogram
+from magnetar.runtime.tasks import pause
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
 from magnetar.tiered.attempt import (
     Convert,
@@ -169,7 +169,7 @@ class Offloader:
         )
         self._figures.share = self._pace.share
         due_s = monotonic() + pause_s
-        await asyncio.sleep(pause_s)
+        await pause(pause_s)
         self._late_s = monotonic() - due_s
 
     def _commit_s(self) -> float | None:

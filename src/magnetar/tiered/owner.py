@@ -22,6 +22,7 @@ from uuid import UUID
 
 from magnetar.base.clock import Clock
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.runtime.tasks import begin, ended
 from magnetar.tiered.context import parse_object_name
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError, SwapLostError
 from magnetar.tiered.ownership import RECORD, Holding, OwnerRecord, Verdict, judge, why_foreign
@@ -154,7 +155,7 @@ class StoreOwner:
         """Ends what is under way, as a crash would."""
         if self._taking is not None:
             self._taking.cancel()
-            await asyncio.wait([self._taking])
+            await ended(self._taking)
 
     # ------------------------------------------------------------ how it becomes ours
 
@@ -168,7 +169,7 @@ class StoreOwner:
                 raise self._refused(state)
             return
         if self._taking is None or self._taking.done():
-            self._taking = asyncio.get_running_loop().create_task(self._take())
+            self._taking = begin(self._take())
             # All who waited for it may have been cancelled.
             self._taking.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._taking)

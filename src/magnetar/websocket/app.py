@@ -9,7 +9,6 @@ Source: ASGI 2.4, WebSocket; Pulsar's WebSocket API.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -21,6 +20,7 @@ from magnetar.auth.http_credentials import credentials_of
 from magnetar.auth.identity import METHOD_TLS, Credentials
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
+from magnetar.runtime.tasks import race
 from magnetar.websocket import options
 from magnetar.websocket.consuming import ConsumerSocket
 from magnetar.websocket.endpoint import Closing, Endpoint
@@ -152,14 +152,7 @@ class _Connection:
 
 
 async def _serve(endpoint: Endpoint, connection: _Connection) -> None:
-    reading = asyncio.ensure_future(_read(endpoint, connection))
-    writing = asyncio.ensure_future(endpoint.write(connection))
-    try:
-        await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (reading, writing):
-            task.cancel()
-        await asyncio.wait((reading, writing))
+    reading, writing = await race(_read(endpoint, connection), endpoint.write(connection))
     for task in (writing, reading):
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Closing):

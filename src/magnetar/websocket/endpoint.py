@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.websocket.errors import GOING_AWAY, Fault, LineClosedError, RefusedByBrokerError
 from magnetar.websocket.line import Line
 from magnetar.websocket.paths import Target
@@ -131,4 +131,4 @@ class Endpoint(ABC):
                     return
             except LineClosedError:
                 return
-            await asyncio.sleep(_COME_BACK_S[min(attempt, len(_COME_BACK_S) - 1)])
+            await pause(_COME_BACK_S[min(attempt, len(_COME_BACK_S) - 1)])

@@ -152,7 +152,8 @@ class Line:
 
     async def _answered(self, request_id: int, answer: asyncio.Future[pb.BaseCommand]) -> Any:
         try:
-            command = await asyncio.wait_for(answer, ANSWER_S)
+            async with asyncio.timeout(ANSWER_S):
+                command = await answer
         except TimeoutError:
             raise LineClosedError(f"no answer within {ANSWER_S:g} s") from None
         finally:

@@ -11,6 +11,7 @@ from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.client.errors import ClientError
+from magnetar.runtime.tasks import call_later
 from magnetar.websocket import documents
 from magnetar.websocket.endpoint import Endpoint, Output
 from magnetar.websocket.errors import Fault, MessageError
@@ -111,7 +112,7 @@ class ProducerSocket(Endpoint):
             return
         if part.publishing.batch_waits and self._flush is None:
             delay_s = self._options.batch_delay_ms / 1000
-            self._flush = asyncio.get_running_loop().call_later(delay_s, self._flush_all)
+            self._flush = call_later(delay_s, self._flush_all)
         self._watch_time()
 
     def _check_size(self, message: documents.Outgoing) -> None:

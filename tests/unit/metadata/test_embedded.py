@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.reserve import Reserve
 from magnetar.metadata.sqlite_rebuild import rebuild
 from magnetar.metadata.store import Change, NotFoundError, Notification, SessionEvent
+from magnetar.runtime.threads import OneThread
 
 
 def file_in(folder: Path) -> Path:
@@ -69,7 +69,7 @@ def test_a_dead_session_leaves_no_ephemeral_values(tmp_path: Path) -> None:
         await store.put("/e/parent", b"", ephemeral=True)
         await store.put("/e/parent/child", b"")
         store._close_files()
-        store._thread.shutdown()
+        store._thread.close()
 
     async def after(store: EmbeddedMetadataStore) -> None:
         assert await store.children("/e") == ["parent"]
@@ -278,13 +278,13 @@ class FailingWriter:
         return self._real.execute(statement, *arguments)  # type: ignore[arg-type]  # passed through
 
 
-class Breaking(ThreadPoolExecutor):
+class Breaking(OneThread):
     """Ends each commit with an error that nobody expects."""
 
-    def submit(self, call: Any, *arguments: Any, **_: Any) -> Future[Any]:
+    def run(self, work: Any, *arguments: Any, **_: Any) -> asyncio.Future[Any]:
         if arguments == ("COMMIT",):
-            return super().submit([].pop)
-        return super().submit(call, *arguments)
+            return super().run([].pop)
+        return super().run(work, *arguments)
 
 
 def fail_commits(store: EmbeddedMetadataStore, code: int, times: int) -> None:
@@ -389,8 +389,8 @@ def test_a_failed_sync_ends_the_process_that_uses_the_store(tmp_path: Path) -> N
 
 def test_a_commit_that_ends_in_an_unknown_way_answers_all_who_wait(tmp_path: Path) -> None:
     async def script(store: EmbeddedMetadataStore) -> None:
-        store._thread.shutdown()
-        store._thread = Breaking(max_workers=1)
+        store._thread.close()
+        store._thread = Breaking("breaking")
         first = asyncio.ensure_future(store.put("/a", b""))
         await asyncio.sleep(0)
         second = asyncio.ensure_future(store.put("/b", b""))

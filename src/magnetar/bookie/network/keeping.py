@@ -19,6 +19,7 @@ from magnetar.bookie.decisions import DECISIONS_FILE, forget_decisions, read_dec
 from magnetar.bookie.network.collecting import collect, doubt_of, looking_again, missing_ledgers
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.runtime.durable_file import write_durably
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.bookie.network")
 
@@ -96,7 +97,7 @@ class Keeper:
 
     async def _write(self, state: Belonging) -> None:
         if state != self.state:
-            await asyncio.to_thread(write_durably, self._file, encode(state))
+            await in_thread(write_durably, self._file, encode(state))
         self.state = state
 
     @property

@@ -28,7 +28,8 @@ from magnetar.metadata.bookkeeper.registry import (
 from magnetar.metadata.store import MUST_NOT_EXIST
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.durable_file import write_durably
-from magnetar.runtime.tasks import Rounds, TaskGroup
+from magnetar.runtime.tasks import Rounds, TaskGroup, pause
+from magnetar.runtime.threads import in_thread
 
 _log = logging.getLogger("magnetar.bookie.network")
 
@@ -169,7 +170,7 @@ class BookieNode:
             )
         for file, stamp in stamps.items():
             if stamp is Stamp.BOTH:
-                await asyncio.to_thread(write_durably, file, encode_cookie(mine))
+                await in_thread(write_durably, file, encode_cookie(mine))
         if set(stamps.values()) != {Stamp.NOTHING}:
             await self._registry.put_cookie(mine, expected_version=MUST_NOT_EXIST)
 
@@ -184,7 +185,7 @@ class BookieNode:
             except BookieIdInUseError as error:
                 if loop.time() > deadline_s:
                     raise StartupError(str(error)) from error
-            await asyncio.sleep(_CLAIM_PAUSE_S)
+            await pause(_CLAIM_PAUSE_S)
 
     # -- housekeeping -----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from magnetar.bookie.network.traffic import Traffic
 from magnetar.bookie.served import Answer, Output, StoredLedger, Wait, Write
 from magnetar.bookie.serving import BookieLedgers
 from magnetar.bookie.store import SegmentStore
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, call_later
 from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 from magnetar.wire.bookkeeper.requests import (
     AddRun,
@@ -136,7 +136,7 @@ class BookieServer:
             return
         if not options.access.is_open:
             connection.door = Door(options.access, secrets.token_urlsafe)
-            self._loop.call_later(options.outside_s, _drop_outsider, connection)
+            call_later(options.outside_s, _drop_outsider, connection)
         if self._all_held:
             connection.hold()
 
@@ -278,7 +278,7 @@ class BookieServer:
                     traffic.wrote(output)
                 self.entries.write(output)
             else:
-                self._loop.call_later(output.timeout_ms / 1_000, self._wait_over, output)
+                call_later(output.timeout_ms / 1_000, self._wait_over, output)
 
     def _wait_over(self, wait: Wait) -> None:
         self._waiting(lambda: self.ledgers.wait_over(wait.asker, wait.request))

@@ -5,7 +5,6 @@ Driver of `DelayedIndex`: one task at a time writes segments, reads them, and gi
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from magnetar.broker.delayed.index import DEFAULT_LIMITS, DelayedIndex, IndexLim
 from magnetar.broker.delayed.segment import BadSegmentError, Sealing, decode_foot
 from magnetar.managedlog.cursor import Cursor
 from magnetar.runtime.alarms import Alarms
+from magnetar.runtime.tasks import yield_loop
 
 _log = logging.getLogger("magnetar.broker.delayed")
 
@@ -218,7 +218,7 @@ class DelayedDelivery:
         assert self._ledgers is not None
         try:
             for _ in sealing.encode():
-                await asyncio.sleep(0)
+                await yield_loop()
             ledger_id = await self._ledgers.keep(sealing.entries)
         except BaseException as error:
             # Also what nobody expected: else they would be neither in memory nor on disk.
@@ -254,7 +254,7 @@ class DelayedDelivery:
                 )
                 index.clear()
                 self._reread()
-            await asyncio.sleep(0)
+            await yield_loop()
         return some
 
     async def _restore(self) -> None:

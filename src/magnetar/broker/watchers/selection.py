@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable
 from typing import Final, Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.watchers.pattern import Pattern
+from magnetar.runtime.tasks import yield_loop
 from magnetar.wire.checksum import crc32c
 
 PATTERN_CHARS_MAX: Final = 50
@@ -60,7 +60,7 @@ async def matching(pattern: Matcher, names: Iterable[TopicName]) -> list[TopicNa
         if pattern.matches(f"{base.tenant}/{base.namespace}/{base.local}"):
             found.append(name)
         if pattern.work > pause_at or number % _NAMES_MAX == 0:
-            await asyncio.sleep(0)
+            await yield_loop()
             pause_at = pattern.work + _WORK_MAX
     return found
 

@@ -13,6 +13,7 @@ from magnetar.ledger.autorecovery.entry_lists import MISSING_MAX, EntryLists, No
 from magnetar.ledger.autorecovery.fragments import Fragment, Lack, fragments_of
 from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.registry import StoredLedger
+from magnetar.runtime.tasks import gathered
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, DigestType
 from magnetar.wire.bookkeeper.status import Status
 
@@ -67,9 +68,7 @@ class LedgerChecker:
 
     async def _lack(self, look: _Look, fragment: Fragment) -> Lack | None:
         places = dict(enumerate(fragment.members))
-        good = await asyncio.gather(
-            *(self._is_good(look.stored, fragment, index, look.available) for index in places)
-        )
+        good = await gathered(self._is_good(look.stored, fragment, index, look.available) for index in places)
         sound = [index for index in places if good[index]]
         wholly = set(places) - set(sound)
         missing: dict[int, tuple[int, ...]] = {}
@@ -110,8 +109,8 @@ class LedgerChecker:
         digester, lost = digester_of(stored), list[int]()
         bookie, entries = fragment.members[index], fragment.entries(index)
         while asked := list(islice(entries, READS_AT_ONCE)):
-            has = await asyncio.gather(
-                *(self._has(stored.ledger_id, bookie, entry_id, digester) for entry_id in asked)
+            has = await gathered(
+                self._has(stored.ledger_id, bookie, entry_id, digester) for entry_id in asked
             )
             lost += [entry_id for entry_id, there in zip(asked, has, strict=True) if not there]
             if len(lost) > MISSING_MAX:

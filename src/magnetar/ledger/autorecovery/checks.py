@@ -21,6 +21,7 @@ from magnetar.ledger.registry import LedgerRegistry, StoredLedger
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.bookkeeper.underreplication import AuditCheck
+from magnetar.runtime.tasks import pause
 
 _log = logging.getLogger("magnetar.ledger.autorecovery")
 
@@ -72,7 +73,7 @@ class AuditChecks:
         known: set[AuditCheck] = set()
         while due_s:
             check = min(due_s, key=due_s.__getitem__)
-            await asyncio.sleep(max(0.0, due_s[check] - loop.time()))
+            await pause(max(0.0, due_s[check] - loop.time()))
             interval_s, work = self._checks[check]
             try:
                 if check not in known:

@@ -17,6 +17,7 @@ from magnetar.ledger.registry import LedgerRegistry
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
 from magnetar.metadata.store import NotFoundError
+from magnetar.runtime.tasks import pause
 
 _LOOKS_SHARE: Final = 0.5
 """Looks take no more than this share of the time, however many ledgers are left."""
@@ -63,12 +64,12 @@ class Decommission:
             for ledger_id in left:
                 if await self._marks.get(ledger_id) is None:
                     await self._marks.mark(ledger_id, frozenset({self._bookie_id}))
-            await asyncio.sleep(self._look_s)
+            await pause(self._look_s)
             await self._check_down()
             begun_s = loop.time()
             # None of these are left: did a writer name it since?
             left = await self._held(_each(left)) or await self._held(self._ledgers.ledger_ids())
-            await asyncio.sleep((loop.time() - begun_s) * (1 / _LOOKS_SHARE - 1))
+            await pause((loop.time() - begun_s) * (1 / _LOOKS_SHARE - 1))
         told(0)
         await self._check_down()
         found = await self._bookies.cookie(self._bookie_id)

@@ -11,6 +11,7 @@ from magnetar.base.errors import LedgerError
 from magnetar.ledger.autorecovery.fragments import Fragment
 from magnetar.ledger.autorecovery.missing import missing_of
 from magnetar.ledger.client.pool import BookiePool
+from magnetar.runtime.threads import in_thread
 from magnetar.wire.bookkeeper.availability import decode_entries
 from magnetar.wire.bookkeeper.status import Status
 
@@ -55,5 +56,5 @@ async def missing_at(fragment: Fragment, index: int, held: bytes) -> Sequence[in
         return list(islice(missing_of(fragment.entries(index), runs), MISSING_MAX + 1))
 
     # A ledger may have millions of entries: others need the loop meanwhile.
-    missing = await asyncio.to_thread(compare)
+    missing = await in_thread(compare)
     return missing if len(missing) <= MISSING_MAX else None

@@ -16,6 +16,7 @@ from magnetar.ledger.client.reading import LedgerReads
 from magnetar.ledger.quorum.effects import ChooseBookies
 from magnetar.ledger.registry import StoredLedger
 from magnetar.metadata.store import BadVersionError
+from magnetar.runtime.tasks import gathered, pause
 from magnetar.wire.bookkeeper.digests import LedgerEntry, master_key
 from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status
@@ -89,7 +90,7 @@ class Replicator:
         batch_bytes = 0
         wanted = iter(entries)
         while asked := list(islice(wanted, READS_AT_ONCE)):
-            found = await asyncio.gather(*(reads.read(each, each, BATCH_BYTES) for each in asked))
+            found = await gathered(reads.read(each, each, BATCH_BYTES) for each in asked)
             self.entries_read += len(found)
             for (entry,) in found:
                 batch.append(entry)
@@ -130,7 +131,7 @@ class Replicator:
         wait_s = self._free_at_s - now_s
         self._free_at_s = max(self._free_at_s, now_s) + size / self._bytes_per_s
         if wait_s > 0:
-            await asyncio.sleep(wait_s)
+            await pause(wait_s)
 
     async def _write_down(
         self, stored: StoredLedger, fragment: Fragment, places: Mapping[int, tuple[str, str]]

@@ -18,7 +18,7 @@ from magnetar.ledger.client.ledgers import LedgerClient
 from magnetar.metadata.bookkeeper.racks import RacksError
 from magnetar.metadata.bookkeeper.registry import BookieRegistry
 from magnetar.metadata.bookkeeper.underreplicated_ledgers import UnderreplicatedLedgers
-from magnetar.runtime.tasks import TaskGroup, happens_within
+from magnetar.runtime.tasks import TaskGroup, happens_within, pause
 
 _log = logging.getLogger("magnetar.ledger.autorecovery")
 
@@ -208,7 +208,7 @@ class ReplicationWorker:
 
     async def _after_grace(self, ledger_id: int) -> None:
         try:
-            await asyncio.sleep(self._options.open_ledger_grace_s)
+            await pause(self._options.open_ledger_grace_s)
             if any(lack.fragment.is_open for lack in await self._lacks(ledger_id)):
                 stored = await self._client.cluster.ledgers.read(ledger_id)
                 _log.warning("ledger %d has lost a bookie, and its writer does nothing: closed", ledger_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Mapping, Sequence, Set
@@ -16,6 +15,7 @@ from magnetar.ledger.quorum.effects import ChooseBookies
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.registry import LedgerRegistry
 from magnetar.metadata.bookkeeper.registry import BookieInfo, LiveBookies
+from magnetar.runtime.tasks import pause
 
 _log = logging.getLogger("magnetar.ledger.client")
 
@@ -103,7 +103,7 @@ class Cluster:
             chosen = await self._replacements_now(layout, ensemble, choose)
             if chosen or self.pool.is_closed or self.pool.now_s >= deadline_s:
                 return chosen
-            await asyncio.sleep(_LOOK_S)
+            await pause(_LOOK_S)
 
     async def _replacements_now(
         self, layout: QuorumLayout, ensemble: Sequence[str], choose: ChooseBookies

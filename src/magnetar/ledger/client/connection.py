@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, cast
 
 from magnetar.auth.digest_md5 import DigestClient, DigestError
+from magnetar.runtime.tasks import call_later
 from magnetar.wire.bookkeeper.client import ClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, Read, Request, StartTls
 from magnetar.wire.bookkeeper.responses import (
@@ -290,7 +291,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     def _start_ticker(self) -> None:
         if self._ticker is None and not self._is_lost:
-            self._ticker = self._loop.call_later(self._timeout_s / _TICKS_PER_TIMEOUT, self._tick)
+            self._ticker = call_later(self._timeout_s / _TICKS_PER_TIMEOUT, self._tick)
 
     def _tick(self) -> None:
         self._ticker = None

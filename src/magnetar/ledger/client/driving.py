@@ -28,6 +28,7 @@ from magnetar.ledger.quorum.effects import (
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.quorum.recovery import LedgerRecovery
 from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.runtime.tasks import call_later, pause
 from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status
 
@@ -193,7 +194,7 @@ class CoreDriver:
             else:
                 self.do(self.core.metadata_read(stored.metadata, stored.version))
                 return
-            await asyncio.sleep(delay_s)
+            await pause(delay_s)
             delay_s = min(2 * delay_s, _RETRY_S_MAX)
 
     async def _choose(self, choose: ChooseBookies) -> None:
@@ -210,7 +211,7 @@ class CoreDriver:
         """Where members are done without, they are tried again after a while."""
         if isinstance(self.core, QuorumWriter) and self.core.is_short and self._back is None:
             wait_s = self.cluster.options.call_back_s
-            self._back = asyncio.get_running_loop().call_later(wait_s, self._take_back)
+            self._back = call_later(wait_s, self._take_back)
 
     def _take_back(self) -> None:
         self._back = None

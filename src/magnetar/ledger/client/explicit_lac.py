@@ -14,6 +14,7 @@ import asyncio
 from magnetar.ledger.client import version3
 from magnetar.ledger.client.pool import BookiePool
 from magnetar.ledger.quorum.writer import QuorumWriter
+from magnetar.runtime.tasks import call_later
 from magnetar.wire.bookkeeper.digests import Digester
 from magnetar.wire.bookkeeper.status import Status
 
@@ -36,7 +37,7 @@ class ExplicitLac:
     def advanced(self) -> None:
         """More entries are confirmed."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._after_s, self._tell)
+            self._timer = call_later(self._after_s, self._tell)
 
     def _tell(self) -> None:
         self._timer = None

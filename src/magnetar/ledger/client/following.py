@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Final
 
 from magnetar.ledger.client.ledgers import LedgerHandle
+from magnetar.runtime.tasks import pause, race, won
 from magnetar.wire.bookkeeper.digests import LedgerEntry
 
 _WAIT_S: Final = 2.0
@@ -72,15 +73,8 @@ class LedgerTail:
         return await self._handle.read(self._next, self._handle.last_entry, bytes_max)
 
     async def _wait(self) -> None:
-        woken = asyncio.ensure_future(self._woken.wait())
-        looking = asyncio.ensure_future(self._look())
-        try:
-            await asyncio.wait((woken, looking), return_when=asyncio.FIRST_COMPLETED)
-            if looking.done():
-                looking.result()
-        finally:
-            woken.cancel()
-            looking.cancel()
+        _, looking = await race(self._woken.wait(), self._look())
+        won(looking)
 
     async def _look(self) -> None:
         loop, before = asyncio.get_running_loop(), self._handle.last_entry
@@ -93,5 +87,5 @@ class LedgerTail:
             await self._handle.try_read_last_confirmed()
         # Bookies that are gone, or have a fence, do not wait; nobody knows when somebody closes the ledger.
         if self._handle.last_entry == before and loop.time() - begun_s < _WAIT_S / 2:
-            await asyncio.sleep(self._look_s)
+            await pause(self._look_s)
             self._look_s = min(2 * self._look_s, _LOOK_MAX_S)

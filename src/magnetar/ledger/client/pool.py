@@ -85,8 +85,8 @@ class _Channel:
                 lost=self._lost,
                 adds_took=self._adds_took,
             )
-            connecting = loop.create_connection(lambda: made, *address)
-            await asyncio.wait_for(connecting, options.connect_timeout_s)
+            async with asyncio.timeout(options.connect_timeout_s):
+                await loop.create_connection(lambda: made, *address)
             try:
                 await self._introduce(made, address[0])
             except BaseException:

@@ -15,6 +15,7 @@ from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import SendRead
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.ledger.quorum.reading import SILENCE, EntryRead, Found, ReadEffect, Unread
+from magnetar.runtime.tasks import begin, call_later
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
 from magnetar.wire.bookkeeper.requests import AddRun
 from magnetar.wire.bookkeeper.status import Status
@@ -71,7 +72,7 @@ class LedgerReads:
             if out:
                 mean = max(1, sum(len(entry.payload) for entry in out) // len(out))
                 stop = min(stop, first + bytes_max // mean + 1)
-            reads = [asyncio.ensure_future(self._read_one(entry_id)) for entry_id in range(first, stop)]
+            reads = [begin(self._read_one(entry_id)) for entry_id in range(first, stop)]
             try:
                 for read in reads:
                     try:
@@ -145,11 +146,11 @@ class LedgerReads:
             more = core.is_silent()
             pool.metrics.speculative_reads += len(more)
             do(more)
-            timer = loop.call_later(patience_s, wait_for_others)
+            timer = call_later(patience_s, wait_for_others)
 
         do(core.start())
         if patience_s > 0:
-            timer = loop.call_later(patience_s, wait_for_others)
+            timer = call_later(patience_s, wait_for_others)
         try:
             return await result
         finally:
@@ -244,6 +245,7 @@ class LedgerReads:
         self._cluster.pool.batch_read(bookie, self.ledger_id, first, count, size, answered)
         patience_s = self._cluster.options.speculative_read_s
         try:
-            return await asyncio.wait_for(result, patience_s or None)
+            async with asyncio.timeout(patience_s or None):
+                return await result
         except TimeoutError:
             return SILENCE, ()

@@ -16,6 +16,7 @@ from magnetar.ledger.ledger_metadata import LedgerMetadata
 from magnetar.ledger.quorum.deferred import DeferredWriter
 from magnetar.ledger.quorum.writer import QuorumWriter
 from magnetar.ledger.registry import StoredLedger
+from magnetar.runtime.tasks import call_later
 from magnetar.wire.bookkeeper.digests import master_key
 
 
@@ -124,7 +125,7 @@ class LedgerWriteHandle(LedgerHandle):
             elif self.last_acknowledged < self.last_pushed and not self._core.is_over:
                 self._watch()
 
-        self._watching = asyncio.get_running_loop().call_later(self._within_s, look)
+        self._watching = call_later(self._within_s, look)
 
     @property
     def last_acknowledged(self) -> int:

@@ -36,6 +36,8 @@ from magnetar.metadata.keys import GENERATION
 from magnetar.metadata.sqlite_file import check_file
 from magnetar.metadata.store import BadVersionError, NotFoundError
 from magnetar.runtime.durable_file import sync_folder, write_durably
+from magnetar.runtime.tasks import call_later
+from magnetar.runtime.threads import in_thread
 
 _LOCK_SUFFIX: Final = ".lock"
 _LOOK_S: Final = 0.5
@@ -155,15 +157,14 @@ class FolderBookieRegistry:
 
     def watch_bookies(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Looks at the folder now and then, and calls each time: nobody tells of a process that died."""
-        loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle
 
         def look() -> None:
             nonlocal timer
-            timer = loop.call_later(_LOOK_S, look)
+            timer = call_later(_LOOK_S, look)
             changed()
 
-        timer = loop.call_later(_LOOK_S, look)
+        timer = call_later(_LOOK_S, look)
         return lambda: timer.cancel()
 
     async def info(self, bookie_id: str) -> BookieInfo | None:
@@ -201,7 +202,7 @@ class FolderBookieRegistry:
         if not (self._cookies / bookie_id).exists():
             return None
         parent, _, name = GENERATION.rpartition("/")
-        rows = await asyncio.to_thread(self._query, _VALUE, (parent, name))
+        rows = await in_thread(self._query, _VALUE, (parent, name))
         return int(rows[0][0]) if rows else 0
 
     async def raise_generation(self, bookie_id: str, seen: int) -> int:
@@ -238,15 +239,15 @@ class FolderBookieRegistry:
 
     async def ledger_exists(self, ledger_id: int) -> bool:
         parent, _, name = self._tree.ledger(ledger_id).rpartition("/")
-        return bool(await asyncio.to_thread(self._query, _NODE, (parent, name)))
+        return bool(await in_thread(self._query, _NODE, (parent, name)))
 
     async def ledger_ids(self) -> AsyncIterator[int]:
         # Whoever lists deletes what is not listed: one flipped bit in a key must not look like a deletion.
         try:
-            await asyncio.to_thread(check_file, self._metadata_file)
+            await in_thread(check_file, self._metadata_file)
         except StorageError as error:
             raise MetadataError(f"the ledgers cannot be listed: {error}") from error
-        for parent, name in await asyncio.to_thread(self._query, _LEDGERS_BELOW, (self._tree.root,)):
+        for parent, name in await in_thread(self._query, _LEDGERS_BELOW, (self._tree.root,)):
             ledger_id = self._tree.ledger_id_of(f"{parent}/{name}")
             if ledger_id is not None:
                 yield ledger_id

@@ -29,7 +29,7 @@ from magnetar.metadata.store import (
     Notification,
     SessionEvent,
 )
-from magnetar.runtime.tasks import TaskGroup, happens_within
+from magnetar.runtime.tasks import TaskGroup, happens_within, pause
 
 _log = logging.getLogger("magnetar.metadata")
 
@@ -203,4 +203,4 @@ class TreeBookieRegistry:
                 return
             except MetadataError as error:
                 _log.warning("bookie %s is not registered again yet: %s", bookie.bookie_id, error)
-                await asyncio.sleep(_RETRY_S)
+                await pause(_RETRY_S)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from magnetar.base.errors import MetadataError, StartupError
 from magnetar.metadata.store import StoreUnreachableError
+from magnetar.runtime.tasks import pause
 
 RETRY_S: Final = 0.1
 """Pause between two members."""
@@ -82,7 +83,7 @@ class EtcdClient:
                     raise StoreUnreachableError(
                         f"etcd at {self._names} cannot be reached since {self._call_timeout_s:g} s"
                     ) from error
-            await asyncio.sleep(RETRY_S)
+            await pause(RETRY_S)
 
     async def stream(
         self, method: str, requests: AsyncIterator[_Message], request: type[Any], response: type[_Response]

@@ -18,6 +18,7 @@ from magnetar.metadata.etcd.etcd_pb2 import (
     LeaseRevokeResponse,
 )
 from magnetar.metadata.store import SessionEvent
+from magnetar.runtime.tasks import pause
 
 _log = logging.getLogger("magnetar.metadata")
 
@@ -54,7 +55,7 @@ class Lease:
                     self._on_session(SessionEvent.CONNECTION_LOST)
             except MetadataError:
                 _log.exception("etcd refuses to keep the session")
-            await asyncio.sleep(RETRY_S)
+            await pause(RETRY_S)
 
     async def end(self) -> None:
         """Gives the lease back: ephemeral values vanish."""
@@ -75,7 +76,7 @@ class Lease:
                 yield LeaseKeepAliveRequest(ID=lease_id)
                 # The next one a third of the time after the last answer, not after the last request.
                 await answered.wait()
-                await asyncio.sleep(self._ttl_s / 3)
+                await pause(self._ttl_s / 3)
 
         stream = self._client.stream(
             "Lease/LeaseKeepAlive", requests(), LeaseKeepAliveRequest, LeaseKeepAliveResponse

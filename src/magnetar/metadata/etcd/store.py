@@ -56,7 +56,7 @@ from magnetar.metadata.store import (
     Value,
 )
 from magnetar.metadata.watches import SessionWatches, Watches
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.runtime.turns import Turns
 
 SESSION_TIMEOUT_MS: Final = 30_000
@@ -246,7 +246,7 @@ class EtcdMetadataStore:
                     revision = await self._apply(made, seen, lease)
                 except LeaseGoneError:
                     # Another one is on its way.
-                    await asyncio.sleep(RETRY_S)
+                    await pause(RETRY_S)
                     continue
                 if revision is not None:
                     await self._follower.seen(revision, ANNOUNCE_S)

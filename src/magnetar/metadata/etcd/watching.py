@@ -17,6 +17,7 @@ from magnetar.metadata.etcd.etcd_pb2 import (
     WatchRequest,
     WatchResponse,
 )
+from magnetar.runtime.tasks import pause
 
 _log = logging.getLogger("magnetar.metadata")
 
@@ -63,7 +64,7 @@ class Follower:
                 _log.debug("the stream of changes broke")
             except MetadataError:
                 _log.exception("etcd refuses to tell of changes")
-            await asyncio.sleep(RETRY_S)
+            await pause(RETRY_S)
 
     async def _follow_stream(self) -> None:
         async def requests() -> AsyncIterator[WatchRequest]:

@@ -20,7 +20,7 @@ from magnetar.base.errors import MetadataError, ProtocolError
 from magnetar.metadata.store import SessionEvent, StoreClosedError, StoreUnreachableError
 from magnetar.metadata.zookeeper.protocol import Code, Event, Opcode, pack_add_watch
 from magnetar.metadata.zookeeper.session import Expired, Joined, Reply, Session
-from magnetar.runtime.tasks import TaskGroup
+from magnetar.runtime.tasks import TaskGroup, pause
 
 _log = logging.getLogger("magnetar.metadata")
 
@@ -209,7 +209,7 @@ class ZooKeeperLink:
             except OSError as error:
                 _log.debug("ZooKeeper at %s:%d: %s", host, port, error)
             pause_s = RETRY_FIRST_S if joined else min(pause_s * 2, RETRY_MAX_S)
-            await asyncio.sleep(pause_s * (1 + random.random()))
+            await pause(pause_s * (1 + random.random()))
 
     async def _one_connection(self, host: str, port: int) -> bool:
         """Holds one connection until it ends; whether the session was served by it."""

@@ -28,7 +28,8 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.bookie.belonging import BELONGS_FILE
 from magnetar.bookie.store import SegmentStore
-from magnetar.runtime.tasks import happens_within
+from magnetar.runtime.tasks import begin, happens_within
+from magnetar.runtime.threads import in_thread
 from magnetar.server.backup.manifest import BackupError
 from magnetar.server.datafolder import DataFolder
 
@@ -158,16 +159,16 @@ class Staging:
             if self._current is not staged:
                 shutil.rmtree(staged.folder, ignore_errors=True)
         self._seen.clear()
-        self._watch = asyncio.get_running_loop().create_task(self._forget_unused(staged.staged_id))
+        self._watch = begin(self._forget_unused(staged.staged_id))
         _log.info("point in time %s is ready to be copied", staged.staged_id)
         return staged
 
     async def _take(self, staged: Path) -> None:
         with self._store.still.hold():
-            await asyncio.to_thread(self._sources.link, staged)
+            await in_thread(self._sources.link, staged)
             created_ms = self._clock.now_ms()
-            await asyncio.to_thread(self._sources.copy_metadata, staged)
-            await asyncio.to_thread(self._sources.link, staged)
+            await in_thread(self._sources.copy_metadata, staged)
+            await in_thread(self._sources.link, staged)
             self._sources.note(staged, created_ms, self._store.supply.durable_end)
 
     def renew(self, staged_id: str) -> bool:
@@ -185,7 +186,7 @@ class Staging:
         if self._watch is not None and self._watch is not asyncio.current_task():
             self._watch.cancel()
             self._watch = None
-        await asyncio.to_thread(shutil.rmtree, current.folder, ignore_errors=True)
+        await in_thread(shutil.rmtree, current.folder, ignore_errors=True)
         return True
 
     async def close(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from magnetar.observability.metrics import CONTENT_TYPE
+from magnetar.runtime.threads import beside
 
 
 def write_metrics(path: Path, text: str) -> None:
@@ -42,8 +42,7 @@ class MetricsServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True, name="metrics")
-        self._thread.start()
+        self._thread = beside(self._server.serve_forever, name="metrics")
 
     def close(self) -> None:
         """Stops; returns when the thread has ended."""

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import magnetar
 from magnetar.base.entries import EntryRun
 from magnetar.base.recent import Recent
+from magnetar.runtime.tasks import begin, call_later, ended, pause, yield_loop
 from magnetar.tiered.joined_source import JoinedSource
 from magnetar.tiered.parquet import requests
 from magnetar.tiered.parquet.api import (
@@ -109,8 +110,7 @@ class OffloadWorker:
         runs = decode_runs(found) if isinstance(found, bytes) else found
         following = (ledger_id, runs[-1].last_entry + 1)
         if self._expected.get(source.name) == (ledger_id, first_entry):
-            loop = asyncio.get_running_loop()
-            loop.call_later(_AHEAD_DELAY_S, self._read_ahead, source, following)
+            call_later(_AHEAD_DELAY_S, self._read_ahead, source, following)
         self._expected.put(source.name, following)
         return runs
 
@@ -197,8 +197,7 @@ class OffloadWorker:
         self._closed = True
         self._stop_idling()
         self._kill()
-        if self._calls:
-            await asyncio.wait(self._calls)
+        await ended(*self._calls)
         await self._reap()
 
     # ------------------------------------------------------------ one call
@@ -226,7 +225,7 @@ class OffloadWorker:
     def _begin(
         self, kind: Kind, request: bytes, source: AsyncByteSource | None, supply: Supply | None
     ) -> asyncio.Task[Outcome]:
-        task = asyncio.get_running_loop().create_task(self._converse(kind, request, source, supply))
+        task = begin(self._converse(kind, request, source, supply))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return task
@@ -247,8 +246,7 @@ class OffloadWorker:
                 ) from error
             finally:
                 if not self._closed:
-                    loop = asyncio.get_running_loop()
-                    self._idle = loop.call_later(self._idle_s, self._end_idle)
+                    self._idle = call_later(self._idle_s, self._end_idle)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -300,7 +298,7 @@ class OffloadWorker:
             taken_bytes += run.size_bytes
             if taken_bytes >= _TURN_BYTES:
                 taken_bytes = 0
-                await asyncio.sleep(0)
+                await yield_loop()
         return runs
 
     async def _send(self, kind: Kind, body: bytes) -> None:
@@ -368,7 +366,7 @@ class OffloadWorker:
         while process.poll() is None:
             if loop.time() > deadline:
                 process.kill()
-            await asyncio.sleep(0.01)
+            await pause(0.01)
         return process.returncode
 
     def _stop_idling(self) -> None:
@@ -380,7 +378,7 @@ class OffloadWorker:
         """Nobody has called for a while."""
         if self._turn.locked():
             return
-        task = asyncio.get_running_loop().create_task(self._end())
+        task = begin(self._end())
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 
