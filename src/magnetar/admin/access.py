@@ -93,6 +93,8 @@ _READ_BY_CONSUME: Final = (
 """What tells of messages, or shows them."""
 _OF_THE_OPERATOR: Final = (["resourcegroup"],)
 """Of a namespace what its own tenant must not change: it would lift the limits that protect the others."""
+_SPLIT: Final = ["split"]
+"""Of a bundle: how the cluster shares its topics, which Pulsar leaves to superusers too."""
 _DOMAINS: Final = ("persistent", "non-persistent")
 
 
@@ -118,7 +120,7 @@ def need(method: str, path: str) -> Need:
         return tenant if reading else Need(Scope.CLUSTER)
     if group == "schemas":
         return _schemas(method) or tenant
-    if group == "namespaces" and not reading and rest[1:2] in _OF_THE_OPERATOR:
+    if group == "namespaces" and not reading and (rest[1:2] in _OF_THE_OPERATOR or rest[-1:] == _SPLIT):
         return Need(Scope.CLUSTER)
     if group == "namespaces":
         found = Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant

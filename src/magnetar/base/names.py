@@ -2,8 +2,8 @@
 
     topic      domain "://" tenant "/" namespace "/" local [ "-partition-" N ]
     domain     "persistent" | "non-persistent"
-    tenant, namespace   one or more of  A-Z a-z 0-9 _ - = : .
-    local      any characters except "/", not blank
+    tenant, namespace   one or more of  A-Z a-z 0-9 _ - = : .   but neither "." nor ".."
+    local      any characters except "/", not blank, neither "." nor ".."
 
 Short forms: `local` stands for `persistent://public/default/local`, and `tenant/namespace/local` for
 the persistent topic of that name. Names of the first generation, which carry a cluster as a fourth
@@ -29,6 +29,9 @@ DEFAULT_NAMESPACE: Final = "default"
 PARTITION_SUFFIX: Final = "-partition-"
 PARTITION_MAX: Final = (1 << 31) - 1
 """Partitions are signed 32-bit numbers in the protocol."""
+
+STEPS: Final = (".", "..")
+"""No names: as a part of a path they lead elsewhere, and metadata stores such as ZooKeeper refuse them."""
 
 _ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 
@@ -87,7 +90,7 @@ def decode_local(encoded: str) -> str:
 
 def is_entity_name(text: str) -> bool:
     """Whether `text` may name a tenant, a namespace or a cluster."""
-    return _ENTITY.fullmatch(text) is not None
+    return _ENTITY.fullmatch(text) is not None and text not in STEPS
 
 
 def partition_of(local: str) -> int:
@@ -190,6 +193,8 @@ class TopicName:
                 )
         if not local.strip():
             raise InvalidTopicNameError(text, "the topic's own name is blank")
+        if local in STEPS:
+            raise InvalidTopicNameError(text, "the topic's own name is a step of a path")
         if "/" in local:
             raise InvalidTopicNameError(text, "the topic's own name holds a slash")
         try:

@@ -43,6 +43,10 @@ def test_parses_and_prints(text: str, full: str | None) -> None:
     [
         "",
         "   ",
+        ".",
+        "persistent://public/default/..",
+        "persistent://../default/t",
+        "persistent://public/./t",
         "a/b",
         "a/b/c/d",
         "topic://a/b/c",

@@ -198,6 +198,18 @@ def test_nothing_is_done_before_the_identity_is_known() -> None:
     guarded(story)
 
 
+def test_who_says_connect_twice_is_sent_away() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer(connected=False)
+        peer.send(connect("orders", "slow"))
+        while not peer.commands(Type.CONNECTED):
+            await asyncio.to_thread(int)
+        peer.send(connect("root", "slow"))
+        assert peer.closed == "CONNECT came twice"
+
+    guarded(story)
+
+
 def test_unknown_methods_are_anonymous_where_there_is_such_a_role() -> None:
     async def story(world: World) -> None:
         peer = await connected(world, "", "unknown")
