@@ -32,6 +32,8 @@ from magnetar.base.names import (
     decode_local,
     is_entity_name,
 )
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.handlers.texts import NAME_CHARS_MAX, properties_fault
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import SingleFlight
 
@@ -168,11 +170,11 @@ class Call:
         return as_boolean(self.json_given()) or False
 
     def json_strings(self) -> dict[str, str]:
-        """The body, an object of strings. Raises BadRequestError."""
+        """The body, an object of strings. Raises BadRequestError, PreconditionFailedError for too many."""
         document = self.json_object()
         if not all(isinstance(value, str) for value in document.values()):
             raise BadRequestError("the values of the body must be strings")
-        return document
+        return check_properties(document)
 
 
 Handler = Callable[[Call], Awaitable[object]]
@@ -222,8 +224,23 @@ def whole(value: object) -> int | None:
 
 
 def decoded(params: Mapping[str, str]) -> dict[str, str]:
-    """Variables as they stood in the path to what they mean: UTF-8, percent-encoded, "+" is a space."""
-    return {name: decode_local(value) for name, value in params.items()}
+    """Variables as they stood in the path to what they mean: UTF-8, percent-encoded, "+" is a space.
+
+    Raises PreconditionFailedError for one that is longer than the broker's protocol would take.
+    """
+    found = {name: decode_local(value) for name, value in params.items()}
+    for name, value in found.items():
+        if name != "topic" and len(value) > NAME_CHARS_MAX:
+            # A topic's name has its own bound and error.
+            raise PreconditionFailedError(f"{name} has {len(value)} characters; {NAME_CHARS_MAX} are allowed")
+    return found
+
+
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Them, as they came. Raises PreconditionFailedError when they are more than the protocol would take."""
+    if (fault := properties_fault("properties", properties.items())) is not None:
+        raise PreconditionFailedError(fault)
+    return dict(properties)
 
 
 def message_position(document: object) -> tuple[Position, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.admin.call import Call, Route, message_position
+from magnetar.admin.call import Call, Route, check_properties, message_position
 from magnetar.admin.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics import parts, refuse_partitioned
 from magnetar.base.ids import EARLIEST, LATEST, Position
@@ -50,6 +50,7 @@ async def create_subscription(call: Call) -> None:
         isinstance(properties, dict) and all(isinstance(value, str) for value in properties.values())
     ):
         raise BadRequestError("properties must be an object of strings")
+    properties = None if properties is None else check_properties(properties)
     await call.broker.check_name(topic_name)
     count = await call.broker.policies.partitions(topic_name) if topic_name.partition < 0 else 0
     names = [topic_name.with_partition(i) for i in range(count)] if count else [topic_name]

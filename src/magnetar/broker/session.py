@@ -364,9 +364,7 @@ class Session:
                 self._transport.close("the first command must be CONNECT")
             return
         handler = table.HANDLERS.get(event.type)
-        if event.type == Type.CONNECT:
-            self._transport.close("CONNECT came twice")
-        elif handler is None:
+        if handler is None:
             unsupported.refuse(self, event)
         elif not texts.refused(self, event):
             handler(self, command)

@@ -49,6 +49,24 @@ def test_creation_at_any_position() -> None:
     with_api(story, config=KEEP)
 
 
+def test_names_and_properties_have_the_bounds_of_the_protocol() -> None:
+    many = {str(number): "" for number in range(257)}
+
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{T}/t")
+        status, reason = await api.refused("PUT", f"{T}/t/subscription/{'s' * 1025}")
+        assert (status, reason) == (412, "subscription has 1025 characters; 1024 are allowed")
+        for properties in (many, {"p": "x" * (1 << 16)}):
+            wanted = {"ledgerId": -1, "entryId": -1, "properties": properties}
+            assert (await api.refused("PUT", f"{T}/t/subscription/s", wanted))[0] == 412
+        assert await api.get(f"{T}/t/subscriptions") == []
+        await api.done("PUT", S)
+        assert (await api.refused("PUT", f"{S}/properties", many))[0] == 412
+        assert (await api.refused("PUT", f"{T}/u", many))[0] == 412
+
+    with_api(story)
+
+
 def test_deletion() -> None:
     async def story(api: AdminApi) -> None:
         await api.done("PUT", f"{T}/t")

@@ -7,6 +7,7 @@ looked at.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.names import TOPIC_CHARS_MAX
@@ -68,7 +69,8 @@ def _fault_of(message: Any) -> _Fault | None:
         name = field.name
         if field.message_type is not None:
             if field.message_type.name == "KeyValue":
-                fault = _properties_fault(name, value)
+                text = properties_fault(name, [(pair.key, pair.value) for pair in value])
+                fault = None if text is None else (pb.MetadataError, text)
             elif field.is_repeated:
                 # Numbers only: ids of messages, ranges of hashes.
                 fault = None
@@ -92,11 +94,12 @@ def _length_fault(name: str, length: int, most: int, unit: str) -> _Fault | None
     return code, f"{name} has {length} {unit}; {most} are allowed"
 
 
-def _properties_fault(name: str, pairs: Any) -> _Fault | None:
+def properties_fault(name: str, pairs: Collection[tuple[str, str]]) -> str | None:
+    """What is too much of properties that a client names."""
     most = PROPERTIES_CHARS_MAX * (4 if name == "properties" else 1)
     if len(pairs) > PROPERTIES_MAX:
-        return pb.MetadataError, f"{name} has {len(pairs)} properties; {PROPERTIES_MAX} are allowed"
-    length = sum(len(pair.key) + len(pair.value) for pair in pairs)
+        return f"{name} has {len(pairs)} properties; {PROPERTIES_MAX} are allowed"
+    length = sum(len(key) + len(value) for key, value in pairs)
     if length > most:
-        return pb.MetadataError, f"{name} has {length} characters; {most} are allowed"
+        return f"{name} has {length} characters; {most} are allowed"
     return None

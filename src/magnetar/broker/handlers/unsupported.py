@@ -19,7 +19,10 @@ Type = pb.BaseCommand.Type
 
 
 def refuse(session: Session, event: CommandEvent) -> None:
-    """Answers with an error that names the command."""
+    """Answers with an error that names the command; a second CONNECT ends the connection."""
+    if event.type == Type.CONNECT:
+        session.close("CONNECT came twice")
+        return
     if event.type == Type.SEND:
         send = event.command.send
         refusal = "transactions, markers and replicated messages are not offered yet"
