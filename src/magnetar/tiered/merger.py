@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from magnetar.base.errors import MagnetarError, StorageError
+from magnetar.runtime.threads import in_thread
 from magnetar.tiered import merging
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog
 from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, segment_name
@@ -191,7 +192,7 @@ class Merger:
         try:
             self.step("write")
             summary = await worker.merge(parts, SegmentOrigin(topic, first, merged=True), str(file))
-            footer = await asyncio.to_thread(read_footer, file)
+            footer = await in_thread(read_footer, file)
             made = Segment(0, entries - 1, summary.file_bytes, footer)
             context = intent.completed(now_ms=self._storage.clock.now_ms(), segments=(made,))
             name = segment_name(log.name, OffloadedCopy(first, context), context.segments[0])

@@ -14,6 +14,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.observability.histogram import Histogram
 from magnetar.runtime.tasks import pause
+from magnetar.runtime.threads import in_thread
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog, SealedLedger
 from magnetar.tiered.attempt import (
     Convert,
@@ -128,7 +129,7 @@ class Offloader:
         job.file.unlink(missing_ok=True)
         runs = self._entries(job, first_entry, job.ledger.entries - 1)
         summary = await self._worker().convert(runs, origin, str(job.file))
-        footer = await asyncio.to_thread(read_footer, job.file)
+        footer = await in_thread(read_footer, job.file)
         return Segment(summary.first_entry, summary.last_entry, summary.file_bytes, footer)
 
     async def _verify(self, segment: Segment, job: _Job) -> None:
