@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from contextlib import closing
@@ -21,9 +22,10 @@ from support.standalone import StandaloneProcess, wait_until
 pytestmark = pytest.mark.process
 
 
-def magnetar(*words: str) -> str:
+def magnetar(*words: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "magnetar", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
@@ -43,9 +45,9 @@ def receive(consumer: pulsar.Consumer) -> pulsar.Message:
     return message
 
 
-@pytest.mark.parametrize("loss", ["pages", "object"])
-def test_consumers_wait_in_front_of_it_until_it_is_given_up(tmp_path: Path, loss: str) -> None:
-    with StandaloneProcess(tmp_path, environment=KEEP_EVERYTHING) as process:
+def with_damage(process: StandaloneProcess, loss: str) -> tuple[int, int, int]:
+    """A topic with two ledgers in the store alone, one damaged: that one, its last entry, the other one."""
+    with process:
         history = HistoryTopic(process)
         for _ in range(2):
             history.fill_ledger(20)
@@ -58,18 +60,47 @@ def test_consumers_wait_in_front_of_it_until_it_is_given_up(tmp_path: Path, loss
         else:
             file.unlink()
     # What was read before is in no cache any more.
-    with process, closing(history.client()) as client:
+    return hurt["ledgerId"], hurt["entries"] - 1, whole["ledgerId"]
+
+
+def subscribed(client: pulsar.Client, topic: str) -> pulsar.Consumer:
+    return client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+
+
+@pytest.mark.parametrize("loss", ["pages", "object"])
+def test_consumers_wait_in_front_of_it_until_it_is_given_up(tmp_path: Path, loss: str) -> None:
+    process = StandaloneProcess(tmp_path, environment=KEEP_EVERYTHING)
+    hurt, last, whole = with_damage(process, loss)
+    words = ["storage", "accept-loss", str(hurt), "0", "--to", str(last)]
+    with process:
         history = HistoryTopic(process)
-        consumer = client.subscribe(history.topic, "s", initial_position=pulsar.InitialPosition.Earliest)
-        last = hurt["entries"] - 1
-        words = ["storage", "accept-loss", str(hurt["ledgerId"]), "0", "--to", str(last)]
+        with closing(history.client()) as client:
+            consumer = subscribed(client, history.topic)
 
-        def explained() -> bool:
-            subscriptions = process.admin("GET", f"{PATH}/stats")["subscriptions"]
-            return " ".join(words) in (subscriptions["s"].get("whyIdle") or "")
+            def explained() -> bool:
+                subscriptions = process.admin("GET", f"{PATH}/stats")["subscriptions"]
+                return " ".join(words) in (subscriptions["s"].get("whyIdle") or "")
 
-        wait_until(explained, DEADLINE_S, "why nothing comes is said, and what gives it up")
-        magnetar(*words, "--yes", "--data", str(process.data_dir))
-        found = receive(consumer).message_id()
-        assert (found.ledger_id(), found.entry_id()) == (whole["ledgerId"], 0)
-        assert "are passed over" in process.log_text()
+            wait_until(explained, DEADLINE_S, "why nothing comes is said, and what gives it up")
+            magnetar(*words, "--yes", "--data", str(process.data_dir))
+            found = consumer.receive(timeout_millis=int(1_000 * DEADLINE_S)).message_id()
+            assert (found.ledger_id(), found.entry_id()) == (whole, 0)
+            assert "are passed over" in process.log_text()
+
+
+@pytest.mark.parametrize("loss", ["pages", "object"])
+def test_the_doctor_finds_it_and_salvage_gives_it_up(tmp_path: Path, loss: str) -> None:
+    process = StandaloneProcess(tmp_path, environment=KEEP_EVERYTHING)
+    hurt, last, whole = with_damage(process, loss)
+    options = ["--copies", "--data", str(process.data_dir)]
+    report = json.loads(magnetar("doctor", "storage", "check", "-o", "json", *options, code=7))
+    (lost,) = report["lost"]
+    assert (lost["ledger"], lost["first"], lost["last"], lost["given_up"]) == (hurt, 0, last, False)
+    assert f"{hurt:019d}" in lost["file"]
+    assert report["objects"] == 2
+    assert f"gave up entries 0 to {last} of ledger {hurt}" in magnetar(
+        "doctor", "storage", "salvage", "--apply", *options
+    )
+    with process:
+        history = HistoryTopic(process)
+        assert history.read()[0][:2] == (whole, 0)

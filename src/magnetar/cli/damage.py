@@ -44,21 +44,28 @@ def _options(command: _F) -> _F:
     return found
 
 
+_COPIES: Final = click.option(
+    "--copies", is_flag=True, help="Read all objects of offloaded ledgers too, not just ask for them."
+)
+
+
 @click.group()
 def storage() -> None:
     """Find damage in the files of a broker or bookie, mend what loses nothing, give up what is lost."""
 
 
 @storage.command(epilog="Example: magnetar doctor storage check --data /var/lib/magnetar")
+@_COPIES
 @_options
-def check(data: Path | None, output: str) -> int:
+def check(data: Path | None, output: str, copies: bool) -> int:
     """Read every block and index; list what is damaged and what is lost. Changes nothing.
 
-    Also beside a running broker: then topics are not named, and what is being written is left out.
+    Objects of offloaded ledgers must be there with all of their bytes. Also beside a running broker: then
+    topics are not named, what is being written is left out, and no object is asked for.
     """
     from magnetar.server import storage_doctor
 
-    report = storage_doctor.check(data or default_data())
+    report = storage_doctor.check(data or default_data(), read_copies=copies)
     _print(report, output)
     return 0 if report.is_good else exit_codes.NOT_FOUND
 
@@ -83,8 +90,9 @@ def repair(data: Path | None, output: str, apply: bool) -> int:
 
 @storage.command(epilog="Example: magnetar doctor storage salvage --data /var/lib/magnetar --apply")
 @click.option("--apply", is_flag=True, help="Do it; otherwise it is only shown.")
+@_COPIES
 @_options
-def salvage(data: Path | None, output: str, apply: bool) -> int:
+def salvage(data: Path | None, output: str, apply: bool, copies: bool) -> int:
     """Repair, and give up for good what is lost: consumers are led past it.
 
     What is given up is noted in bookie/GIVEN-UP.json of the data folder; missing files are forgotten. The
@@ -93,7 +101,8 @@ def salvage(data: Path | None, output: str, apply: bool) -> int:
     from magnetar.server import storage_doctor
 
     folder = data or default_data()
-    report = storage_doctor.give_up(folder) if apply else storage_doctor.check(folder)
+    look = storage_doctor.give_up if apply else storage_doctor.check
+    report = look(folder, read_copies=copies)
     _print(report, output)
     if apply:
         return 0
@@ -124,6 +133,6 @@ def _print(report: Report, output: str) -> None:
     if report.of_bookie:
         unnamed = " (of one bookie: others have copies)"
     click.echo(
-        f"{report.segments} segments, {report.blocks} good blocks, {len(report.findings)} damages,"
-        f" {entries} entries lost{unnamed}"
+        f"{report.segments} segments, {report.blocks} good blocks, {report.objects} objects,"
+        f" {len(report.findings)} damages, {entries} entries lost{unnamed}"
     )

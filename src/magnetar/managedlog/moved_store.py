@@ -34,8 +34,7 @@ async def former_places(store: MetadataStore, here: Path, moved: Callable[[], No
     InvalidLogDataError.
     """
     url = here.as_uri()
-    value = await store.get(OFFLOAD_PLACES)
-    known = frozenset[str]() if value is None else frozenset(json.loads(value.data))
+    known = await known_places(store)
     if url not in known and await in_thread(here.exists):
         found = {
             place
@@ -49,6 +48,12 @@ async def former_places(store: MetadataStore, here: Path, moved: Callable[[], No
         # Last: a crash before this has it done again.
         await store.put(OFFLOAD_PLACES, json.dumps(sorted(known)).encode())
     return {place: url for place in known if place != url}
+
+
+async def known_places(store: MetadataStore) -> frozenset[str]:
+    """Every URL that the store of the data folder is known to have had. Raises MetadataError."""
+    value = await store.get(OFFLOAD_PLACES)
+    return frozenset() if value is None else frozenset(json.loads(value.data))
 
 
 async def _places(store: MetadataStore, name: str) -> dict[str, list[str]]:

@@ -5,6 +5,8 @@ name topics then. What entries a ledger should have is known from the metadata, 
 
 A bookie's folder is looked at and mended as well. What it should have is not known there, as its ledgers are
 spread over several: lost is what damaged blocks held. Other bookies have copies, so nothing is given up.
+
+What the store lost and an object store has is not lost: it is read there.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from magnetar.managedlog.log_metadata import ROOT, decode
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.runtime.clock import SystemClock
 from magnetar.runtime.file_lock import FileLock
+from magnetar.server.copies_doctor import Copies, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Report:
 
     segments: int = 0
     blocks: int = 0
+    objects: int = 0
+    """Of copies in object stores."""
     topics_known: bool = True
     of_bookie: bool = False
     """The folder is that of one bookie: other bookies have copies of what is lost in it."""
@@ -91,20 +96,24 @@ class _Known:
     names: dict[int, str] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     """Last entries of the closed ones."""
+    copies: Copies = field(default_factory=Copies)
 
 
-def check(root: Path) -> Report:
-    """Looks at everything in the data folder `root`, changes nothing. Raises StartupError, StorageError."""
+def check(root: Path, *, read_copies: bool = False) -> Report:
+    """Looks at everything in the data folder `root`, changes nothing.
+
+    Objects of copies are asked for, and read where `read_copies` says so. Raises StartupError, StorageError.
+    """
     with ExitStack() as stack:
         in_use = False
         try:
             _take(root, stack)
         except StartupError:
             in_use = True
-        return _report(root, in_use=in_use)
+        return _report(root, in_use=in_use, read_copies=read_copies)
 
 
-def mend(root: Path) -> Report:
+def mend(root: Path, *, read_copies: bool = False) -> Report:
     """Makes names, headers and footers good; nothing is lost by it. Raises StartupError, StorageError."""
     with ExitStack() as stack:
         _take(root, stack)
@@ -113,12 +122,12 @@ def mend(root: Path) -> Report:
             done = repair(folder, Disk())
         except OSError as error:
             raise storage_error(error, folder.root, "repair segments") from error
-        report = _report(root, in_use=False)
+        report = _report(root, in_use=False, read_copies=read_copies)
     report.done = done
     return report
 
 
-def give_up(root: Path) -> Report:
+def give_up(root: Path, *, read_copies: bool = False) -> Report:
     """Mends what can be, and notes for good that consumers are led past what is lost.
 
     Raises StartupError, StorageError.
@@ -129,7 +138,7 @@ def give_up(root: Path) -> Report:
             " it, and let auto-recovery bring the copies. An entry that no bookie has any more is given up by"
             " `magnetar storage accept-loss`"
         )
-    report = mend(root)
+    report = mend(root, read_copies=read_copies)
     with ExitStack() as stack:
         _take(root, stack)
         folder = root / "bookie"
@@ -178,22 +187,33 @@ def _folder(root: Path) -> StoreFolder:
     return StoreFolder.open(root / "bookie", Disk(), sync=False)
 
 
-def _report(root: Path, *, in_use: bool) -> Report:
+def _report(root: Path, *, in_use: bool, read_copies: bool) -> Report:
     folder = _folder(root)
     of_bookie = _is_bookie(root)
-    known = _Known() if in_use or of_bookie else asyncio.run(_ask(root))
+    known = _Known() if in_use or of_bookie else asyncio.run(_ask(root, read_copies=read_copies))
     try:
         found = inspect(folder, Disk(), in_use=in_use)
     except OSError as error:
         raise storage_error(error, folder.root, "read segments") from error
     given_up = read_given_up(folder.root)
-    report = Report(found.segments, found.blocks, not in_use and not of_bookie, of_bookie, found.findings)
+    report = Report(found.segments, found.blocks, findings=found.findings, of_bookie=of_bookie)
+    report.topics_known = not in_use and not of_bookie
     if of_bookie:
         report.lost = [lost for ledger_id in sorted(found.places) for lost in _lost_copies(ledger_id, found)]
         return report
-    for ledger_id in sorted({*known.names, *found.places}):
+    for ledger_id in sorted({*known.names, *found.places} - known.copies.whole):
         report.lost += _lost(ledger_id, known, found, given_up)
+    report.objects = known.copies.objects
+    report.findings += known.copies.findings
+    report.lost += [
+        LostEntries(name, ledger, first, last, 0, place, 0, _is_given_up(given_up, ledger, first, last))
+        for name, ledger, first, last, place in known.copies.lost
+    ]
     return report
+
+
+def _is_given_up(given_up: list[GivenUp], ledger_id: int, first: int, last: int) -> bool:
+    return any(e.ledger == ledger_id and e.first <= first and last <= e.last for e in given_up)
 
 
 def _lost_copies(ledger_id: int, found: Inspection) -> list[LostEntries]:
@@ -239,14 +259,14 @@ def _lost(ledger_id: int, known: _Known, found: Inspection, given_up: list[Given
                 sum(place.length for place in near),
                 near[0].file if near else "",
                 near[0].offset if near else 0,
-                any(e.ledger == ledger_id and e.first <= first and stop <= e.last for e in given_up),
+                _is_given_up(given_up, ledger_id, first, stop),
             )
         )
     return lost
 
 
-async def _ask(root: Path) -> _Known:
-    """What the embedded metadata store says; nothing where there is none."""
+async def _ask(root: Path, *, read_copies: bool) -> _Known:
+    """What the embedded metadata store says; nothing where there is none. And what object stores say."""
     known = _Known()
     file = root / "metadata" / "metadata.db"
     if not file.exists():
@@ -257,11 +277,13 @@ async def _ask(root: Path) -> _Known:
             known.names[ledger_id] = ""
             if metadata.end is not None:
                 known.ends[ledger_id] = metadata.end.last_entry
+        records = []
         for name in await _logs(store):
             value = await store.get(f"{ROOT}/{name}")
             if value is None:
                 continue
             for record in decode(value.data, name).ledgers:
+                records.append((name, record))
                 if record.offload is None or not record.offload.local_deleted:
                     known.names[record.ledger_id] = name
             for cursor in await store.children(f"{ROOT}/{name}"):
@@ -270,6 +292,7 @@ async def _ask(root: Path) -> _Known:
                     for ledger_id in (info.ledger_id, *info.side_ledgers):
                         if ledger_id in known.names:
                             known.names[ledger_id] = f"{name} cursor {cursor}"
+        known.copies = await look(store, root, records, read=read_copies)
     except (MetadataError, LedgerMetadataError, InvalidLogDataError) as error:
         raise StorageError(f"the metadata in {file} cannot be read: {error}") from error
     finally:
