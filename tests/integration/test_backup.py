@@ -183,3 +183,29 @@ def test_a_damaged_backup_is_found_and_not_restored(
     assert "not empty" in magnetar(
         "restore", str(repository), "--data", str(standalone_folder.data_dir), code=1
     )
+
+
+def test_a_stopped_folder_with_bookies_is_backed_up_and_restored_elsewhere(tmp_path: Path) -> None:
+    """It was refused: only what the broker's own process keeps could be backed up."""
+    repository = tmp_path / "backups"
+    options = ("--bookies", "2")
+    with StandaloneProcess(tmp_path / "original", options=options) as original:
+        client = pulsar.Client(original.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        client.subscribe("orders", "billing").close()
+        producer = client.create_producer("orders")
+        for number in range(10):
+            producer.send(b"%d" % number)
+        client.close()
+        refused = magnetar("backup", "create", str(repository), "--admin-url", original.http_url, code=1)
+        assert "magnetar backup create --data" in refused
+    data = str(original.data_dir)
+    magnetar("backup", "create", str(repository), "--data", data)
+    again = json.loads(magnetar("backup", "create", str(repository), "--data", data, "-o", "json"))
+    assert again["copiedBytes"] < 1 << 20, "what did not change is not copied again"
+    magnetar("restore", str(repository), "--data", str(tmp_path / "copy" / "data"))
+    with original, StandaloneProcess(tmp_path / "copy", options=options) as copy:
+        for broker in (original, copy):
+            assert unacknowledged(broker, "orders") == [b"%d" % number for number in range(10)]
+            client = pulsar.Client(broker.broker_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+            client.create_producer("orders").send(b"both take messages")
+            client.close()

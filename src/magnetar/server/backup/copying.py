@@ -74,7 +74,8 @@ def _files(staged: Path, *, with_history: bool) -> Iterator[Path]:
 
 
 def _is_final(name: str) -> bool:
-    return name.startswith(("bookie/segments/", "offloaded/"))
+    parts = name.split("/")
+    return parts[0] == "offloaded" or "segments" in parts[1:3]
 
 
 def _new_id(repository: Repository, created_ms: int) -> str:

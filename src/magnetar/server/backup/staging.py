@@ -20,13 +20,14 @@ import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.bookie.belonging import BELONGS_FILE
+from magnetar.bookie.given_up import GIVEN_UP_FILE
 from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.tasks import begin, happens_within
 from magnetar.runtime.threads import in_thread
@@ -39,7 +40,7 @@ STAGED_FILE: Final = "STAGED"
 KEPT_S: Final = 600.0
 """A point in time goes after so many seconds without a sign of who copies it: its links hold space."""
 
-_SMALL_FILES: Final = ("FORMAT", "INSTANCEID", BELONGS_FILE)
+_SMALL_FILES: Final = ("FORMAT", "INSTANCEID", BELONGS_FILE, GIVEN_UP_FILE)
 _TRIES: Final = 5
 
 
@@ -203,18 +204,21 @@ class Staging:
 
 @contextmanager
 def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
-    """A point in time of a folder that no process uses; blocks. Raises StartupError, BackupError."""
+    """A point in time of a folder that no process uses, with the bookies in it; blocks.
+
+    Raises StartupError, BackupError.
+    """
+    # The broker, which starts with this module, needs none of it.
+    from magnetar.server.backup.beside import stage_bookies
+
     folder = DataFolder(root)
     staged = folder.staged_dir / "unused"
+    held = ExitStack()
     try:
-        if folder.bookies_dir.exists():
-            raise BackupError(
-                f"{root} keeps its messages on bookies, whose folders are not backed up: keep more copies "
-                "(docs/replicated-storage.md), or offload to an object store"
-            )
         shutil.rmtree(folder.staged_dir, ignore_errors=True)
         sources = Sources.of(folder)
         try:
+            stage_bookies(folder, staged, held)
             sources.link(staged)
             sources.copy_metadata(staged)
             sources.note(staged, clock.now_ms(), None)
@@ -223,4 +227,5 @@ def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
         yield staged
     finally:
         shutil.rmtree(folder.staged_dir, ignore_errors=True)
+        held.close()
         folder.release()
