@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from magnetar.managedlog.log_metadata import LedgerRecord
 from magnetar.managedlog.moved_store import known_places
 from magnetar.metadata.store import MetadataStore
 from magnetar.runtime.clock import SystemClock
+from magnetar.runtime.tasks import pause
 from magnetar.tiered.context import OffloadedCopy, segment_name
 from magnetar.tiered.errors import StoreError
 from magnetar.tiered.storage import TieredStorage
@@ -109,7 +109,7 @@ async def _storage(metadata: MetadataStore, root: Path) -> AsyncIterator[TieredS
         url=here.as_uri(),
         work_dir=root / "offload",
         clock=clock,
-        open_store=lambda url: RetryingStore(open_store(url, clock), asyncio.sleep),
+        open_store=lambda url: RetryingStore(open_store(url, clock), pause),
         new_worker=lambda waited_for: OffloadWorker(niceness=0),
         spawn=_leave,
         cache_bytes=0,
