@@ -6,12 +6,14 @@ refuses or goes on, the remedy is applied, and every message is read again.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pulsar
 import pytest
@@ -231,6 +233,20 @@ def test_an_older_copy_of_a_bookie_beside_the_broker(tmp_path: Path) -> None:
         assert "all ledgers are in limbo" in server.process.log_text()
         server.publish(TOPIC.format(2))
         server.check()
+        assert alive(bookie)["read_only"], "it takes nothing that a recovery does not bring"
+        server.storage("readmit", "bookie-1", "--yes")
+        for _ in range(2):
+            server.process.stop()
+            server.process.start()
+            assert not alive(bookie)["read_only"]
+        server.publish(TOPIC.format(3))
+        server.check()
         server.process.stop()
     finally:
         server.process.kill()
+
+
+def alive(bookie: Path) -> dict[str, Any]:
+    """What a bookie beside a broker tells the others of itself."""
+    told: dict[str, Any] = json.loads((bookie.parent / "alive" / bookie.name).read_text())
+    return told

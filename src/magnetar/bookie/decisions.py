@@ -28,6 +28,8 @@ class Decisions:
     """What was there when that was said, in words; empty: whatever is there."""
     delete: frozenset[int] = frozenset()
     """Ledgers in quarantine that may go."""
+    readmit: frozenset[str] = frozenset()
+    """Bookies beside the broker that lost messages and are to take entries again, from the next start on."""
 
     def accepts(self, found: str) -> bool:
         """Whether what is there, in words, is what was accepted."""
@@ -48,12 +50,18 @@ def decode_decisions(data: bytes) -> Decisions:
         accept=bool(fields.get("accept")),
         accepted=str(fields.get("accepted", "")),
         delete=frozenset(map(int, fields.get("delete", ()))),
+        readmit=frozenset(map(str, fields.get("readmit", ()))),
     )
 
 
 def encode_decisions(decisions: Decisions) -> bytes:
     """The file DECISIONS."""
-    fields = {"accept": decisions.accept, "accepted": decisions.accepted, "delete": sorted(decisions.delete)}
+    fields = {
+        "accept": decisions.accept,
+        "accepted": decisions.accepted,
+        "delete": sorted(decisions.delete),
+        "readmit": sorted(decisions.readmit),
+    }
     return json.dumps(fields).encode()
 
 

@@ -97,10 +97,13 @@ class BookieLedgers:
             return [_added(asker, run, Status.FENCED)]
         ledger = self._ledgers.get(run.ledger_id)
         if ledger is None:
-            if self._unknown is not Status.NO_LEDGER and not run.recovery:
+            limbo = self._unknown is not Status.NO_LEDGER
+            if limbo and not run.recovery:
                 # It may have been fenced here.
                 return [_added(asker, run, Status.READ_ONLY)]
-            ledger = self._ledgers[run.ledger_id] = KnownLedger(run.master_key)
+            # It may have had more entries here than those that are written again now.
+            ledger = KnownLedger(run.master_key, fenced=limbo, limbo=limbo)
+            self._ledgers[run.ledger_id] = ledger
         elif not ledger.opens_to(run.master_key):
             return [_added(asker, run, Status.UNAUTHORIZED)]
         if not self._may_add(ledger, run):

@@ -138,6 +138,27 @@ def accept_loss(
     click.echo(f"{told} are given up where they cannot be read. A running server notices at its next look")
 
 
+@storage.command(epilog="Example: magnetar storage readmit bookie-1 --data /var/lib/magnetar")
+@click.argument("bookie")
+@_YES
+@_DRY
+@_DATA
+def readmit(bookie: str, yes: bool, dry_run: bool, data: Path | None) -> None:
+    """Have BOOKIE beside the broker take messages again, though it lost some, from the next start on.
+
+    Of every ledger that there is then it goes on saying that it is not certain: no recovery is misled. What
+    it lost has a copy less.
+    """
+    folder = _folder(data)
+    told = f"{bookie} takes messages again, from the next start on"
+    if dry_run:
+        click.echo(f"would decide that {told}")
+        return
+    confirm(f"{bookie} lost messages. Have it take new ones?", yes=yes)
+    folder.readmit(bookie)
+    click.echo(told)
+
+
 @storage.command(epilog="Example: magnetar storage accept --data /var/lib/magnetar")
 @_YES
 @_DRY

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from magnetar.bookie.decisions import (
 )
 from magnetar.bookie.folder import FORMAT_FILE
 from magnetar.bookie.network.entries import UNSURE_FILE
+from magnetar.bookie.network.readmission import write_readmission
 from magnetar.ledger.membership import (
     MEMBER_FILE,
     Member,
@@ -98,6 +99,7 @@ class BesideGuard:
             await self._accept(doubt, [bookie for bookie in bookies if rulings[bookie].misses])
         else:
             await self._doubted(doubt)
+        await self._readmit(decisions.readmit & set(bookies))
         generations = [theirs.generation for theirs in known.values() if theirs is not None]
         for bookie, mine in found.items():
             member = mine if isinstance(mine, Member) else Member(instance, bookie)
@@ -135,6 +137,16 @@ class BesideGuard:
         # Each bookie doubts by itself too, and reads this within seconds.
         for store in self._folder.glob(f"*/{FORMAT_FILE}"):
             write_durably(store.parent / DECISIONS_FILE, encode_decisions(Decisions(accept=True)))
+
+    async def _readmit(self, bookies: Collection[str]) -> None:
+        """No bookie runs, and no ledger is written to: what there is may all have been lost, what comes later
+        was not."""
+        if bookies and not self._trust.is_trusted:
+            _log.error("%s: takes no entries while metadata is doubted", ", ".join(sorted(bookies)))
+            return
+        ledgers = [ledger_id async for ledger_id in self._registry.ledger_ids()] if bookies else []
+        for bookie in bookies:
+            await in_thread(write_readmission, self._folder / bookie, ledgers)
 
     async def _doubted(self, doubt: str) -> None:
         await in_thread(self._registry.doubted, doubt)
@@ -203,7 +215,11 @@ class BesideGuard:
             known = {bookie: await self._known(instance, bookie) for bookie in self._members}
             if decisions.accepts(in_words(self._members, known, doubt)):
                 await self._accept(doubt, [])
-        forget_decisions(self._decisions)
+        if not decisions.readmit:
+            forget_decisions(self._decisions)
+        elif decisions.accept:
+            # That is for the next start.
+            write_durably(self._decisions, encode_decisions(Decisions(readmit=decisions.readmit)))
 
     async def end(self) -> None:
         """To be called when nothing is served any more."""

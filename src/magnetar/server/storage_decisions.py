@@ -110,6 +110,19 @@ class FolderDecisions:
         """What is there is right: `found`, and nothing else that may come before a server reads this."""
         self._decide(replace(self._waiting(), accept=True, accepted=found))
 
+    def readmit(self, bookie: str) -> None:
+        """It lost messages and is to take entries again. Raises StartupError: none of that name is here."""
+        if not self._beside:
+            raise StartupError(
+                f"{self._folder} has no bookies beside a broker: name such a data folder with --data."
+                " A bookie of a cluster is decommissioned, and begins anew in an empty folder"
+                " (docs/auto-recovery.md)"
+            )
+        if bookie not in self._bookies():
+            raise StartupError(f"no bookie {bookie} is here: there are {', '.join(self._bookies())}")
+        waiting = self._waiting()
+        self._decide(replace(waiting, readmit=waiting.readmit | {bookie}))
+
     def _bookies(self) -> list[str]:
         return sorted(each.name for each in (self._folder / "cookies").iterdir())
 

@@ -271,5 +271,16 @@ def test_a_bookie_that_does_not_know_what_it_lost_is_certain_of_nothing() -> Non
     assert statuses(bookie.sync()) == [Status.UNKNOWN_LEDGER_STATE]
 
 
+def test_what_a_recovery_writes_again_makes_nothing_else_of_the_ledger_certain() -> None:
+    """It denied the other entries of a ledger that it may have lost, and took its writer's."""
+    bookie = Bookie()
+    bookie.core = BookieLedgers(bookie.entries, knows_all=False)
+    bookie.add(3, recovery=True)
+    assert statuses(bookie.sync()) == [Status.OK]
+    assert statuses(bookie.take(bookie.core.read("reader", Read(1, 3)))) == [Status.OK]
+    assert statuses(bookie.take(bookie.core.read("reader", Read(1, 0)))) == [Status.UNKNOWN_LEDGER_STATE]
+    assert statuses(bookie.add(4)) == [Status.FENCED]
+
+
 def test_ids_below_zero_are_no_ids() -> None:
     assert statuses(Bookie().add(-3)) == [Status.BAD_REQUEST]

@@ -16,9 +16,11 @@ from magnetar.base.errors import StartupError
 from magnetar.bookie.belonging import DamagedBelongingError, InMetadata
 from magnetar.bookie.decisions import DECISIONS_FILE, Decisions, encode_decisions, read_decisions
 from magnetar.bookie.network.entries import UNSURE_FILE
+from magnetar.bookie.network.readmission import forget_readmission, read_readmission
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
 from magnetar.ledger.beside import BesideGuard
+from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.membership import (
     MEMBER_FILE,
     Member,
@@ -28,6 +30,7 @@ from magnetar.ledger.membership import (
     in_words,
     rule,
 )
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
 from magnetar.metadata.bookkeeper.cluster import initialize_cluster
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
 from magnetar.metadata.bookkeeper.registry import Cookie
@@ -39,6 +42,7 @@ from magnetar.server.storage_decisions import FolderDecisions
 
 ME = Member("x", "b1")
 BOOKIES = ["b1", "b2"]
+METADATA = LedgerMetadata(LedgerState.OPEN, None, ((0, ("b1", "b2")),))
 
 
 def test_the_file_comes_back_and_one_flipped_bit_is_noticed() -> None:
@@ -290,5 +294,34 @@ def test_a_damaged_note_is_refused_until_somebody_accepts(tmp_path: Path) -> Non
         async with process(tmp_path):
             assert decode_member(file.read_bytes()).bookie == "b1"
             assert not decided.exists()
+
+    run(story)
+
+
+def test_a_bookie_is_readmitted_at_the_next_start_and_not_while_metadata_is_doubted(tmp_path: Path) -> None:
+    file, bookie = tmp_path / "metadata" / "metadata.db", tmp_path / "bookies" / "b1"
+
+    async def story() -> None:
+        async with process(tmp_path) as first:
+            await TreeLedgerRegistry(first.metadata, BookKeeperTree()).create(METADATA, 17)
+        copy = file.read_bytes()
+        async with process(tmp_path) as second:
+            FolderDecisions(tmp_path).readmit("b1")
+            await second.guard.decide()
+            assert read_readmission(bookie) is None, "its process may be serving"
+        file.write_bytes(copy)
+        async with process(tmp_path):
+            assert read_readmission(bookie) is None, "metadata that is older may not name what there was"
+        decisions = FolderDecisions(tmp_path)
+        decisions.accept(decisions.found())
+        decisions.readmit("b1")
+        async with process(tmp_path):
+            assert read_readmission(bookie) == {17}
+            assert read_readmission(bookie.with_name("b2")) is None
+        forget_readmission(bookie)
+        async with process(tmp_path):
+            assert read_readmission(bookie) is None, "it was said for one start"
+        with pytest.raises(StartupError, match="no bookie b3"):
+            FolderDecisions(tmp_path).readmit("b3")
 
     run(story)

@@ -13,6 +13,7 @@ from typing import Final
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageError
 from magnetar.bookie.index import LedgerIndex
+from magnetar.bookie.network.readmission import forget_readmission, read_readmission, readmitted
 from magnetar.bookie.network.scattered import ScatteredAppender
 from magnetar.bookie.network.states import (
     FIRST_STATES_ID,
@@ -103,6 +104,16 @@ class NetworkEntries:
             )
             known = all_in_limbo(known)
             entries.knows_all = False
+        named = read_readmission(store.directory)
+        if named is not None and not entries.knows_all:
+            if store.segments.has_lost_blocks():
+                _log.error("%s: it takes no entries: its files are still damaged", store.directory)
+            else:
+                _log.warning(
+                    "%s: it takes entries again, %d ledgers are in limbo", store.directory, len(named)
+                )
+                known = readmitted(known, named)
+                entries.knows_all = True
         ledgers = with_limbo(known, sorted(entries.held_ledgers()))
         if lost := sum(ledger.limbo for ledger in ledgers):
             _log.error("%d ledgers are in limbo: their keys, fences or entries may be lost", lost)
@@ -112,6 +123,7 @@ class NetworkEntries:
         if unsure.exists():
             unsure.unlink()
             sync_folder(store.directory)
+        forget_readmission(store.directory)
         return entries, ledgers
 
     async def _known(self, ids: Sequence[int]) -> dict[int, StoredLedger]:
@@ -184,7 +196,10 @@ class NetworkEntries:
             self._recorded.add(ledger_id)
             # Before its entries in the log, and so never later than they.
             self._record(
-                ledger_record(StoredLedger(ledger_id, write.master_key, fenced=False)), key_of=ledger_id
+                ledger_record(
+                    StoredLedger(ledger_id, write.master_key, fenced=False, limbo=not self.knows_all)
+                ),
+                key_of=ledger_id,
             )
         if write.fence:
             self._record(fence_record(ledger_id), ticket)

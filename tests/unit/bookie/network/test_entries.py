@@ -12,8 +12,10 @@ import pytest
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import StorageError
 from magnetar.bookie.index import LedgerIndex
-from magnetar.bookie.network.entries import NetworkEntries, merged
+from magnetar.bookie.network.entries import UNSURE_FILE, NetworkEntries, merged
+from magnetar.bookie.network.readmission import write_readmission
 from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.segment_set import SegmentSet
 from magnetar.bookie.served import StoredLedger, Write
 from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.syncer import InlineSyncer
@@ -243,6 +245,53 @@ def test_damaged_states_put_their_ledgers_in_limbo(tmp_path: Path) -> None:
             async with disk_in(tmp_path) as disk:
                 assert disk.known == [StoredLedger(1, b"", fenced=True, limbo=True)]
                 assert not disk.entries.knows_all
+
+    run(story)
+
+
+def test_a_bookie_that_lost_ledgers_takes_entries_again_when_all_that_there_were_are_named(
+    tmp_path: Path,
+) -> None:
+    """It was read-only for ever."""
+
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, 0)
+            await disk.settle()
+        (tmp_path / UNSURE_FILE).touch()
+        async with disk_in(tmp_path) as disk:
+            assert not disk.entries.knows_all
+            # From a recovery.
+            disk.write(5, 3)
+            await disk.settle()
+        in_limbo = [(number, True, True) for number in (1, 5, 7)]
+        write_readmission(tmp_path, [1, 7])
+        for _ in range(2):
+            async with disk_in(tmp_path) as disk:
+                assert disk.entries.knows_all
+                assert sorted((each.ledger_id, each.fenced, each.limbo) for each in disk.known) == in_limbo
+        async with disk_in(tmp_path) as disk:
+            disk.write(8, 0)
+            await disk.settle()
+        async with disk_in(tmp_path) as disk:
+            assert StoredLedger(8, KEY, fenced=False) in disk.known
+
+    run(story)
+
+
+def test_a_bookie_whose_files_are_damaged_still_takes_no_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody knows the owner of may be of any ledger, also of one that is to come."""
+
+    async def story() -> None:
+        async with disk_in(tmp_path) as disk:
+            disk.write(1, 0)
+            await disk.settle()
+        write_readmission(tmp_path, [1])
+        monkeypatch.setattr(SegmentSet, "has_lost_blocks", lambda _: True)
+        async with disk_in(tmp_path) as disk:
+            assert not disk.entries.knows_all
 
     run(story)
 
