@@ -93,7 +93,7 @@ RULES: Final = (
             "    except OSError:\n"
             "        os.close(fd)\n"
         ),
-        (SEGMENT_CUTS,),
+        (BOOKIE_ORDER, SEGMENT_CUTS),
     ),
     Rule(
         "a recycled segment's name before its first entry",
@@ -112,7 +112,7 @@ RULES: Final = (
             "    except OSError:\n"
             "        if fd >= 0:\n"
         ),
-        (SEGMENT_CUTS,),
+        (BOOKIE_ORDER, SEGMENT_CUTS),
     ),
     Rule(
         "the old name goes before new bytes come",

@@ -6,9 +6,12 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from magnetar.bookie.files import Disk
+from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.options import Durability
-from magnetar.bookie.segment_file import SegmentFile, seal_segment
+from magnetar.bookie.segment_file import SegmentFile, create_segment, recycle_segment, seal_segment
 from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.syncer import Done, InlineSyncer
 from support.storage import Sink, run, segments, settled, store_in, until
@@ -145,3 +148,45 @@ def test_what_lies_behind_the_end_goes_before_the_footer_comes(tmp_path: Path) -
         os.close(fd)
     assert disk.before == bytes(len(footer))
     assert path.read_bytes() == b"blocks" * 100 + footer
+
+
+class NotingDisk(Disk):
+    """Notes each step that makes something durable, with the names that the folder has then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[str, list[str]]] = []
+        self.segments = Path()
+
+    def _note(self, step: str) -> None:
+        self.steps.append((step, sorted(path.name for path in self.segments.iterdir())))
+
+    def sync(self, fd: int) -> None:
+        super().sync(fd)
+        self._note("content")
+
+    def sync_folder(self, path: Path) -> None:
+        super().sync_folder(path)
+        self._note("names")
+
+
+@pytest.mark.parametrize("is_recycled", [False, True])
+def test_a_segment_has_its_header_and_then_its_name_before_it_takes_entries(
+    tmp_path: Path, *, is_recycled: bool
+) -> None:
+    disk = NotingDisk()
+    folder = StoreFolder.open(tmp_path, disk, sync=True)
+    new, final = folder.new_segment_path(7), folder.segment_path(7)
+    disk.segments = folder.segments
+    spare = folder.segments / "spare"
+    if is_recycled:
+        spare.write_bytes(bytes(1 << 16))
+    disk.steps.clear()
+    if is_recycled:
+        segment, _ = recycle_segment(folder, disk, 7, 4711, spare, 1 << 16)
+    else:
+        segment = create_segment(folder, disk, 7, 4711, 1 << 16)
+    segment.drop()
+    # The old name is gone for good before the bytes of the new life come.
+    former = [("names", [new.name])] if is_recycled else []
+    assert disk.steps == [*former, ("content", [new.name]), ("names", [final.name])]
