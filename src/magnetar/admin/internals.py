@@ -87,6 +87,7 @@ def _objects(log_name: str, ledger: LedgerInfo, place: Callable[[str], str]) -> 
             "firstEntry": segment.first_entry,
             "lastEntry": segment.last_entry,
             "size": segment.file_bytes,
+            **({} if segment.footer is None else {"footer": segment.footer.encode()}),
         }
         for segment in context.segments
     ]

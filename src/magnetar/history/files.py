@@ -157,20 +157,34 @@ class PathSource:
 
     def __init__(self, path: str, name: str, size: int, *, footer: Footer | None = None) -> None:
         """`footer`: see `KnownEnd`."""
-        self._path = path
+        self.path = path
         self.footer = footer
         self.name = name
         self.size = size
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Raises OSError; DamagedSegmentError when the file ends before."""
-        with closing(LocalFile(self._path)) as file:
+        with closing(LocalFile(self.path)) as file:
             return file.read_at(offset, length)
 
     def read_into(self, offset: int, room: memoryview) -> None:
         """Raises OSError; DamagedSegmentError when the file ends before."""
-        with closing(LocalFile(self._path)) as file:
+        with closing(LocalFile(self.path)) as file:
             file.read_into(offset, room)
+
+
+class WithEnd:
+    """A source whose end somebody knows; see `KnownEnd`."""
+
+    def __init__(self, source: ByteSource, footer: Footer | None) -> None:
+        self._source = source
+        self.name = source.name
+        self.size = source.size
+        self.footer = footer
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """See `ByteSource`."""
+        return self._source.read_at(offset, length)
 
 
 _ROOM_STEP_BYTES: Final = 4 << 20

@@ -27,7 +27,8 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
-from magnetar.history.files import LocalFile
+from magnetar.history.end import read_end
+from magnetar.history.files import PathSource, WithEnd
 from magnetar.history.reader import SegmentReader
 from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.segment_traits import SegmentTraits
@@ -45,9 +46,14 @@ _UNREADABLE = (OSError, pa.ArrowException, MagnetarError)
 class _LocalSegment:
     """A file of this machine, which Arrow reads fastest by itself."""
 
-    def __init__(self, path: str) -> None:
-        """Raises OSError, ArrowException."""
-        self._file = pq.ParquetFile(fs.LocalFileSystem().open_input_file(path))
+    def __init__(self, source: PathSource) -> None:
+        """Raises OSError, ArrowException, MagnetarError."""
+        self._file = pq.ParquetFile(
+            fs.LocalFileSystem().open_input_file(source.path),
+            # Without a sum Arrow itself finds the end.
+            metadata=None if source.footer is None else read_end(source).metadata,
+            page_checksum_verification=True,
+        )
         self.metadata = self._file.metadata
         self.names: list[str] = self._file.schema_arrow.names
 
@@ -55,24 +61,30 @@ class _LocalSegment:
         return self._file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
-def _path(file: HistoryFile) -> str | None:
-    """Where a file of this machine lies; None for one of a store."""
+def _local(file: HistoryFile) -> PathSource | None:
+    """A file of this machine; None for one of a store."""
     parts = urlsplit(file.url)
-    return f"{unquote(parts.path).rstrip('/')}/{file.name}" if parts.scheme == "file" else None
+    if parts.scheme != "file":
+        return None
+    path = f"{unquote(parts.path).rstrip('/')}/{file.name}"
+    return PathSource(path, path, file.size_bytes, footer=file.footer)
 
 
 def _open(file: HistoryFile) -> _LocalSegment | SegmentReader:
     """A file for its columns. Raises OSError, ArrowException, MagnetarError."""
-    path = _path(file)
-    if path is not None:
-        return _LocalSegment(path)
-    return SegmentReader(open_ranges(file.url, file.name, file.size_bytes))
+    source = _local(file)
+    if source is not None:
+        return _LocalSegment(source)
+    return SegmentReader(WithEnd(open_ranges(file.url, file.name, file.size_bytes), file.footer))
 
 
 def _entries_of_file(file: HistoryFile, segment: _LocalSegment | SegmentReader) -> SegmentReader:
-    """The same file for its entries. Raises OSError."""
-    path = _path(file)
-    return segment if isinstance(segment, SegmentReader) else SegmentReader(LocalFile(path or ""))
+    """The same file for its entries."""
+    if isinstance(segment, SegmentReader):
+        return segment
+    source = _local(file)
+    assert source is not None, "it was opened as a file of this machine"
+    return SegmentReader(source)
 
 
 class LastFile:
@@ -98,14 +110,7 @@ class LastFile:
         return self._keys[2]
 
     def _groups_with(self, file: HistoryFile, keys: frozenset[bytes]) -> frozenset[int]:
-        segment, path = self.open(file), _path(file)
-        if isinstance(segment, SegmentReader) or path is None:
-            return _entries_of_file(file, segment).row_groups_with(keys)
-        source = LocalFile(path)
-        try:
-            return SegmentReader(source).row_groups_with(keys)
-        finally:
-            source.close()
+        return _entries_of_file(file, self.open(file)).row_groups_with(keys)
 
     def shared_group(self, group: int, names: list[str]) -> pa.Table:
         """A row group of several ledgers of that file. Raises what `open` raises."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from magnetar.base.ids import Position
 from magnetar.spark.stretches import HistoryFile, Stretch
+from magnetar.tiered.parquet.api import Footer
 
 
 class Ledger(NamedTuple):
@@ -216,6 +217,7 @@ def _files(copy: Any, entries: int) -> tuple[HistoryFile, ...]:
             int(segment["firstEntry"]),
             int(segment["lastEntry"]),
             int(segment["size"]),
+            None if segment.get("footer") is None else Footer.decode(str(segment["footer"])),
         )
         for segment in copy.get("segments", ())
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from magnetar.tiered.parquet.api import Footer
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryFile:
@@ -16,6 +18,8 @@ class HistoryFile:
     first_entry: int
     last_entry: int
     size_bytes: int
+    footer: Footer | None = None
+    """What its end must be, where the broker says it."""
 
     @property
     def place(self) -> tuple[str, str]:

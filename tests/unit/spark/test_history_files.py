@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from magnetar.spark import history
 from magnetar.spark.history import LastFile, read_stretch
 from magnetar.spark.history_columns import SegmentColumns
 from magnetar.spark.stretches import HistoryFile, Stretch
+from magnetar.tiered.footers import read_footer
 from magnetar.tiered.parquet.api import SegmentOrigin
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
@@ -141,3 +143,43 @@ def test_a_file_of_several_ledgers_is_read_once(
             for entry in range(first, ENTRIES)
         ]
     assert (len(opened), groups) == (1, [0])
+
+
+def read_whole(file: HistoryFile) -> tuple[int, Position | None]:
+    """Rows of ledger 7 that are read of a file, and up to where."""
+    columns = SegmentColumns(TOPIC, COLUMNS, None, None)
+    stretch = Stretch((7, 0), (7, 1), file)
+    found = list(read_stretch(TOPIC, stretch, Decoder(TOPIC, COLUMNS), columns, LastFile()))
+    ends = [each for each in found if isinstance(each, Position)]
+    return sum(each.num_rows for each in found if isinstance(each, pa.RecordBatch)), max(ends, default=None)
+
+
+def test_a_damaged_page_of_a_file_of_this_machine_is_never_a_row(tmp_path: Path) -> None:
+    """What zstd cannot compress has no checksum but the page's, and that was not looked at."""
+    noise = random.Random(3).randbytes(5000)
+    entry = build_entry(pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=TIME_MS), noise)
+    path = tmp_path / "s"
+    write_segment([EntryRun(7, 0, [entry], None, 0, TIME_MS)], SegmentOrigin(str(TOPIC), 7), str(path))
+    data, footer = path.read_bytes(), read_footer(path)
+    assert footer is not None
+    file = HistoryFile(tmp_path.as_uri(), "s", 0, 0, len(data), footer)
+    assert read_whole(file) == (1, Position(7, 1))
+    at = data.index(noise[2000:2100])
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    assert read_whole(file) == (0, None), "the broker is asked, and knows what is lost"
+
+
+def test_the_end_of_a_file_is_believed_only_when_it_is_what_was_written(tmp_path: Path) -> None:
+    entry = build_entry(pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=TIME_MS), b"x")
+    path = tmp_path / "s"
+    write_segment([EntryRun(7, 0, [entry], None, 0, TIME_MS)], SegmentOrigin(str(TOPIC), 7), str(path))
+    data, footer = path.read_bytes(), read_footer(path)
+    assert footer is not None
+    file = HistoryFile(tmp_path.as_uri(), "s", 0, 0, len(data), footer)
+    chance = random.Random(4)
+    for _ in range(30):
+        at = len(data) - 8 - chance.randrange(8, footer.length)
+        path.write_bytes(data[:at] + chance.randbytes(8) + data[at + 8 :])
+        assert read_whole(file) == (0, None)
+    path.write_bytes(data[:-1] + b"2")
+    assert read_whole(file) == (1, Position(7, 1))
