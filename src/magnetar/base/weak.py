@@ -21,3 +21,7 @@ def weakly(method: Callable[_P, None]) -> Callable[_P, None]:
             bound(*args, **kwargs)
 
     return call
+
+
+def nobody(*_: object) -> None:
+    """In place of a callback of who has ended: a part that is held on to then holds nothing else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar.base.errors import StorageError
 from magnetar.bookie.blocks import Block
@@ -21,6 +21,19 @@ class AppendSink(Protocol):
 
     def failed(self, error: StorageError) -> None:
         """Nothing beyond the last `durable` mark is known to be kept; called at most once, last."""
+
+
+class _Nobody:
+    """Where nobody is told any more."""
+
+    def durable(self, last_entry: int) -> None:
+        """All were told."""
+
+    def failed(self, error: Exception) -> None:
+        """All were told."""
+
+
+NOBODY: Final = _Nobody()
 
 
 class BlockAppender(Protocol):
@@ -70,7 +83,7 @@ class LedgerAppender:
 
     def __init__(self, ledger_id: int, sink: AppendSink, enqueue: Callable[[Block, float], None]) -> None:
         self._enqueue = enqueue
-        self._sink = sink
+        self._sink: AppendSink = sink
         self._settled: list[asyncio.Future[None]] = []
         self.ledger_id = ledger_id
         self.index = LedgerIndex(ledger_id)
@@ -110,6 +123,10 @@ class LedgerAppender:
             self._enqueue(block, self.last_commit_s)
         self.last_pushed = first + len(entries) - 1
         return first
+
+    def release(self) -> None:
+        """Nothing is appended any more, and nobody is told. The sink holds this, which holds it no longer."""
+        self._sink = NOBODY
 
     async def settle(self) -> None:
         """Waits until nothing is pending: all durable, or failed."""

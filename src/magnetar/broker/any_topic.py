@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+from weakref import ref
 
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
@@ -53,7 +54,12 @@ class AnyTopic(ABC):
     def __init__(self, name: TopicName, access: ProducerAccess[Producer], clock: Clock) -> None:
         self.name = name
         self.access = access
-        self.limits = TopicLimits(clock, lambda: (self.messages_in, self.bytes_in))
+        me = ref(self)
+
+        def published() -> tuple[int, int]:
+            return (0, 0) if (topic := me()) is None else (topic.messages_in, topic.bytes_in)
+
+        self.limits = TopicLimits(clock, published)
         self.created_ms = clock.now_ms()
         self.last_publish_ms = 0
         self.messages_in = 0

@@ -11,12 +11,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
+from weakref import ref
 
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LogError, MagnetarError, disk_full
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
+from magnetar.base.weak import weakly
 from magnetar.broker import places
 from magnetar.broker.access.room import ProducerAccess
 from magnetar.broker.access.state import Admission
@@ -80,8 +82,13 @@ class Topic(AnyTopic):
         self._waiting: deque[Unanswered] = deque()
         self._drops: SingleFlight[None] = SingleFlight()
         """Subscriptions that are being deleted."""
-        self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=lambda: self.closed)
-        self._room = RoomWait(alarms, clock, log.has_room, self._room_again)
+        me = ref(self)
+
+        def closed() -> bool:
+            return (topic := me()) is None or topic.closed
+
+        self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=closed)
+        self._room = RoomWait(alarms, clock, log.has_room, weakly(self._room_again))
         assert log.listener is None, f"{name} has an object already, which hears of its log"
         log.listener = self
 

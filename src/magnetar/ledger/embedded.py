@@ -18,6 +18,7 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageError
+from magnetar.bookie.appender import NOBODY
 from magnetar.bookie.index import LedgerIndex
 from magnetar.bookie.reader import DeletedLedgerError
 from magnetar.bookie.store import SegmentStore
@@ -114,8 +115,8 @@ class EmbeddedWriter(EmbeddedReader):
         listener: WriterListener,
         metadata: LedgerMetadata,
     ) -> None:
-        self._listener = listener
-        self.durable: Final = listener.durable
+        self._listener: WriterListener = listener
+        self.durable = listener.durable
         """From the store: the mark moved."""
         self._ledgers = ledgers
         self._metadata = metadata
@@ -187,8 +188,11 @@ class EmbeddedWriter(EmbeddedReader):
             self._listener.failed(LedgerFencedError(f"ledger {self.ledger_id} is fenced"))
 
     def release(self) -> None:
-        """Nothing is appended any more."""
+        """Nothing is appended any more, and the store tells nothing."""
         self._store.release(self._appender)
+        self._appender.release()
+        # Who listens holds this.
+        self._listener, self.durable = NOBODY, NOBODY.durable
 
     def _write_error(self, cause: StorageError) -> LedgerWriteError:
         # With the cause in words: the text is what a publisher gets to see.

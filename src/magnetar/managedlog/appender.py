@@ -21,6 +21,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError
 from magnetar.base.ids import Position
+from magnetar.base.weak import nobody
 from magnetar.ledger.api import Copies, LedgerWriter
 from magnetar.managedlog.broker_times import BrokerTimes
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
@@ -202,6 +203,11 @@ class Appender:
             self._pending.clear()
             self.pending_bytes = 0
             self._failed(error)
+
+    def end(self) -> None:
+        """The log is closed and hears no more: who holds it is held by nothing here."""
+        self.current = self._draining = None
+        self._appended = self._drained = self._failed = nobody
 
     def check(self) -> None:
         """Asserts what must always hold."""

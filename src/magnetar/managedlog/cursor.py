@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from magnetar.base.ids import Position
+from magnetar.base.weak import nobody
 from magnetar.managedlog.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursor_state import CursorState
 from magnetar.managedlog.cursor_store import CursorStore
@@ -199,6 +200,10 @@ class Cursor:
         """Replaces the numbers kept with the position; durable with the next changes."""
         self._state.set_properties(properties)
         self._changed(self._state.mark_delete)
+
+    def end(self) -> None:
+        """Its log is closed and hears of it no more."""
+        self._advanced = nobody
 
     def _changed(self, before: Position) -> None:
         if self._store is not None:

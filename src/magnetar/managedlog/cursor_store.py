@@ -85,7 +85,7 @@ class CursorStore:
         self._config = config
         self._flusher = flusher
         self._spawn = spawn
-        self._fenced = fenced
+        self.fenced = fenced
         self._ledger: DeltaLedger | None = None
         self._failure: BaseException | None = None
         self._full = self._busy = self._switching = self._closed = False
@@ -273,7 +273,7 @@ class CursorStore:
                 stat = await self._store.put(self._path, value, expected_version=self._version)
             except BadVersionError as error:
                 fenced = LogFencedError(f"{self._where} was taken over by another owner")
-                self._fenced(fenced)
+                self.fenced(fenced)
                 raise fenced from error
             self._version = stat.version
             self.stored_active_ms = active_ms

@@ -15,6 +15,7 @@ from typing import Any, Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.base.weak import nobody
 from magnetar.ledger.api import Copies, Ledgers
 from magnetar.managedlog import retention as retention_rules
 from magnetar.managedlog import rollover
@@ -274,6 +275,13 @@ class LedgerLifecycle:
                 await self._stored.update(lambda metadata: also(metadata.without(frozenset({ledger_id}))))
                 self._ledgers.remove(ledger_id)
                 await self._delete([ledger_id])
+
+    def end(self) -> None:
+        """The log is closed, and its parts know it no more: what is held in a ring only a collector frees."""
+        self._left.clear()
+        self._fenced = nobody
+        self._appender.end()
+        self._offloading.end()
 
     async def abandon(self) -> None:
         """Writes nothing any more; waits for a change that is under way."""

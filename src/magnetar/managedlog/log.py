@@ -80,7 +80,7 @@ class ManagedLog:
             clock=clock,
             config=config,
             spawn=spawn,
-            mark_deletes=lambda: [cursor.mark_delete for cursor in self._cursors.by_name.values()],
+            mark_deletes=lambda: [cursor.mark_delete for cursor in cursors.by_name.values()],
             fenced=self.fence,
             offloading=offloading,
         )
@@ -204,10 +204,10 @@ class ManagedLog:
     def append(self, entries: list[bytes], counts: list[int] | None = None) -> Position:
         """Takes entries, at least one, and returns the position of the first; never waits.
 
-        All land in one ledger at consecutive ids, with one broker time. `counts` are messages per
-        entry, None when each entry is one message. The lists belong to the log from here on. The
-        listener is told when they are durable. Raises LogClosedError, LogFailedError, LogFencedError,
-        LogTerminatedError; after LogFailedError the listener has been told as well.
+        All land in one ledger at consecutive ids, with one broker time. `counts` are messages per entry, None
+        when each entry is one message. The lists belong to the log from here on. The listener is told when
+        they are durable. Raises LogClosedError, LogFailedError, LogFencedError, LogTerminatedError; after
+        LogFailedError the listener has been told as well.
         """
         if self._state is not LogState.OPEN:
             raise self._refusal()
@@ -310,8 +310,7 @@ class ManagedLog:
         """The durable cursor of that name; created when missing, durably before this returns.
 
         `initial`: where a new cursor begins, a Position names the last entry not to deliver. `properties`
-        and `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError,
-        LogClosedError.
+        and `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError, LogClosedError.
         """
         if self._state in (LogState.CLOSING, LogState.CLOSED):
             raise self._refusal()
@@ -429,8 +428,7 @@ class ManagedLog:
                 raise errors[0]
 
     async def abandon(self) -> None:
-        """Ends the log without writing anything, because it is about to be deleted. What is not durable
-        is reported as failed."""
+        """Ends the log without writing, as it is deleted next. What is not durable is reported as failed."""
         async with self._lifecycle.ending:
             if self._state is LogState.CLOSED:
                 return
@@ -442,9 +440,11 @@ class ManagedLog:
             self._end()
 
     def _end(self) -> None:
-        self._state = LogState.CLOSED
+        self.listener, self._state = None, LogState.CLOSED
         self._cache.clear()
         self._closed(self)
+        self._lifecycle.end()
+        self._cursors.end()
 
     def info(self) -> LogInfo:
         """A snapshot of everything countable."""

@@ -13,6 +13,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import CorruptDataError
 from magnetar.base.ids import Position
 from magnetar.base.names import decode_local, encode_local
+from magnetar.base.weak import nobody
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError, may_have_lost
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor import Cursor
@@ -60,8 +61,8 @@ class LogCursors:
         self._cursors: dict[str, Cursor] = {}
         self._stores: dict[str, CursorStore] = {}
         self._deleting: set[str] = set()
-        self._advanced: Callable[[Position], None] = lambda position: None
-        self._fence: Callable[[LogFencedError], None] = lambda error: None
+        self._advanced: Callable[[Position], None] = nobody
+        self._fence: Callable[[LogFencedError], None] = nobody
         self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
         """A live view."""
         self.damaged: dict[str, str] = {}
@@ -216,6 +217,14 @@ class LogCursors:
         results = await settled(store.close() for store in self._stores.values())
         if (error := next((result for result in results if result is not None), None)) is not None:
             raise error
+
+    def end(self) -> None:
+        """The log is closed, and hears of cursors no more. They stay known: what they hold back stays."""
+        self._advanced = self._fence = nobody
+        for cursor in self._cursors.values():
+            cursor.end()
+        for store in self._stores.values():
+            store.fenced = nobody
 
     def abandon(self) -> None:
         """Ends every cursor as it is, without writing anything."""

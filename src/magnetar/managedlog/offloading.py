@@ -11,7 +11,9 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.base.weak import nobody
 from magnetar.ledger.api import Ledgers
+from magnetar.managedlog.config import Retention
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import LogMetadata
@@ -48,8 +50,10 @@ class LogOffloading:
         self._clock = clock
         self._making: set[UUID] = set()
         """Attempts under way, and those of which it is not known whether ledgers name them."""
-        self._log: ManagedLog
-        self._leave: Callable[[], None]
+        self._log: ManagedLog | None = None
+        self._leave: Callable[[], None] = nobody
+        self._retention: Retention
+        """What the log had when it was closed."""
 
     @property
     def name(self) -> str:
@@ -59,9 +63,15 @@ class LogOffloading:
         """Called once, when the log is made of its parts; `leave`: see `LedgerLifecycle.leave`."""
         self._log, self._leave = log, leave
 
+    def end(self) -> None:
+        """The log is closed."""
+        assert self._log is not None
+        self._retention = self._log.retention
+        self._log, self._leave = None, nobody
+
     @property
     def open(self) -> bool:
-        return self._log.state in (LogState.OPEN, LogState.TERMINATED)
+        return self._log is not None and self._log.state in (LogState.OPEN, LogState.TERMINATED)
 
     def place(self, url: str) -> str:
         """Where the store is now that the list names by this URL."""
@@ -97,7 +107,7 @@ class LogOffloading:
         return runs[0].broker_time_ms if runs else self._clock.now_ms()
 
     def leave_ledger(self) -> None:
-        if self._log.state is LogState.OPEN:
+        if self._log is not None and self._log.state is LogState.OPEN:
             self._leave()
 
     async def read(self, ledger_id: int, first_entry: int, bytes_max: int) -> list[EntryRun]:
@@ -106,7 +116,7 @@ class LogOffloading:
 
     @property
     def retention(self) -> tuple[int, int]:
-        kept = self._log.retention
+        kept = self._retention if self._log is None else self._log.retention
         return kept.ms, kept.size_bytes
 
     @property
@@ -153,7 +163,8 @@ class LogOffloading:
         try:
             await self._stored.update(change)
         except LogFencedError as error:
-            self._log.fence(error)
+            if self._log is not None:
+                self._log.fence(error)
             raise
 
     async def remember(self, ledger_id: int, known: OffloadContext | None, context: OffloadContext) -> None:

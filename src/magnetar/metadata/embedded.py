@@ -296,7 +296,7 @@ class EmbeddedMetadataStore:
             except (sqlite3.Error, StorageError):
                 raise
             except Exception as error:  # noqa: BLE001 - belongs to the caller of this write alone
-                write.error = error
+                write.error = error.with_traceback(None)  # which leads to this frame, and so to itself
                 if write.many:
                     execute("ROLLBACK TO write")
             if write.many:

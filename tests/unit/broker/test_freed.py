@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from magnetar.base.names import TopicName
+from magnetar.broker.topic import Topic
 from magnetar.wire import pulsar_pb2 as pb
-from support.sessions import Peer, Type, World, in_world, send
+from support.sessions import TOPIC, Peer, Type, World, in_world, send
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +36,12 @@ async def _reader(peer: Peer) -> None:
 
 
 async def _published(world: World) -> Peer:
+    return await _published_to(world, TOPIC)
+
+
+async def _published_to(world: World, topic: str) -> Peer:
     peer = world.peer()
-    await peer.producer()
+    await peer.producer(topic=topic)
     peer.send(*(send(1, number, b"x") for number in range(5)))
     await world.until(lambda: len(peer.receipts) == 5, "receipts")
     return peer
@@ -85,5 +91,33 @@ def test_a_session_leaves_nothing() -> None:
         del peer
         await _idle()
         assert session() is None
+
+    in_world(story)
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_topic_leaves_nothing(domain: str, deleted: bool) -> None:
+    """Parts of a topic, its log and its cursors knew the whole: each unloading left 150 objects."""
+
+    async def story(world: World) -> None:
+        name = TopicName.parse(f"{domain}://public/default/t")
+        peer = await _published_to(world, str(name))
+        await peer.consumer(topic=str(name), permits=5)
+        topic = await world.broker.any_topic(name)
+        refs: dict[str, weakref.ref[object]] = {"topic": weakref.ref(topic)}
+        if isinstance(topic, Topic):
+            await world.until(lambda: len(peer.messages) == 5, "messages")
+            peer.ack(1, *(message.position for message in peer.messages))
+            refs["log"] = weakref.ref(topic.log)
+            refs["subscription"] = weakref.ref(topic.subscriptions["s"])
+        del topic
+        peer.session.lost()
+        if deleted:
+            await world.broker.delete_topic(name, force=True)
+        else:
+            await world.broker.unload(name)
+        await _idle()
+        assert _alive(refs) == []
 
     in_world(story)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,6 +115,31 @@ def test_what_is_durable_can_be_read_from_the_open_ledger(tmp_path: Path) -> Non
             assert second.base_index == 9
 
     run(tmp_path, story)
+
+
+def test_a_writer_that_is_closed_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
+    """Its listener holds it, as those of logs and cursors do."""
+
+    class Holder(Marks):
+        writer: LedgerWriter
+
+    async def story(world: World) -> None:
+        async with world.process() as ledgers:
+            holder = Holder()
+            holder.writer = await ledgers.create(holder, {})
+            holder.writer.append([b"a"], None, 0, 1000)
+            await holder.writer.close()
+            held, freed = weakref.ref(holder.writer), weakref.ref(holder)
+            del holder
+            await asyncio.sleep(0)
+            assert (held(), freed()) == (None, None)
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(tmp_path, story)
+    finally:
+        gc.enable()
 
 
 def test_close_waits_for_what_was_appended_and_seals(tmp_path: Path) -> None:
