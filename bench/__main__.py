@@ -123,6 +123,7 @@ OTHERS: Final = {
     "replicated": "bench.replicated",
     "tenants": "bench.tenants",
     "hostile": "bench.hostile",
+    "readers": "bench.readers",
 }
 """Words that stand for a program of their own."""
 

@@ -1,18 +1,20 @@
 """When the garbage collector runs, and what it costs.
 
-Counting references frees nearly everything; the collector is there for cycles, and only ends make
-cycles that live for long: a connection that closes, a topic that is unloaded. So
+Counting references frees everything that is known: connections, readers and topics that end leave no cycles
+(`tests/unit/broker/test_freed.py`). The collector is there for what nobody knew of. So
 
 - what lives after start is frozen: nothing ever walks it again;
 - the youngest generation is collected as usual, in small steps (a millisecond or so);
 - the older ones, which a collection has to walk as a whole (half a second for a million objects, all
-  connections standing still), only when enough has ended, or after very many young collections in case
-  something made cycles that nobody knew of. When that finds little, the next such one waits longer.
+  connections standing still), only when enough has ended, or after very many young collections. When that
+  finds little, the next such one waits longer. And only when it is expected to take PAUSE_MAX_S at most: a
+  larger heap waits until it is smaller, or until nothing has happened for a minute.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -34,12 +36,20 @@ _WORTH_OBJECTS: Final = 5_000
 """A collection that found fewer was for nothing."""
 CHECK_S: Final = 10.0
 """Between two looks at whether a full collection is due."""
+PAUSE_MAX_S: Final = 0.02
+"""How long everything may stand still while anything is going on."""
+_BLOCK_S_FIRST: Final = 100e-9
+"""Of a full collection's time for each block of memory, before one was measured. Measured: 30 to 130 ns."""
+_BLOCKS_MIN: Final = 20_000
+"""Fewer say nothing about the time for each."""
+_IDLE_LOOKS: Final = 6
+"""Looks in a row between which nothing ended and no young collection was needed: nobody is there."""
 
 
 class Schedule:
     """Decides when everything is collected (pure)."""
 
-    __slots__ = ("_ended_at", "_rounds_at", "ended_max", "rounds_max")
+    __slots__ = ("_block_s", "_ended_at", "_idle_looks", "_last", "_rounds_at", "ended_max", "rounds_max")
 
     ended_max: int
     """Ends until the next full collection."""
@@ -51,6 +61,23 @@ class Schedule:
         self._rounds_at = 0
         self.ended_max = _ENDED_MIN
         self.rounds_max = _ROUNDS_MIN
+        self._block_s = _BLOCK_S_FIRST
+        self._last = (0, 0)
+        self._idle_looks = 0
+
+    def looked(self, ended: int, rounds: int) -> None:
+        """Called every CHECK_S, with what `due` is told: notes whether anything goes on."""
+        self._idle_looks = self._idle_looks + 1 if self._last == (ended, rounds) else 0
+        self._last = ended, rounds
+
+    def harmless(self, blocks: int) -> bool:
+        """Whether nobody would feel a collection of so many blocks of memory."""
+        return blocks * self._block_s <= PAUSE_MAX_S or self._idle_looks >= _IDLE_LOOKS
+
+    def took(self, blocks: int, cpu_s: float) -> None:
+        """A full collection needed so much, while there were so many blocks before it."""
+        if blocks >= _BLOCKS_MIN:
+            self._block_s = cpu_s / blocks
 
     def due(self, ended: int, rounds: int) -> bool:
         """`ended` and `rounds` count, since the process began, what has ended and young collections."""
@@ -78,6 +105,7 @@ class Heap:
         """The longest one."""
         self._ended = ended
         self._schedule = Schedule()
+        self._frozen_blocks = 0
         self._began_s = 0.0
         self._by_generation = [0.0, 0.0, 0.0]
 
@@ -88,6 +116,7 @@ class Heap:
         """
         gc.collect()
         gc.freeze()
+        self._frozen_blocks = sys.getallocatedblocks()
         gc.enable()
         gc.set_threshold(_YOUNG_MAX, _NEVER, _NEVER)
         gc.callbacks.append(self._measure)
@@ -103,10 +132,17 @@ class Heap:
 
     async def collect_if_due(self) -> None:
         """Collects everything, and stops the loop for that long, when the schedule says so."""
-        rounds = gc.get_stats()[0]["collections"]
-        if self._schedule.due(self._ended(), rounds):
+        rounds, schedule = gc.get_stats()[0]["collections"], self._schedule
+        schedule.looked(self._ended(), rounds)
+        if not schedule.due(self._ended(), rounds):
+            return
+        # Counting blocks takes milliseconds in a large heap: only now.
+        blocks = sys.getallocatedblocks() - self._frozen_blocks
+        if schedule.harmless(blocks):
+            began_s = time.thread_time()
             found = gc.collect()
-            self._schedule.collected(self._ended(), rounds, found)
+            schedule.took(blocks, time.thread_time() - began_s)
+            schedule.collected(self._ended(), rounds, found)
 
     def close(self) -> None:
         """Stops measuring."""

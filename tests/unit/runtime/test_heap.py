@@ -55,6 +55,45 @@ def test_a_collection_after_ends_says_nothing_about_searches_in_vain() -> None:
     assert schedule.rounds_max == 2_000
 
 
+def test_a_large_heap_waits_until_it_is_small_or_nobody_is_there() -> None:
+    schedule = Schedule()
+    assert schedule.harmless(200_000)
+    assert not schedule.harmless(201_000)
+    schedule.took(1_000_000, 0.05)
+    assert schedule.harmless(400_000)
+    assert not schedule.harmless(401_000)
+    schedule.took(100, 1.0)
+    assert schedule.harmless(400_000), "so few say nothing"
+    for _ in range(7):
+        assert not schedule.harmless(1 << 30)
+        schedule.looked(5, 7)
+    assert schedule.harmless(1 << 30)
+    schedule.looked(5, 8)
+    assert not schedule.harmless(1 << 30), "somebody is there again"
+
+
+def test_what_is_due_is_put_off_while_it_would_be_felt() -> None:
+    thresholds = gc.get_threshold()
+    heap = Heap(lambda: 1_000)
+
+    def full() -> int:
+        return int(gc.get_stats()[2]["collections"])
+
+    try:
+        heap.settle()
+        held: list[list[int]] = [[] for _ in range(300_000)]
+        before = full()
+        asyncio.run(heap.collect_if_due())
+        assert full() == before
+        held.clear()
+        asyncio.run(heap.collect_if_due())
+        assert full() == before + 1
+    finally:
+        heap.close()
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+
+
 def test_settled_heap_measures_collections_and_finds_cycles_when_enough_has_ended() -> None:
     thresholds = gc.get_threshold()
     ended = 0
