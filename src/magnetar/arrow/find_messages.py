@@ -17,7 +17,7 @@ from magnetar.arrow.fields import Bytes, Ints
 from magnetar.client.errors import PayloadError
 
 _MESSAGE_BYTES_MIN: Final = 4
-"""The size of its metadata: a number of messages that has no room is damage, and would only cost memory."""
+"""The size of its metadata: a number of messages that cannot fit is damage, and would only cost memory."""
 
 
 def find_messages(data: bytes, array: Bytes, starts: Ints, ends: Ints, counts: Ints) -> BatchSpans:

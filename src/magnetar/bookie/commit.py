@@ -132,7 +132,7 @@ class CommitQueue:
         self.in_flight_bytes = 0
 
     def refuse_entries(self) -> list[Block]:
-        """Takes the waiting blocks of entries out; what deletes stays, because it makes room."""
+        """Takes the waiting blocks of entries out; what deletes stays, because it frees space."""
         assert not self.in_flight
         refused = [block for block in self._waiting if block.kind == Kind.ENTRIES]
         self._waiting = deque(block for block in self._waiting if block.kind == Kind.TOMBSTONE)

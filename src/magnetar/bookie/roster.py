@@ -15,8 +15,8 @@ A segment is listed when its file has its name for good and before anything is w
 the list before its file goes. So at any time, and after any crash, every listed segment has its file, and
 every segment with entries is listed or was about to be deleted. A listed segment without a file was lost.
 
-Changes are written in place: they need no room, as deletions on a full disk must go on. Where there is none
-all the same (the file is made, or grows), it is removed until there is room: a store without one makes it of
+Changes are written in place: they need no space, as deletions on a full disk must go on. Where there is none
+all the same (the file is made, or grows), it is removed until there is space: a store without one makes it of
 the files that are there. Blocking; any thread.
 """
 

@@ -79,7 +79,7 @@ class SparePool:
         return None
 
     def clear(self) -> bool:
-        """Deletes all, to make room; whether there was any."""
+        """Deletes all, to free space; whether there was any."""
         any_there = False
         while (path := self.take()) is not None:
             any_there = True
@@ -89,7 +89,7 @@ class SparePool:
 
 
 def resize(fd: int, size: int, disk: Disk) -> int:
-    """Brings a spare to `size` bytes, where the disk has room for that; returns what it has.
+    """Brings a spare to `size` bytes, where the disk has space for that; returns what it has.
 
     Bytes that come to it were never written; they lie behind those that were. `size` is of whole pages, and
     so is what it has: the file of a dead segment ended behind a footer. Raises OSError.

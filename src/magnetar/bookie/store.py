@@ -44,7 +44,7 @@ _log = logging.getLogger("magnetar.bookie")
 
 _RESERVE_BYTES: Final = 64 << 10
 _RESERVE_SHARE: Final = 8
-"""Entries leave this much of a segment free, or that share of a small one: room for tombstones."""
+"""Entries leave this much of a segment free, or that share of a small one: space for tombstones."""
 _DRAIN_S: Final = 30.0
 _PAGE: Final = bytes(4096)
 

@@ -43,7 +43,7 @@ _EARLY_S: Final = 1.0
 _FULL_S: Final = 0.5
 """For so long a full disk is taken to be full still: many may ask."""
 _SMALL_BYTES: Final = 1 << 20
-"""A segment that only takes deletions, until there is room again."""
+"""A segment that only takes deletions, until there is space again."""
 _CLOSE_S: Final = 30.0
 _PAGES_MAX_BYTES: Final = SEGMENT_BYTES_MAX - SEGMENT_BYTES_MAX % PAGE_BYTES
 
@@ -159,7 +159,7 @@ class SegmentSupply:
                 size = min(size, max(size // 4, _SMALL_BYTES))
 
     def _refill_reserve(self) -> None:
-        """Sets aside what a start on a full disk needs, where there is room. Blocking. Raises OSError."""
+        """Sets aside what a start on a full disk needs, where there is space. Blocking. Raises OSError."""
         file = self._folder.reserve_file
         if self._is_durable and not file.exists() and self.spares.has_room(4 * self._options.segment_bytes):
             os.close(self._disk.create(file, min(_SMALL_BYTES, self._options.segment_bytes)))

@@ -63,7 +63,7 @@ class Requests:
         self.run(request, work, lambda code, text: commands.error(number, code, text), large=large)
 
     def begin(self) -> None:
-        """Begins what is in line, while the connection has room for answers and the turn for requests."""
+        """Begins what is in line, while the connection may take answers and the turn may take requests."""
         line, session = self._line, self._of()
         if session is None:
             return

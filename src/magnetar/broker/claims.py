@@ -28,8 +28,8 @@ _HEAD: Final = struct.Struct(">H4xI").unpack_from
 
 def doubtful(run: SendRun) -> bool:
     """Whether `refusals` may find anything in a run of batches or pieces; False is certain enough: what this
-    passes has room for as many messages as its command names, and its metadata seems to name as many, too
-    (`num_messages_in_batch` has the tag 0x58)."""
+    passes is large enough for as many messages as its command names, and its metadata seems to name as many,
+    too (`num_messages_in_batch` has the tag 0x58)."""
     if run.chunked or run.out_of_range is not None or run.counts is None:
         return True
     seen, claim, bytes_min = 1, b"", 0

@@ -2,7 +2,7 @@
 
 A topic whose log lost an append to a full disk: consumers stay, producers wait for room.
 
-    writable ──append failed, disk full──▶ waiting ──there is room──▶ reopened
+    writable ──append failed, disk full──▶ waiting ──there is space──▶ reopened
                                             │   ▲
                                             └───┘ looked at every RETRY_MS
 
@@ -41,7 +41,7 @@ class RoomWait:
     def __init__(
         self, alarms: Alarms, clock: Clock, has_room: Callable[[], bool], resume: Callable[[], None]
     ) -> None:
-        """`resume` is called once there is room."""
+        """`resume` is called once there is space."""
         self._alarms = alarms
         self._clock = clock
         self._has_room = has_room

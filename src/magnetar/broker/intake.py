@@ -51,7 +51,7 @@ class Share:
         """Connections that bring much at a time, since the share was not over its limit for a tick, and how
         many bytes the last time."""
         self.held: dict[Source, int] = {}
-        """Connections that are not read until the share has room, the longest waiting first; how many bytes
+        """Connections that are not read until the share has budget, the longest waiting first; how many bytes
         they brought the last time."""
 
 

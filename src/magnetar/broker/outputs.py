@@ -71,7 +71,7 @@ class OutputBudget:
 
     @property
     def waiting(self) -> int:
-        """Connections that have stopped until there is room."""
+        """Connections that have stopped until there is budget."""
         return len(self._waiting)
 
     def reading(self, work: Coroutine[Any, Any, None], size_bytes: int) -> Coroutine[Any, Any, None]:

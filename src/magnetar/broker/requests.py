@@ -2,7 +2,7 @@
 
 A client may send requests for hours and never read an answer. What it can make the broker hold is
 bounded on both sides: few requests are in work at once, so few answers can come after the connection's
-output is full; the session begins no other before there is room again; and a long line stops the
+output is full; the session begins no other before the output is below its bound; and a long line stops the
 reading. Requests whose answers may be as large as people have made them, like lists of topics, are
 in work one at a time.
 """

@@ -191,7 +191,7 @@ class CursorStore:
 
     def _ledger_failed(self, error: BaseException) -> None:
         """On a full disk a small state goes into the metadata store, which has a reserve for that: consumers
-        make room by acknowledging. Otherwise who waits is told."""
+        free space by acknowledging. Otherwise who waits is told."""
         self._full = disk_full(error) is not None and self._small() and not self._closed
         if self._full:
             self._begin_fold()

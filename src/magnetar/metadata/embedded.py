@@ -361,7 +361,7 @@ class EmbeddedMetadataStore:
         return True
 
     def _refill(self) -> None:
-        """Some write found room: perhaps there is some for the reserve again."""
+        """Some write found space: perhaps there is some for the reserve again."""
         try:
             self._reserve.refill()
         except OSError as error:

@@ -1,12 +1,12 @@
-"""Room on the disk that is kept for the writes that make room.
+"""Disk space that is kept for the writes that free space.
 
 On a full disk everything that frees space begins with a write of metadata: a shorter list of ledgers, a
-deleted topic, a cursor that moves on. A file of some megabytes is set aside while there is room. When a
+deleted topic, a cursor that moves on. A file of some megabytes is set aside while there is space. When a
 write finds none, the file is made shorter by a piece, and the write is tried again:
 
-    whole ──a write finds no room──▶ a piece shorter … ──▶ empty: the write is refused
+    whole ──the disk is full──▶ a piece shorter … ──▶ empty: the write is refused
       ▲                                   │
-      └──── a write while there is room ──┘
+      └──── a write while there is space ──┘
 
 Writes that make something new get the first half only.
 """
@@ -49,7 +49,7 @@ class Reserve:
         return True
 
     def refill(self) -> bool:
-        """Makes the file whole where there is room for it; whether it is. Raises OSError."""
+        """Makes the file whole where the disk has space for it; whether it is. Raises OSError."""
         if self.is_whole:
             return True
         found = os.statvfs(self._file.parent)

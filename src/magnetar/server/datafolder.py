@@ -3,7 +3,7 @@
 DATA/LOCK                   held by the process that uses the folder
 DATA/FORMAT                 version of this layout: decimal, LF
 DATA/GIVEN-UP.json          entries on bookies that were given up (bookie/given_up.py); mostly not there
-DATA/metadata/metadata.db   the metadata store; beside it room for a full disk (.reserve)
+DATA/metadata/metadata.db   the metadata store; beside it space for a full disk (.reserve)
 DATA/bookie/                the message store; has a format of its own
 DATA/bookies/               where bookies beside the broker meet, instead; each has a folder in it
 DATA/offload/               files that are not in the object store yet; emptied at each start
@@ -35,7 +35,7 @@ ROOM_BYTES_MIN: Final = 64 << 20
 that is there is opened on a full disk too: recovery gives room back, and deleting needs a broker."""
 
 METADATA_RESERVE_BYTES: Final = 8 << 20
-"""Kept on the disk for the writes of metadata that make room on a full one."""
+"""Kept on the disk for the writes of metadata that free space on a full one."""
 
 
 def used_percent(folder: Path) -> float:
@@ -51,7 +51,7 @@ class DataFolder:
     def __init__(self, root: Path) -> None:
         """Makes the folder where it is missing, takes its lock, checks its format.
 
-        Only its owner may enter it. Raises StartupError: in use, newer format, not writable, no room,
+        Only its owner may enter it. Raises StartupError: in use, newer format, not writable, disk full,
         everybody's.
         """
         self.root = root

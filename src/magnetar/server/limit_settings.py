@@ -68,7 +68,8 @@ class LimitSettings:
     """After so long a connection is closed whose TLS handshake is not over, or that has not said CONNECT.
     At least 1."""
     topics_made_per_minute: int = 20_000
-    """Topics that a tenant may make in a minute, partitioned ones counted once; who makes more waits."""
+    """Topics that a tenant may make in a minute, a partitioned one counted once: a token bucket of this size;
+    further creations wait."""
     subscription_expiration_minutes: int = 0
     """For how long a subscription stays that has no consumers."""
     entry_filters: str = ""

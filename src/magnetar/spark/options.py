@@ -38,7 +38,7 @@ WRITE_OPTIONS: Final = (
 WRITE_FORMATS: Final = ("bytes", "avro", "json")
 """What a written value is made of: the column as it is; a struct, by a schema that the topic gets."""
 BATCHES_MAX: Final = 1 << 31
-"""Batches that the numbers of messages have room for, see `publishing`."""
+"""Batches that the numbers of messages can count, see `publishing`."""
 DELIVERIES: Final = ("exactly_once", "at_least_once")
 BATCHINGS: Final = ("partition", "key", "none")
 """What an entry may hold: any rows of one partition; rows of one key, as Key_Shared needs; one row."""

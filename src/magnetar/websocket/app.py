@@ -142,7 +142,7 @@ class _Connection:
         self._send = send
 
     async def text(self, text: str) -> None:
-        """Sends a text; returns when there is room for more."""
+        """Sends a text; returns when the client takes more."""
         await self._send({"type": "websocket.send", "text": text})
 
     async def close(self, code: int, reason: str) -> None:

@@ -24,7 +24,7 @@ class Output(Protocol):
     """The WebSocket, as endpoints write to it."""
 
     async def text(self, text: str) -> None:
-        """Returns when the client's side has room for more. Raises OSError when it is gone."""
+        """Returns when the client's side takes more. Raises OSError when it is gone."""
 
 
 class Closing(Exception):  # noqa: N818  # no error: how an endpoint ends

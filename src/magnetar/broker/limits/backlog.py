@@ -26,7 +26,7 @@ class QuotaPolicy(StrEnum):
     """What happens beyond a quota, by its name in Pulsar's JSON."""
 
     HOLD = "producer_request_hold"
-    """Producers wait until there is room."""
+    """Producers wait until the backlog is below its quota."""
     REFUSE = "producer_exception"
     """Producers get an error."""
     EVICT = "consumer_backlog_eviction"
@@ -51,7 +51,7 @@ class BacklogQuota:
 
 def fits_retention(quota: Mapping[str, Any], retention: Mapping[str, Any] | None) -> bool:
     """Whether a quota's document is below a retention's, as Pulsar demands of whoever sets either: what is
-    kept after its acknowledgement must have room for what is not acknowledged. Without limit is below."""
+    kept after its acknowledgement must hold what is not acknowledged. Without limit is below."""
     kept = retention or {}
     mib, minutes = int(kept.get("retentionSizeInMB") or 0), int(kept.get("retentionTimeInMinutes") or 0)
     size_bytes = int(quota.get("limitSize", quota.get("limit", -1)))

@@ -42,7 +42,7 @@ class SubscribeLimiter:
         bucket.take(1, now_ms)
 
     def _forget(self, now_ms: int) -> None:
-        """Makes room for one at least. Each bucket that is looked at goes, except one: a whole table of
+        """Removes one at least. Each bucket that is looked at goes, except one: a whole table of
         consumers that have not rested costs nothing."""
         del self._buckets[next(iter(self._buckets))]
         for key, bucket in list(islice(self._buckets.items(), _FORGOTTEN_MAX)):

@@ -49,7 +49,7 @@ class TokenBucket:
         self._level -= tokens * self._period_ms
 
     def resize(self, tokens: int, now_ms: int) -> None:
-        """From now on so many tokens a period; what is in store stays as far as there is room."""
+        """From now on so many tokens a period; what is in store stays, up to the new size."""
         assert tokens > 0
         self._fill(now_ms)
         self._tokens = tokens

@@ -25,7 +25,7 @@ class Handover:
 
     @classmethod
     def create(cls) -> Handover | None:
-        """New memory; None where the system has no files without a name, or no room for one."""
+        """New memory; None where the system has no files without a name, or no memory for one."""
         if not hasattr(os, "memfd_create"):
             return None
         try:
