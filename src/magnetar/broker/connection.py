@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._left = b""
         self._turns.forget(owner_of(self._session), self)
-        self._session.lost()
+        self._broker.farewells.lost(self._session)
 
     def pause_writing(self) -> None:
         # Answers to what would be read could not leave: a peer that does not read is not read either.

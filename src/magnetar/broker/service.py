@@ -24,6 +24,7 @@ from magnetar.broker.errors import (
     PreconditionFailedError,
     TopicNotFoundError,
 )
+from magnetar.broker.farewells import Farewells
 from magnetar.broker.full_disk import DiskMark
 from magnetar.broker.greetings import LOOK_S, Greetings
 from magnetar.broker.guard import Guard
@@ -121,7 +122,7 @@ class Broker:
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
         self.disk = DiskMark(config.disk_full_percent, config.disk_room_percent)
-        self.turns = CommandTurns(soon, clock.monotonic_ms)
+        self.turns, self.farewells = CommandTurns(soon, clock.monotonic_ms), Farewells(soon)
         self.greetings = Greetings(config.connect_timeout_s)
         self.collectors: list[Collector] = [self.greetings.collect_metrics]
         """What below the broker has something to say in `/metrics`."""
@@ -200,6 +201,7 @@ class Broker:
         await self.tasks.close()
         for session in list(self.sessions):
             session.close("the broker stops")
+        self.farewells.finish()
 
     def left(self, session: Session) -> None:
         """A connection is gone."""
