@@ -22,6 +22,7 @@ DOCUMENT_TESTS: Final = (
     "tests/unit/cli/test_reference.py",
     "tests/unit/observability/test_catalogue.py",
     "tests/unit/server/test_config.py",
+    "tests/unit/server/test_settings_table.py",
     "tests/unit/tools/test_monitoring.py",
 )
 

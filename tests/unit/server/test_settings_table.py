@@ -1,0 +1,100 @@
+"""The table of settings tells the defaults, the ranges that the start checks, and Pulsar's names as read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from magnetar.base.errors import StartupError
+from magnetar.server.checks import check
+from magnetar.server.config import StandaloneConfig
+from magnetar.server.pulsar_names import SAME, SCALED, SECRETS, TLS
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+DEFAULTS = StandaloneConfig()
+NUMBERS = [field.name for field in fields(StandaloneConfig) if field.type == "int"]
+BEYOND = 1 << 62
+"""What no setting without an upper bound refuses."""
+UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+ROW = re.compile(
+    r"^\| (?P<names>`\w+`(?:, `\w+`)*) \|[^|]*\| ?(?P<default>[^|]*?) ?\| ?(?P<range>[^|]*?) ?"
+    r"\|[^|]*\| ?(?P<theirs>[^|]*?) ?\|$",
+    re.MULTILINE,
+)
+
+
+def table() -> dict[str, tuple[str, str, list[str]]]:
+    """Default and range of each setting, and Pulsar's names of its row."""
+    found = {}
+    for row in ROW.finditer(DOCUMENT.read_text(encoding="utf-8")):
+        names = re.findall(r"\w+", row["names"])
+        ranges = row["range"].split("; ")
+        defaults = row["default"].split(", ")
+        theirs = re.findall(r"\w+", row["theirs"])
+        for place, name in enumerate(names):
+            found[name] = (
+                defaults[min(place, len(defaults) - 1)],
+                ranges[min(place, len(ranges) - 1)],
+                theirs,
+            )
+    return found
+
+
+TABLE = table()
+
+
+def value(text: str) -> int:
+    """A bound: a number, perhaps with a unit, or another setting's default."""
+    if text.startswith("`"):
+        return int(getattr(DEFAULTS, text.strip("`")))
+    number, _, unit = text.partition(" ")
+    return int(number.replace(",", "")) * UNITS["" if unit.startswith("(") else unit]
+
+
+def allowed(name: str, number: int) -> bool:
+    """Whether the start takes this, everything else as it is by default."""
+    others = {"publish_pending_bytes_max": BEYOND} if name == "max_message_bytes" else {}
+    try:
+        check(replace(DEFAULTS, **{**others, name: number}))  # type: ignore[arg-type]  # all are numbers
+    except StartupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_defaults_are_those_of_the_code(name: str) -> None:
+    assert value(TABLE[name][0]) == getattr(DEFAULTS, name)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(StandaloneConfig) if field.type == "bool"])
+def test_flags_are_by_default_as_told(name: str) -> None:
+    assert TABLE[name][0] == str(getattr(DEFAULTS, name)).lower()
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_ranges_are_those_that_are_checked(name: str) -> None:
+    told = TABLE[name][1]
+    if told == "any":
+        assert allowed(name, -BEYOND)
+        assert allowed(name, BEYOND)
+        return
+    for part in told.split(", "):
+        low, dots, high = (piece.strip() for piece in part.partition("…"))
+        least = value(low)
+        most = value(high) if high else BEYOND if dots else least
+        assert allowed(name, least), part
+        assert allowed(name, most), part
+        assert not allowed(name, least - 1), part
+        if most != BEYOND:
+            assert not allowed(name, most + 1), part
+
+
+def test_pulsars_names_are_those_that_are_read() -> None:
+    pairs = {theirs: ours for names in (SAME, TLS, SECRETS) for theirs, ours in names.items()}
+    pairs |= {theirs: ours for theirs, (ours, _) in SCALED.items()}
+    assert [pair for pair in pairs.items() if pair[0] not in TABLE[pair[1]][2]] == []
+    told = {theirs for _, _, row in TABLE.values() for theirs in row}
+    assert told - set(pairs) == set()
