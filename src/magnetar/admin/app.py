@@ -12,7 +12,6 @@ port, a `Host` that is no name of this machine (a page whose own name was made t
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from typing import Final
 from urllib.parse import quote
@@ -23,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin import access
-from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, decoded
+from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, as_json, decoded
 from magnetar.admin.compression import BYTES_MIN, compressing, wants_gzip
 from magnetar.admin.errors import TooLargeError, TooSlowError, status_of
 from magnetar.admin.first_generation import present_path
@@ -187,8 +186,7 @@ def _refusal(status: int, reason: str, headers: object = None, *, remedy: str = 
 
 
 def _encoded(document: object) -> bytes:
-    # ASCII: a lone surrogate in a client's text has no UTF-8 form but can still be shown.
-    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    return as_json(document).encode()
 
 
 async def _body(request: Request) -> bytes:

@@ -61,6 +61,12 @@ class Raw:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def as_json(document: object) -> str:
+    """A document as answers hold it."""
+    # ASCII: a lone surrogate in a client's text has no UTF-8 form but can still be shown.
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """What the admin service knows besides the broker."""
