@@ -54,36 +54,37 @@ class StandaloneConfig(LedgerSettings):
     connection_output_bytes_max: int = 4 * MIB
     """Bytes waiting to be sent on one connection; beyond them its consumers get no more. At least 64 KiB."""
     output_bytes_max: int = 128 * MIB
-    """The same on all connections together, and of reads under way for them: who keeps up goes on, slow
-    clients share what they leave. At least 1 MiB."""
+    """Bytes waiting to be sent on all connections, with reads under way for them. Clients that keep up go on,
+    slow ones share what is left. At least 1 MiB."""
     segment_bytes: int = 256 * MIB
     """Size of a segment of the message store; so much disk is set aside at once. At least 1 MiB."""
     ledger_rollover_min_seconds: int = 600
-    """How long a topic stays in a ledger that is full; disk is given back ledger by ledger."""
+    """Least age of a full ledger before the topic begins the next one. Disk space is freed ledger by ledger.
+    At least 0."""
     quarantine_grace_seconds: int = 604_800
     """How long messages are kept that metadata does not name and nobody deleted, in time that this server
     runs and sees them. At least 60."""
     spare_segments: int = 2
     """Files of segments without living messages that are kept to be written over; 0: none."""
     prewrite_bytes_per_s: int = 48 * MIB
-    """Zeros written into files for segments to come, at most, while messages come slowly; 0: never."""
+    """Rate at which future segment files are filled with zeros, while messages come slowly; 0: never."""
     retention_minutes: int = 0
     """How long messages stay after all subscriptions acknowledged them, where the namespace says
     nothing; -1: for ever. As in Pulsar, both retention settings must allow it to keep a message."""
     retention_mib: int = 0
     """MiB of acknowledged messages that a topic keeps, where the namespace says nothing; -1: no limit."""
     auto_skip_non_recoverable_data: bool = False
-    """Whether consumers are led past entries that damage took; otherwise dispatch waits there."""
+    """True: consumers skip entries that damage took. False: dispatch waits at them."""
     deduplication: bool = False
-    """Whether topics drop what a producer sends again, where neither they nor their namespace say."""
+    """Whether topics drop messages that a producer sends again, when no policy says so or otherwise."""
     deduplication_producers_max: int = 10_000
-    """Producers of a topic whose numbers are remembered after they left. At least 1."""
+    """Absent producers of a topic whose sequence ids are remembered. At least 1."""
     deduplication_inactivity_minutes: int = 360
-    """How long they are remembered. At least 1."""
+    """How long sequence ids of absent producers are remembered. At least 1."""
     deduplication_snapshot_entries: int = 20_000
-    """Entries after which a topic's numbers are stored. At least 1."""
+    """Entries after which a topic's sequence ids are stored. At least 1."""
     deduplication_snapshot_seconds: int = 120
-    """Time after which they are, where policies say nothing."""
+    """Time after which they are stored, when policies say nothing."""
     schema_compatibility: str = "FULL"
     """Strategy of topics where policies say nothing: one of `schemas.compatibility.Strategy`."""
     schema_auto_update: bool = True
@@ -91,16 +92,16 @@ class StandaloneConfig(LedgerSettings):
     schema_validation_enforced: bool = False
     """Whether producers without a schema are refused everywhere where there is one."""
     auto_topic_creation: bool = True
-    """Whether a producer or consumer makes a topic that does not exist."""
+    """Whether a producer or consumer creates a topic that does not exist."""
     auto_topic_partitions: int = 0
-    """Partitions of a topic that is made so; 0: it is not partitioned."""
+    """Partitions of a topic that is created automatically; 0: it is not partitioned. From 0 to 10,000."""
     auto_subscription_creation: bool = True
-    """Whether a consumer makes a durable subscription that does not exist."""
+    """Whether a consumer creates a durable subscription that does not exist."""
     compaction_threshold_bytes: int = 0
     """Bytes since the last compaction at which a topic is compacted, where policies say nothing; 0: only when
     it is asked for."""
     compaction_interval_seconds: int = 60
-    """Between two looks at that."""
+    """Time between two checks of that threshold. At least 1."""
     compaction_retain_null_key: bool = False
     """Whether compaction keeps messages without a key."""
     expose_broker_metadata: bool = False
@@ -110,23 +111,25 @@ class StandaloneConfig(LedgerSettings):
     """Whether topics that nobody uses are deleted, where policies say nothing; with a configuration file of
     Pulsar's it is as that says, and true where it says nothing."""
     inactive_topic_mode: str = DeleteMode.NO_SUBSCRIPTIONS.value
-    """What keeps a topic without clients: one of DeleteMode."""
+    """Which topics without clients may be deleted: one of DeleteMode."""
     inactive_topic_seconds: int = 60
-    """For how long nobody must have used it. At least 1."""
+    """How long a topic must be unused before it is deleted. At least 1."""
     inactive_partitioned_topic_deletion: bool = False
-    """Whether a partitioned topic goes with the last of its partitions."""
+    """Whether a partitioned topic is deleted with the last of its partitions."""
     idle_topic_unload_seconds: int = 600
-    """After how long a topic that nobody uses and that has no backlog leaves the memory; whoever uses it
-    again loads it. 0: never."""
+    """How long a topic without a backlog must be unused before it leaves the memory; the next use loads it.
+    0: never."""
     inactive_topic_interval_seconds: int = 60
-    """Between two looks for such topics. At least 1."""
+    """Time between two checks for such topics. At least 1."""
     metrics_topics_max: int = 3_000
     """Loaded topics up to which each has series of its own in `/metrics`; of more, the sums of namespaces are
     shown. 0: always those."""
     disk_full_percent: int = 97
-    """Used share of the data folder's disk from which on no messages are taken. 100: only when it is full."""
+    """Used share of the data folder's disk, in percent, from which no messages are accepted. From 1 to 100;
+    100: only a full disk stops them."""
     disk_room_percent: int = 95
-    """Used share of it below which messages are taken again. At most `disk_full_percent`."""
+    """Used share of that disk, in percent, below which messages are accepted again. From 1 to
+    `disk_full_percent`."""
     websocket_enabled: bool = True
     """Whether WebSockets are served on the ports of the admin API."""
     insecure: bool = False

@@ -39,15 +39,15 @@ class LimitSettings:
     unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
     """Messages of a Shared or Key_Shared consumer that wait for their acknowledgement."""
     unacked_max_per_subscription: int = UNACKED_MESSAGES_MAX_SHARED
-    """Messages of a Shared or Key_Shared subscription that do."""
+    """Messages of a Shared or Key_Shared subscription that wait for their acknowledgement."""
     message_ttl_seconds: int = 0
     """Age at which messages count as acknowledged."""
     backlog_quota_bytes: int = 0
-    """How far behind the slowest subscription of a topic may be."""
+    """Largest backlog of a topic's slowest subscription."""
     backlog_quota_seconds: int = 0
-    """How old the oldest message may be that it has not acknowledged."""
+    """Largest age of the oldest message that it has not acknowledged."""
     backlog_quota_policy: str = QuotaPolicy.HOLD.value
-    """What happens beyond a quota: one of QuotaPolicy."""
+    """What happens above a quota: one of QuotaPolicy."""
     publish_rate_messages: int = 0
     """Of a topic, each second; so are the following."""
     publish_rate_bytes: int = 0
@@ -65,13 +65,13 @@ class LimitSettings:
     connections_max_per_role: int = 0
     """Of clients that proved who they are."""
     connect_timeout_seconds: int = 10
-    """After so long a connection is closed whose TLS handshake is not over, or that has not said CONNECT.
+    """Time in which a new connection must finish its TLS handshake and send CONNECT; later it is closed.
     At least 1."""
     topics_made_per_minute: int = 20_000
     """Topics that a tenant may make in a minute, a partitioned one counted once: a token bucket of this size;
     further creations wait."""
     subscription_expiration_minutes: int = 0
-    """For how long a subscription stays that has no consumers."""
+    """How long a subscription without consumers stays."""
     entry_filters: str = ""
     """Entry filters, separated by commas, that every subscription has where policies choose no others."""
     entry_filters_override: bool = True
@@ -82,7 +82,7 @@ class LimitSettings:
     entry_filter_budget_ms: int = 5
     """Time that an entry filter may take for a vector before it is named in the log. At least 1."""
     limits_interval_seconds: int = 60
-    """Between two looks at ages and quotas. At least 1."""
+    """Time between two checks of message ages and backlog quotas. At least 1."""
 
 
 def tenant_limits(settings: LimitSettings) -> TenantLimits:
