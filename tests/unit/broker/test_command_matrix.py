@@ -14,82 +14,42 @@ Sessions without sockets, credentials that are real ones.
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from magnetar.auth.authentication import Authentication
-from magnetar.auth.token import TokenProvider, new_token, secret_key
 from magnetar.base.ids import Position
-from magnetar.base.names import NamespaceName
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
+from support import principals
+from support.principals import HOME, MAY, SHOWN, TENANT_RIGHTS, GuardedWorld, may
 from support.seen import FIELD_OF_TYPE
-from support.sessions import TOPIC, Peer, Type, World, command, fill_required, send
+from support.sessions import TOPIC, Peer, Type, command, fill_required, send
 
 TABLE: Final = Path(__file__).with_name("command_matrix.txt")
-SECRET: Final = b"s" * 32
 REFUSED: Final = pb.AuthorizationError
 
 
-def token(role: str, *, lasts_s: int | None = None, secret: bytes = SECRET) -> bytes:
-    return new_token(secret, role, now_s=1_000, lasts_s=lasts_s).encode()
-
-
-def unsigned(role: str) -> bytes:
-    parts = ({"alg": "none", "typ": "JWT"}, {"sub": role})
-    encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in parts)
-    return (".".join(part.rstrip("=") for part in encoded) + ".").encode()
-
-
-def shown(auth_data: bytes, method: str = "token", **more: str) -> bytes:
+def shown(auth_data: str, original: str, method: str = "token") -> bytes:
+    """A CONNECT."""
+    more = {"original_principal": original} if original else {}
     return command(
         Type.CONNECT,
         client_version="test",
         protocol_version=19,
-        auth_method_name=method,
-        auth_data=auth_data,
+        auth_method_name=method if auth_data else "",
+        auth_data=auth_data.encode(),
         **more,
     )
 
 
-PRINCIPALS: Final[dict[str, bytes]] = {
-    "anonymous": shown(b"", ""),
-    "unknown method": shown(b"root", "name"),
-    "wrong": shown(token("root", secret=b"x" * 32)),
-    "expired": shown(token("root", lasts_s=1)),
-    "alg=none": shown(unsigned("root")),
-    "garbage": shown(b"root"),
-    "proxy alone": shown(token("proxy")),
-    "root for another": shown(token("root"), original_principal="boss"),
-    "proxy for itself": shown(token("proxy"), original_principal="proxy"),
-    "stranger": shown(token("stranger")),
-    "foreign": shown(token("foreign")),
-    "writer": shown(token("writer")),
-    "reader": shown(token("reader")),
-    "boss": shown(token("boss")),
-    "proxy for writer": shown(token("proxy"), original_principal="writer"),
-    "proxy for boss": shown(token("proxy"), original_principal="boss"),
-    "proxy for root": shown(token("proxy"), original_principal="root"),
-    "root": shown(token("root")),
+PRINCIPALS: Final = {who: shown(*said) for who, said in SHOWN.items()} | {
+    "unknown method": shown("root", "", "name")
 }
-"""Tenant `public` is administered by boss, tenant `other` by foreign; writer may produce to public/default,
-reader consume, proxy both."""
-UNKNOWN: Final = frozenset(list(PRINCIPALS)[:9])
-"""Who is sent away at CONNECT."""
-PROXIED: Final = frozenset(("proxy for writer", "proxy for boss", "proxy for root"))
-MAY: Final[dict[str, frozenset[str]]] = {
-    "lookup": frozenset(("writer", "reader", "boss", "root")) | PROXIED,
-    "namespace": frozenset(("writer", "reader", "boss", "root")) | PROXIED,
-    "produce": frozenset(("writer", "boss", "root")) | PROXIED,
-    "consume": frozenset(("reader", "boss", "root", "proxy for boss", "proxy for root")),
-}
+UNKNOWN: Final = principals.UNKNOWN | {"unknown method"}
 WORDS: Final = frozenset((*MAY, "first", "open", "own", "transaction", "server"))
-NAMESPACE: Final = "public/default"
 
 
 def rows() -> dict[int, str]:
@@ -141,35 +101,12 @@ def text_of(answer: Any) -> str:
     return str(getattr(answer, "message", "") or getattr(answer, "error_message", ""))
 
 
-class Cells(World):
-    """A broker, and how many cells were looked at."""
+class Cells(GuardedWorld):
+    """A guarded broker whose clients send commands."""
 
     def __init__(self) -> None:
-        super().__init__(
-            authentication=Authentication(
-                {"token": TokenProvider(secret_key(SECRET), leeway_s=0)},
-                proxy_roles=frozenset(("proxy",)),
-                verify_original=False,
-            ),
-            superuser_roles=frozenset(("root",)),
-        )
-        self.cells = 0
+        super().__init__()
         self._requests = 100
-
-    async def prepare(self) -> None:
-        await self.broker.start("pulsar://127.0.0.1:6650", "http://127.0.0.1:8080")
-        policies, cluster = self.broker.policies, [self.broker.config.cluster]
-        await policies.update_tenant("public", {"adminRoles": ["boss"], "allowedClusters": cluster})
-        await policies.create_tenant("other", {"adminRoles": ["foreign"], "allowedClusters": cluster})
-        await policies.create_namespace(NamespaceName.parse("other/default"), {})
-        grants = {"writer": ["produce"], "reader": ["consume"], "proxy": ["produce", "consume"]}
-        await policies.update_namespace(
-            NamespaceName.parse(NAMESPACE),
-            lambda document: document.update(auth_policies={"namespace_auth": grants}),
-        )
-        self.ledgers.auto_sync = True
-        for name in (TOPIC, "persistent://other/default/t"):
-            await self.topic(name)
 
     async def connected(self, who: str) -> Peer:
         peer = self.peer(connected=False)
@@ -258,55 +195,6 @@ def test_every_principal_and_every_right() -> None:
         assert not wrong
 
     story(work)
-
-
-HOME: Final = {
-    TOPIC: NAMESPACE,
-    "persistent://public/default/none-such": NAMESPACE,
-    "persistent://public/default/t-partition-0": NAMESPACE,
-    "persistent://public/default/t-partition-2147483647": NAMESPACE,
-    "persistent://public/default/t%2Fx": NAMESPACE,
-    "persistent://public/default/töpic\u0000": NAMESPACE,
-    "persistent://public/default/__change_events": NAMESPACE,
-    "persistent://public/default/a.*": NAMESPACE,
-    "non-persistent://public/default/t": NAMESPACE,
-    "t": NAMESPACE,
-    "public/default/t": NAMESPACE,
-    "persistent://other/default/t": "other/default",
-    "persistent://other/default/none-such": "other/default",
-    "non-persistent://other/default/t": "other/default",
-    "other/default/t": "other/default",
-    "persistent://other/default/public": "other/default",
-    "persistent://public/none-such/t": "public/none-such",
-    "persistent://none-such/default/t": "none-such/default",
-    "persistent://PUBLIC/default/t": "PUBLIC/default",
-    "persistent://public/default/..": "",
-    "persistent://public/default/../../other/default/t": "",
-    "persistent://../default/t": "",
-    "persistent://public/../t": "",
-    "persistent://public/standalone/default/t": "",
-    "persistent://public/default/": "",
-    "persistent://public//t": "",
-    "kafka://public/default/t": "",
-    "persistent://public/default/t/persistent://other/default/t": "",
-    "": "",
-}
-"""Names, and the namespace whose grants count; "": no name of a topic."""
-TENANT_RIGHTS: Final = {
-    "stranger": frozenset[str](),
-    "foreign": frozenset(("other",)),
-    "boss": frozenset(("public",)),
-    "writer": frozenset[str](),
-    "reader": frozenset[str](),
-    "proxy for writer": frozenset[str](),
-}
-
-
-def may(who: str, word: str, home: str) -> bool:
-    """By the rules: administrators in their tenant, all others where they have a grant."""
-    if home.partition("/")[0] in TENANT_RIGHTS[who]:
-        return True
-    return home == NAMESPACE and who in MAY[word] and who != "boss"
 
 
 def test_no_name_gets_anybody_further() -> None:
