@@ -41,6 +41,12 @@ from magnetar.cli.member_options import FILE, METADATA, member_options
     default=0,
     help="Reads that find a ledger scattered over a segment until that is written anew, sorted.  [0: never]",
 )
+@click.option(
+    "--max-frame-bytes",
+    type=click.IntRange(1 << 20, 256 << 20),
+    default=(5 << 20) + (16 << 10),
+    help="Largest request: the largest message and 16 KiB.  [5259264]",
+)
 @click.option("--initialize", is_flag=True, help="Make a new cluster where there is none.")
 @click.option(
     "--collect-interval",
@@ -67,6 +73,7 @@ def bookie(
     users: Path | None,
     disk_usage_threshold: float,
     sort_after_reads: int,
+    max_frame_bytes: int,
     initialize: bool,
     collect_interval: float,
     session_timeout: float,
@@ -94,6 +101,7 @@ def bookie(
             session_timeout_s=session_timeout,
             full_share=disk_usage_threshold,
             sort_after_reads=sort_after_reads,
+            packet_bytes_max=max_frame_bytes,
             initialize=initialize,
             http_port=http_port,
             http_host=http_host,

@@ -31,6 +31,7 @@ from magnetar.runtime.tasks import TaskGroup, race, won
 from magnetar.server import core_dumps, open_files
 from magnetar.server.banner import remove_ready_file, write_ready
 from magnetar.server.bookie_security import BookieCredentials, BookieSecurity
+from magnetar.wire.bookkeeper.packets import PACKET_BYTES_MAX
 
 if TYPE_CHECKING:
     from magnetar.server.bookie_http import BookieHttp
@@ -66,6 +67,8 @@ class BookieConfig:
     """From this share of the disk on it is full: the bookie is read-only until 0.02 less are in use."""
     sort_after_reads: int = 0
     """See StoreOptions."""
+    packet_bytes_max: int = PACKET_BYTES_MAX
+    """Largest request, `nettyMaxFrameSizeBytes` of Apache's bookies: a larger one closes its connection."""
     initialize: bool = False
     """Make the tree of a new cluster where there is none."""
     ready_file: Path | None = None
@@ -91,6 +94,7 @@ class BookieConfig:
                 tls=credentials.tls,
                 access=credentials.access,
                 connections_max=open_files.affordable_sockets().clients,
+                packet_bytes_max=self.packet_bytes_max,
             ),
         )
 

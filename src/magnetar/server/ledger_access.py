@@ -13,15 +13,19 @@ from magnetar.ledger.client.placement import RackPlacement
 from magnetar.ledger.client.regions import RegionPlacement, RegionRules
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.server.ledger_settings import LedgerSettings, region_copies
+from magnetar.wire.bookkeeper.packets import PACKET_BYTES_LIMIT
 
 
-def client_options(settings: LedgerSettings) -> ClientOptions:
-    """Raises StartupError for files that cannot be used."""
+def client_options(settings: LedgerSettings, *, packet_bytes_max: int = PACKET_BYTES_LIMIT) -> ClientOptions:
+    """`packet_bytes_max`: for who writes messages; who only copies them takes whatever bookies have.
+
+    Raises StartupError for files that cannot be used.
+    """
     user: tuple[str, str] | None = None
     if settings.bookie_user and settings.bookie_password is not None:
         user = settings.bookie_user, _password(settings)
     tls = _tls(settings) if settings.bookie_tls else None
-    return ClientOptions(tls=tls, user=user, new_ids_asked=True)
+    return ClientOptions(tls=tls, user=user, new_ids_asked=True, packet_bytes_max=packet_bytes_max)
 
 
 def _password(settings: LedgerSettings) -> str:

@@ -43,6 +43,8 @@ class LocalBookie:
     metadata_file: str
     """The broker's metadata."""
     segment_bytes: int
+    packet_bytes_max: int
+    """Of what clients send."""
     log_level: str
     log_json: bool
 
@@ -85,7 +87,10 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
             bookie_id=bookie.name,
             moves=True,
             store=StoreOptions(segment_bytes=bookie.segment_bytes),
-            server=ServerOptions(access=Access(users={USER: password} if password else {})),
+            server=ServerOptions(
+                access=Access(users={USER: password} if password else {}),
+                packet_bytes_max=bookie.packet_bytes_max,
+            ),
         ),
         registry,
     )

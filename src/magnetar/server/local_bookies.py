@@ -42,6 +42,7 @@ class LocalBookies:
         *,
         count: int,
         segment_bytes: int,
+        packet_bytes_max: int,
         log_level: str,
         log_json: bool,
         password: str = "",
@@ -59,6 +60,7 @@ class LocalBookies:
                 folder=str(folder),
                 metadata_file=str(metadata_file),
                 segment_bytes=segment_bytes,
+                packet_bytes_max=packet_bytes_max,
                 log_level=log_level,
                 log_json=log_json,
             )

@@ -50,6 +50,7 @@ from magnetar.server.local_bookie import USER
 from magnetar.server.local_bookies import LocalBookies, bookie_names
 from magnetar.server.message_stores import MessageStores
 from magnetar.wire.bookkeeper.digests import DigestType
+from magnetar.wire.bookkeeper.packets import AROUND_MESSAGE_BYTES
 
 _log = logging.getLogger("magnetar.server")
 
@@ -110,18 +111,24 @@ async def _beside(
         count=config.bookies,
         # Together they take about as much disk as one would.
         segment_bytes=max(MIB, config.segment_bytes // config.bookies),
+        packet_bytes_max=_packet_bytes_max(config),
         log_level=config.log_level,
         log_json=config.log_json,
         password=password,
     )
     cleanup.push_async_callback(bookies.close)
     await bookies.start()
-    options = client_options(config)
+    options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
     if password:
         options = replace(options, user=(USER, password))
     ledgers = await _ledgers(config, options, store, store, tree, registry, clock, cleanup)
     collectors = (ledgers.collect_metrics, guard.collect_metrics)
     return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust)
+
+
+def _packet_bytes_max(config: StandaloneConfig) -> int:
+    """What bookies must take for the largest message to be kept."""
+    return config.max_message_bytes + AROUND_MESSAGE_BYTES
 
 
 async def _on_cluster(
@@ -155,7 +162,7 @@ async def _on_cluster(
     cleanup.callback(service.watch_session(changed))
     registry = TreeBookieRegistry(service, tree)
     cleanup.push_async_callback(registry.close)
-    options = client_options(config)
+    options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
     ledgers = await _ledgers(config, options, service, store, tree, registry, clock, cleanup)
     # Others may have ledgers there, so what our metadata does not name is nobody's business.
     collectors = (ledgers.collect_metrics,)

@@ -12,8 +12,17 @@ from typing import Final
 
 from magnetar.wire.frames import FrameError
 
-PACKET_BYTES_MAX: Final = 5 * 1024 * 1024
-"""Largest packet, without its length, unless configured otherwise; both sides must agree."""
+AROUND_MESSAGE_BYTES: Final = 16 << 10
+"""What may stand around a message in a packet: its metadata, which Pulsar gives 10 KiB, those of the broker
+and of the ledger, and the command's own fields."""
+PACKET_BYTES_MAX: Final = (5 << 20) + AROUND_MESSAGE_BYTES
+"""Largest packet, without its length, unless configured otherwise; both sides must agree.
+
+Apache's own default, 5 MiB, is less than Pulsar's largest message with what is around it: a message of that
+size would close every connection that it is sent over. Pulsar sets 5 MiB and 10 KiB for its bookies.
+"""
+PACKET_BYTES_LIMIT: Final = (128 << 20) + AROUND_MESSAGE_BYTES
+"""The most that can be configured."""
 
 _LENGTH: Final = struct.Struct(">I")
 
