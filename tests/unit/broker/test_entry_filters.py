@@ -470,6 +470,36 @@ def test_a_filter_that_fails_is_asked_again_later() -> None:
     in_world(story, with_filters(failing))
 
 
+def test_a_filter_that_takes_long_is_asked_again_in_the_next_turn() -> None:
+    """An expression made to be slow took 30 ms for 500 entries, all in one turn of the loop."""
+    worlds: list[World] = []
+    loops: list[int] = []
+    turn = 0
+
+    def slow(body: str) -> Verdict:
+        worlds[0].clock.advance(1)
+        loops.append(turn)
+        return Verdict.ACCEPT
+
+    async def story(world: World) -> None:
+        nonlocal turn
+        worlds.append(world)
+        await published(world, *(f"m{number}" for number in range(200)))
+        peer = world.peer()
+        await peer.consumer(permits=1_000)
+
+        def all_came() -> bool:
+            nonlocal turn
+            turn += 1
+            return len(peer.messages) == 200
+
+        await world.until(all_came, "all messages, in their order")
+        assert peer.bodies == [f"m{number}".encode() for number in range(200)]
+        assert max(map(loops.count, loops)) <= 50
+
+    in_world(story, with_filters(Scripted(slow)))
+
+
 def test_a_slow_filter_is_named(caplog: pytest.LogCaptureFixture) -> None:
     worlds: list[World] = []
 

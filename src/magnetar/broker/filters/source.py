@@ -26,6 +26,10 @@ FAILED_AGAIN_MS: Final = 5_000
 """After which filters that failed are asked again."""
 _ENTRIES_MAX: Final = 500
 """Judged in one go: one to three milliseconds with an expression."""
+_TOGETHER: Final = 50
+"""Entries that filters are asked about before a look at the clock: 3 ms of an expression made to be slow."""
+_GO_MS: Final = 2.0
+"""After so long the rest waits for the next go."""
 _MESSAGES_MAX: Final = 1_000
 """Of them, as batches are opened; one entry may have more."""
 
@@ -188,13 +192,24 @@ class FilteredSource:
                     rows.append((run, offset, at))
         return rows
 
+    def _verdicts(self, entries: list[bytes], counts: list[int]) -> list[Verdict]:
+        """Of as many entries from the front as there is time for, one at least. Raises FilterError."""
+        until_ms = self._clock.monotonic_ms() + _GO_MS
+        verdicts: list[Verdict] = []
+        for start in range(0, len(entries), _TOGETHER):
+            stop = start + _TOGETHER
+            verdicts += self.judge.verdicts(entries[start:stop], counts[start:stop])
+            if len(verdicts) < stop or self._clock.monotonic_ms() > until_ms:
+                break
+        return verdicts
+
     def _sentence(self, rows: list[tuple[EntryRun, int, Position]], place: Place) -> Position | None:
         """Has these entries judged, and does what the verdicts say. The entry before which reading ends: one
         that is put off where order counts, or the first that is left for the next go."""
         counts = [run.count_of(offset) for run, offset, _ in rows]
         now_ms = self._clock.now_ms()
         try:
-            verdicts = self.judge.verdicts([run.entries[offset] for run, offset, _ in rows], counts)
+            verdicts = self._verdicts([run.entries[offset] for run, offset, _ in rows], counts)
         except FilterError as error:
             self._failure = error, now_ms + FAILED_AGAIN_MS
             raise
