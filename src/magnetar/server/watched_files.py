@@ -84,14 +84,19 @@ class CredentialFiles:
         for each in self.watched:
             # Before the content: what is written meanwhile is found by the next look.
             now = each.signature()
-            if now == each.seen and not always:
+            known = now == each.seen
+            # What could not be read is tried again: too many open files leave no trace on the file itself.
+            if known and not always and not each.stale:
                 continue
             each.seen = now
             try:
                 effects.append((each, each.read()))
             except StartupError as error:
+                if not (known and each.stale):
+                    _log.error(
+                        "credentials: %s cannot be read anew, the old ones go on: %s", each.name, error
+                    )
                 each.stale = True
-                _log.error("credentials: %s cannot be read anew, the old ones go on: %s", each.name, error)
                 continue
             each.stale = False
         return effects

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,29 @@ def test_a_new_key_counts_and_a_broken_one_does_not(tmp_path: Path) -> None:
     assert (takes(credentials, OLD), takes(credentials, NEW), len(changes)) == (False, True, 1)
     assert look(credentials, always=True) == []
     assert len(changes) == 2, "who asks for it has everything read"
+
+
+def test_what_could_not_be_read_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process without a free descriptor reads nothing, and the file looks the same afterwards."""
+    key = tmp_path / "key"
+    key.write_bytes(OLD)
+    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    replaced(key, NEW)
+    with monkeypatch.context() as patched:
+
+        def full(*_: object, **__: object) -> bytes:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        patched.setattr(Path, "read_bytes", full)
+        patched.setattr("builtins.open", full)
+        patched.setattr(Path, "open", full)
+        assert look(credentials) == ["token"]
+        assert look(credentials) == ["token"]
+    assert sum("cannot be read anew" in message for message in caplog.messages) == 1
+    assert look(credentials) == []
+    assert takes(credentials, NEW)
 
 
 def test_what_is_broken_at_the_start_starts_nothing(tmp_path: Path) -> None:
