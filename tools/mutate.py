@@ -1,9 +1,10 @@
-"""`./dev mutate`: breaks each ordering rule of the storage code in turn; the tests must notice.
+"""`./dev mutate`: breaks each rule of order and of security in turn; the tests must notice.
 
-    ./dev mutate                     every rule of ordering_rules.py; some minutes
+    ./dev mutate                     every rule of ordering_rules.py and security_rules.py; half an hour
+    ./dev mutate security            those of one list: security, ordering
     ./dev mutate "list before"       rules whose names contain the text
     ./dev mutate --list              names
-    ./dev mutate --write             renews the table in docs/internals/ordering-rules.md
+    ./dev mutate --write             renews the tables in docs/internals/ordering-rules.md, security-rules.md
 
 Each rule has a copy of the sources of its own in a temporary folder. A mutant that no test notices is a rule
 that nothing holds: the exit code is 1.
@@ -23,9 +24,11 @@ from pathlib import Path
 from typing import Final
 
 from ordering_rules import RULES, Rule
+from security_rules import SECURITY_RULES
 
 ROOT: Final = Path(__file__).parents[1]
-DOCUMENT: Final = ROOT / "docs" / "internals" / "ordering-rules.md"
+LISTS: Final = {"ordering": RULES, "security": SECURITY_RULES}
+ALL: Final = (*RULES, *SECURITY_RULES)
 BEGIN: Final = "<!-- rules: begin -->"
 END: Final = "<!-- rules: end -->"
 TEST_S_MAX: Final = 300
@@ -77,31 +80,44 @@ def first_failure(rule: Rule | None, tests: tuple[str, ...]) -> str | None:
     return None
 
 
-def table() -> str:
-    """The rules as a table of the document."""
+def table(rules: tuple[Rule, ...]) -> str:
+    """The rules as a table of a document."""
     rows = ["| Rule | Without it | Where | Tests that notice |", "|---|---|---|---|"]
-    for rule in RULES:
+    for rule in rules:
         tests = ", ".join(f"`tests/{test}`" for test in rule.tests)
         rows.append(f"| {rule.name} | {rule.why} | `{rule.file}` | {tests} |")
     return "\n".join(rows)
 
 
-def document() -> str:
-    """The document with the table as it should be."""
-    text = DOCUMENT.read_text("utf-8")
+def path_of(name: str) -> Path:
+    """The document that tells one of LISTS."""
+    return ROOT / "docs" / "internals" / f"{name}-rules.md"
+
+
+def document(name: str) -> str:
+    """That document with its table as it should be."""
+    text = path_of(name).read_text("utf-8")
     head, rest = text.split(BEGIN)
-    return f"{head}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+    return f"{head}{BEGIN}\n{table(LISTS[name])}\n{END}{rest.split(END)[1]}"
+
+
+def selected(arguments: list[str]) -> tuple[Rule, ...]:
+    """The rules that arguments choose: all, those of a list, or those with a part of a name."""
+    if len(arguments) == 1 and arguments[0] in LISTS:
+        return LISTS[arguments[0]]
+    return tuple(rule for rule in ALL if not arguments or any(word in rule.name for word in arguments))
 
 
 def main(arguments: list[str]) -> int:
     """Runs what the arguments select; the exit code."""
     if arguments == ["--write"]:
-        DOCUMENT.write_text(document(), "utf-8")
+        for name in LISTS:
+            path_of(name).write_text(document(name), "utf-8")
         return 0
-    chosen = [rule for rule in RULES if not arguments or any(word in rule.name for word in arguments)]
     if arguments == ["--list"]:
-        print("\n".join(rule.name for rule in RULES))
+        print("\n".join(rule.name for rule in ALL))
         return 0
+    chosen = selected(arguments)
     started, missed = time.monotonic(), []
     for rule in chosen:
         began = time.monotonic()

@@ -56,3 +56,17 @@ def test_places_in_all_of_an_address_and_of_probes(monkeypatch: pytest.MonkeyPat
         assert await world.call("/admin/v2/tenants", "a") == 200
 
     asyncio.run(story())
+
+
+def test_probes_beyond_their_places_take_those_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_places, "_PROBES_MAX", 1)
+    monkeypatch.setattr(call_places, "_CALLS_MAX", 1)
+
+    async def story() -> None:
+        world = World()
+        probes = [world.call("/metrics", "a") for _ in range(3)]
+        await asyncio.sleep(0)
+        world.go_on.set()
+        assert await asyncio.gather(*probes) == [200, 200, 503]
+
+    asyncio.run(story())

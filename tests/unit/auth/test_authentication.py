@@ -107,6 +107,7 @@ def test_a_public_key_is_no_hmac_secret(tmp_path: Path) -> None:
         forged({"alg": "HS256"}, {"sub": "me", "exp": "never"}, SECRET),
         forged({"alg": "HS256"}, {"sub": "me", "nbf": NOW_S + 120}, SECRET),
         "x" * 20_000,
+        forged({"alg": "HS256"}, {"sub": "me", "more": "x" * 16_000}, SECRET),
         ".".join((base64.urlsafe_b64encode(b"[" * 9_000).decode(), "e30", "x")),
         forged({"alg": "HS256"}, {"sub": "me", "exp": 1e308}, SECRET),
         forged({"alg": "HS256"}, {"sub": "me", "exp": float("nan")}, SECRET),

@@ -28,6 +28,7 @@ def test_methods_and_data_are_told_apart() -> None:
     known = Remembered(b"key")
     known.note(Credentials("ab", b"c"), WHO, 0)
     assert known.find(Credentials("a", b"bc"), 0) is None
+    assert known.find(Credentials("x", b"c"), 0) is None
 
 
 def test_what_ends_is_not_known_longer() -> None:

@@ -713,3 +713,11 @@ def test_who_guesses_does_not_keep_others_waiting() -> None:
         await asyncio.gather(*guesses, return_exceptions=True)
 
     with_checking(story)
+
+
+def test_what_a_stranger_sent_is_cut_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "magnetar.audit"):
+        Guard.refused_credentials(Credentials("token"), "peer:1", AuthenticationError("x" * 5_000))
+    (text,) = caplog.messages
+    assert "x" * 300 + "…" in text
+    assert "x" * 301 not in text

@@ -1,4 +1,4 @@
-"""The mutants of the ordering rules still fit the code, and the document tells them."""
+"""The mutants of the rules still fit the code, and the documents tell them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ TESTS = Path(__file__).parents[2]
 
 
 def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
-    assert len({rule.name for rule in RULES}) == len(RULES) >= 30
+    assert len({rule.name for rule in mutate.ALL}) == len(mutate.ALL)
+    assert len(RULES) >= 30
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.name))
+@pytest.mark.parametrize("rule", mutate.ALL, ids=lambda rule: str(rule.name))
 def test_a_mutant_fits_the_code_and_names_its_tests(rule: Rule) -> None:
     original = (mutate.ROOT / "src" / "magnetar" / rule.file).read_text("utf-8")
     assert ast.dump(ast.parse(mutate.mutated(rule))) != ast.dump(ast.parse(original))
@@ -32,5 +33,13 @@ def test_a_patch_that_does_not_fit_is_an_error() -> None:
         mutate.mutated(Rule(rule.name, rule.why, rule.file, "no such text", "", rule.tests))
 
 
-def test_the_document_is_current() -> None:
-    assert mutate.document() == mutate.DOCUMENT.read_text("utf-8"), "run `python tools/mutate.py --write`"
+@pytest.mark.parametrize("name", mutate.LISTS)
+def test_a_document_is_current(name: str) -> None:
+    path = mutate.path_of(name)
+    assert mutate.document(name) == path.read_text("utf-8"), "run `python tools/mutate.py --write`"
+
+
+def test_a_list_or_a_part_of_a_name_selects() -> None:
+    assert mutate.selected([]) == mutate.ALL
+    assert mutate.selected(["security"]) == mutate.LISTS["security"]
+    assert [rule.name for rule in mutate.selected(["a token is signed"])] == ["a token is signed"]
