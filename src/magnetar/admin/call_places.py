@@ -6,9 +6,12 @@ believe that the broker is dead, or blind those who watch it.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
+
+from magnetar.broker.limits.token_bucket import TokenBucket
 
 _CALLS_MAX: Final = 256
 _CALLS_PER_ADDRESS_MAX: Final = 192
@@ -25,6 +28,9 @@ _PROBES: Final = frozenset(
     )
 )
 """Paths that are asked again and again, and that must be answered while nothing else is."""
+_ADDRESSES_MAX: Final = 4_096
+"""Addresses whose rates are remembered."""
+_TOO_FAST: Final = b"too many calls in a second (http_calls_per_second); call more slowly\n"
 _BODY: Final = b"too many calls are in work; try again later\n"
 
 _Scope: TypeAlias = MutableMapping[str, Any]
@@ -34,10 +40,20 @@ _App: TypeAlias = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 class CallPlaces:
-    """An ASGI application around another one: one call too many is answered 503."""
+    """An ASGI application around another one: one call too many is answered 503, or 429 beyond a rate."""
 
-    def __init__(self, app: _App) -> None:
+    def __init__(
+        self,
+        app: _App,
+        per_second: int = 0,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """`per_second`: calls of one address, probes not counted; 0: no limit."""
         self._app = app
+        self._per_second = per_second
+        self._now_ms = now_ms or _now_ms
+        self._rates: dict[str, TokenBucket] = {}
+        """By address, the one that called longest ago first."""
         self._calls: Counter[str] = Counter()
         """Running ones by address."""
         self._probes = 0
@@ -58,8 +74,11 @@ class CallPlaces:
         client = scope.get("client")
         address = client[0] if client else ""
         calls = self._calls
+        if self._per_second and not self._within_rate(address):
+            await _refuse(send, 429, _TOO_FAST)
+            return
         if calls.total() >= _CALLS_MAX or calls[address] >= _CALLS_PER_ADDRESS_MAX:
-            await _refuse(send)
+            await _refuse(send, 503, _BODY)
             return
         calls[address] += 1
         try:
@@ -69,13 +88,29 @@ class CallPlaces:
             if not calls[address]:
                 del calls[address]
 
+    def _within_rate(self, address: str) -> bool:
+        now_ms = self._now_ms()
+        bucket = self._rates.pop(address, None) or TokenBucket(self._per_second, 1_000, now_ms)
+        self._rates[address] = bucket
+        if len(self._rates) > _ADDRESSES_MAX:
+            # Who called longest ago has all its tokens back: forgetting it gives nothing away.
+            del self._rates[next(iter(self._rates))]
+        if bucket.available(now_ms) <= 0:
+            return False
+        bucket.take(1, now_ms)
+        return True
 
-async def _refuse(send: _Send) -> None:
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+async def _refuse(send: _Send, status: int, body: bytes) -> None:
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", b"%d" % len(_BODY)),
+        (b"content-length", b"%d" % len(body)),
         (b"retry-after", b"1"),
         (b"connection", b"close"),
     ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": _BODY})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -47,6 +47,7 @@ class HttpServer(LoopServer):
         self._upgrades = Upgrades()
         config = config_of(
             app,
+            calls_per_second=broker.config.http_calls_per_second,
             http=_Protocol,
             ws=self._upgrades,
             ws_max_size=broker.config.message_bytes_max * 4 // 3 + TEXT_BESIDE_BYTES,

@@ -32,10 +32,10 @@ _SOCKETS_MAX: Final = 1_024
 """Connections at a time, where nobody says how many."""
 
 
-def config_of(app: Any, **more: Any) -> Config:
+def config_of(app: Any, *, calls_per_second: int = 0, **more: Any) -> Config:
     """uvicorn's configuration for an ASGI application, with these options of its own besides; loaded."""
     config = Config(
-        CallPlaces(app),
+        CallPlaces(app, calls_per_second),
         lifespan="off",
         interface="asgi3",
         log_config=None,

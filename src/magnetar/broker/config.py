@@ -76,6 +76,8 @@ class BrokerConfig:
     """Used share of the disk from which on no messages are taken; 100: only when it is full."""
     disk_room_percent: int = 95
     """Used share of the disk below which they are taken again."""
+    http_calls_per_second: int = 0
+    """Admin calls of one address; 0: no limit."""
     websocket_enabled: bool = True
     """Whether the admin service takes WebSockets."""
     metrics_topics_max: int = 3_000

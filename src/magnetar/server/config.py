@@ -130,6 +130,9 @@ class StandaloneConfig(LedgerSettings):
     disk_room_percent: int = 95
     """Used share of that disk, in percent, below which messages are accepted again. From 1 to
     `disk_full_percent`."""
+    http_calls_per_second: int = 0
+    """Calls of the admin API that one address may make in a second; further ones are answered 429. 0: no
+    limit."""
     websocket_enabled: bool = True
     """Whether WebSockets are served on the ports of the admin API."""
     insecure: bool = False

@@ -153,6 +153,8 @@ FIXED: Final = {
 """Switches that cannot be switched here, and how they stand."""
 
 _READ_ELSEWHERE: Final = {
+    "httpRequestsLimitEnabled",
+    "httpRequestsMaxPerSecond",
     "allowAutoTopicCreationType",
     "defaultNumPartitions",
     "exposeTopicLevelMetricsInPrometheus",

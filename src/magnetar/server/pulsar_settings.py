@@ -110,6 +110,9 @@ def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
         settings.setdefault("inactive_topic_seconds", settings["inactive_topic_interval_seconds"])
     if said.get("exposeTopicLevelMetricsInPrometheus", "").lower() == "false":
         settings["metrics_topics_max"] = 0
+    if _is_true(said, "httpRequestsLimitEnabled"):
+        rate = _rate(said.get("httpRequestsMaxPerSecond", "100"), f"{source}, key httpRequestsMaxPerSecond")
+        settings["http_calls_per_second"] = rate
     if said.get("allowAutoTopicCreationType") == "partitioned":
         partitions = said.get("defaultNumPartitions", "1")
         settings["auto_topic_partitions"] = _number(partitions, f"{source}, key defaultNumPartitions")
@@ -121,6 +124,14 @@ def _number(text: str, where: str) -> int:
         return int(text)
     except ValueError:
         raise StartupError(f"{where}: {text!r} is not a whole number; correct it") from None
+
+
+def _rate(text: str, where: str) -> int:
+    """A number a second, which Pulsar may write with a fraction; at least 1."""
+    try:
+        return max(1, round(float(text)))
+    except (ValueError, OverflowError):
+        raise StartupError(f"{where}: {text!r} is not a number; correct it") from None
 
 
 def _fixed(said: Mapping[str, str]) -> list[str]:

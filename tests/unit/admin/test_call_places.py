@@ -17,9 +17,10 @@ Message = MutableMapping[str, Any]
 class World:
     """An application whose calls end when they are told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_second: int = 0) -> None:
         self.go_on = asyncio.Event()
-        self.places = CallPlaces(self._app)
+        self.now_ms = 0
+        self.places = CallPlaces(self._app, per_second, lambda: self.now_ms)
 
     async def _app(self, scope: Message, receive: Any, send: Any) -> None:
         await self.go_on.wait()
@@ -68,5 +69,23 @@ def test_probes_beyond_their_places_take_those_of_calls(monkeypatch: pytest.Monk
         await asyncio.sleep(0)
         world.go_on.set()
         assert await asyncio.gather(*probes) == [200, 200, 503]
+
+    asyncio.run(story())
+
+
+def test_an_address_has_a_rate_and_probes_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_places, "_ADDRESSES_MAX", 2)
+
+    async def story() -> None:
+        world = World(per_second=2)
+        world.go_on.set()
+        tenants = "/admin/v2/tenants"
+        assert [await world.call(tenants, "a") for _ in range(3)] == [200, 200, 429]
+        assert await world.call(tenants, "b") == 200
+        assert await world.call("/metrics", "a") == 200
+        world.now_ms = 500
+        assert [await world.call(tenants, "a") for _ in range(2)] == [200, 429]
+        assert await world.call(tenants, "c") == 200
+        assert list(world.places._rates) == ["a", "c"], "who called longest ago is forgotten"
 
     asyncio.run(story())

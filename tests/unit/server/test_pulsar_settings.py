@@ -87,6 +87,19 @@ def test_what_has_no_counterpart_is_told_once(tmp_path: Path) -> None:
     assert told.details[0].endswith("without counterpart: loadBalancerEnabled, zookeeperServers")
 
 
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [
+        ("httpRequestsMaxPerSecond=5\n", 0),
+        ("httpRequestsLimitEnabled=true\n", 100),
+        ("httpRequestsLimitEnabled=true\nhttpRequestsMaxPerSecond=2.5\n", 2),
+        ("httpRequestsLimitEnabled=true\nhttpRequestsMaxPerSecond=0.1\n", 1),
+    ],
+)
+def test_calls_over_http_have_a_rate_where_it_is_switched_on(tmp_path: Path, given: str, rate: int) -> None:
+    assert loaded(tmp_path, given).config.http_calls_per_second == rate
+
+
 def test_switches_that_stand_otherwise_are_named(tmp_path: Path) -> None:
     told = loaded(tmp_path, "delayedDeliveryEnabled=false\nacknowledgmentAtBatchIndexLevelEnabled=true\n")
     assert told.notes[1:] == ("here delayedDeliveryEnabled is always true",)
