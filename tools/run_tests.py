@@ -59,6 +59,8 @@ PARALLEL = ("-n", "2")
 BY_FILE = ("-n", "4", "--dist", "loadfile")
 # A Spark session is a JVM that fills a core while it compiles itself; memory bears three of them.
 SPARK_BY_FILE = ("-n", "3", "--dist", "loadfile")
+# xdist would begin with the file that has most tests; conftest.py there knows which take longest.
+IN_ORDER = (*SPARK_BY_FILE, "--no-loadscope-reorder")
 
 SEED = random.SystemRandom().randrange(1 << 32)
 """Of the generated cases that no run before had."""
@@ -77,7 +79,7 @@ STAGES = (
     Stage("integration", ("integration",), BY_FILE),
     Stage("compat", ("compat",), BY_FILE),
     Stage("spark", ("spark",), SPARK_BY_FILE),
-    Stage("e2e", ("e2e",), SPARK_BY_FILE),
+    Stage("e2e", ("e2e",), IN_ORDER),
 )
 
 
