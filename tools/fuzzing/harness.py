@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from google.protobuf.message import Message
 
@@ -42,6 +43,9 @@ def described(value: object) -> object:
     """The value without addresses and identities, so that two processes can compare what they got."""
     if value is None or isinstance(value, str | bytes | int | float):
         return value
+    if isinstance(value, Enum):
+        # A member refers to its kind, and that to all members.
+        return value.name
     if isinstance(value, Message):
         return type(value).__name__, value.SerializePartialToString(deterministic=True)
     if isinstance(value, memoryview):

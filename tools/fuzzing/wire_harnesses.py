@@ -283,6 +283,6 @@ HARNESSES: Final = (
             partial(BookieClientParser, is_v2=True, packet_bytes_max=FRAME_BYTES_MAX), data
         ),
         refusals=(FrameError,),
-        seeds=lambda: [bytes(40), b"\0\0\0\x10" + bytes(16)],
+        seeds=lambda: [bytes(40), b"\0\0\0\x10" + bytes(16), b"\0\0\0\x18\0\1" + bytes(22)],
     ),
 )
