@@ -18,8 +18,8 @@ from support.sessions import FIELD_OF_TYPE, TOPIC, Type, World, in_world, send
 
 SEEDS = range(40)
 COMMANDS_PER_STORY = 60
-KINDS = [kind for kind in Type.values() if kind not in (Type.SEND, Type.AUTH_RESPONSE)]
-"""Not an answer to a challenge that never was: it ends the connection."""
+KINDS = [kind for kind in Type.values() if kind not in (Type.CONNECT, Type.SEND, Type.AUTH_RESPONSE)]
+"""Neither a second CONNECT nor an answer to a challenge that never was: they end the connection."""
 
 _TEXTS = (
     *("", "s", "t", "\0", "[", "x" * 3_000, "pulsar.dedup", "../../x", TOPIC, "public/default", "a/b/c/d/e"),

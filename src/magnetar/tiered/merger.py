@@ -28,7 +28,6 @@ from magnetar.runtime.threads import in_thread
 from magnetar.tiered import merging
 from magnetar.tiered.api import LedgerMovedError, OffloadedLog
 from magnetar.tiered.context import LedgerRange, OffloadContext, OffloadedCopy, Segment, segment_name
-from magnetar.tiered.footers import read_footer
 from magnetar.tiered.key_merging import KeyDirectories
 from magnetar.tiered.merging import EVERYTHING, Block, Bounds, Limits
 from magnetar.tiered.parquet.api import AsyncByteSource, DamagedSegmentError, SegmentOrigin
@@ -192,6 +191,9 @@ class Merger:
         try:
             self.step("write")
             summary = await worker.merge(parts, SegmentOrigin(topic, first, merged=True), str(file))
+            # Most starts copy nothing: the first copy loads it.
+            from magnetar.tiered.footers import read_footer
+
             footer = await in_thread(read_footer, file)
             made = Segment(0, entries - 1, summary.file_bytes, footer)
             context = intent.completed(now_ms=self._storage.clock.now_ms(), segments=(made,))

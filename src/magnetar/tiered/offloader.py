@@ -28,7 +28,6 @@ from magnetar.tiered.attempt import (
 from magnetar.tiered.context import OffloadedCopy, Segment, attempt_prefix, keys_name, segment_name
 from magnetar.tiered.errors import StoreError
 from magnetar.tiered.figures import Figures
-from magnetar.tiered.footers import read_footer
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema, Worker
 from magnetar.tiered.source import ObjectSource
@@ -129,6 +128,9 @@ class Offloader:
         job.file.unlink(missing_ok=True)
         runs = self._entries(job, first_entry, job.ledger.entries - 1)
         summary = await self._worker().convert(runs, origin, str(job.file))
+        # Most starts copy nothing: the first copy loads it.
+        from magnetar.tiered.footers import read_footer
+
         footer = await in_thread(read_footer, job.file)
         return Segment(summary.first_entry, summary.last_entry, summary.file_bytes, footer)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.base.names import TopicName
+from magnetar.base.names import TopicName, is_entity_name
 from magnetar.lake.naming import PART_CHARS_MAX, escape, table_name, unescape
 
 NAMES = st.text(st.sampled_from("abxAB01_-.:= %ü_x005f"), min_size=1, max_size=12)
-NAMESPACES = st.text(st.sampled_from("abx_-.=:"), min_size=1, max_size=6)
+NAMESPACES = st.text(st.sampled_from("abx_-.=:"), min_size=1, max_size=6).filter(is_entity_name)
 
 
 @pytest.mark.parametrize(
