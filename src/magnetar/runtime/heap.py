@@ -8,7 +8,8 @@ Counting references frees everything that is known: connections, readers and top
 - the older ones, which a collection has to walk as a whole (half a second for a million objects, all
   connections standing still), only when enough has ended, or after very many young collections. When that
   finds little, the next such one waits longer. And only when it is expected to take PAUSE_MAX_S at most: a
-  larger heap waits until it is smaller, or until nothing has happened for a minute.
+  larger heap waits until it is smaller, until nothing has happened for a minute, or until it has grown by so
+  much that most of it may be garbage.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ _BLOCK_S_FIRST: Final = 100e-9
 """Of a full collection's time for each block of memory, before one was measured. Measured: 30 to 130 ns."""
 _BLOCKS_MIN: Final = 20_000
 """Fewer say nothing about the time for each."""
+_GROWN_BLOCKS: Final = 4_000_000
+"""A heap that has grown by so much since it was collected, some 400 MB, is collected though that is felt:
+memory that grows without end would end the process."""
 _IDLE_LOOKS: Final = 6
 """Looks in a row between which nothing ended and no young collection was needed: nobody is there."""
 
@@ -49,7 +53,16 @@ _IDLE_LOOKS: Final = 6
 class Schedule:
     """Decides when everything is collected (pure)."""
 
-    __slots__ = ("_block_s", "_ended_at", "_idle_looks", "_last", "_rounds_at", "ended_max", "rounds_max")
+    __slots__ = (
+        "_block_s",
+        "_blocks_after",
+        "_ended_at",
+        "_idle_looks",
+        "_last",
+        "_rounds_at",
+        "ended_max",
+        "rounds_max",
+    )
 
     ended_max: int
     """Ends until the next full collection."""
@@ -62,6 +75,7 @@ class Schedule:
         self.ended_max = _ENDED_MIN
         self.rounds_max = _ROUNDS_MIN
         self._block_s = _BLOCK_S_FIRST
+        self._blocks_after = 0
         self._last = (0, 0)
         self._idle_looks = 0
 
@@ -70,12 +84,17 @@ class Schedule:
         self._idle_looks = self._idle_looks + 1 if self._last == (ended, rounds) else 0
         self._last = ended, rounds
 
-    def harmless(self, blocks: int) -> bool:
-        """Whether nobody would feel a collection of so many blocks of memory."""
-        return blocks * self._block_s <= PAUSE_MAX_S or self._idle_looks >= _IDLE_LOOKS
+    def allowed(self, blocks: int) -> bool:
+        """Whether nobody would feel a collection of so many blocks of memory, or it must not wait longer."""
+        return (
+            blocks * self._block_s <= PAUSE_MAX_S
+            or self._idle_looks >= _IDLE_LOOKS
+            or blocks - self._blocks_after >= _GROWN_BLOCKS
+        )
 
-    def took(self, blocks: int, cpu_s: float) -> None:
-        """A full collection needed so much, while there were so many blocks before it."""
+    def took(self, blocks: int, cpu_s: float, after: int) -> None:
+        """A full collection needed so much, while there were so many blocks before it, and `after` it."""
+        self._blocks_after = after
         if blocks >= _BLOCKS_MIN:
             self._block_s = cpu_s / blocks
 
@@ -138,10 +157,11 @@ class Heap:
             return
         # Counting blocks takes milliseconds in a large heap: only now.
         blocks = sys.getallocatedblocks() - self._frozen_blocks
-        if schedule.harmless(blocks):
+        if schedule.allowed(blocks):
             began_s = time.thread_time()
             found = gc.collect()
-            schedule.took(blocks, time.thread_time() - began_s)
+            cpu_s = time.thread_time() - began_s
+            schedule.took(blocks, cpu_s, sys.getallocatedblocks() - self._frozen_blocks)
             schedule.collected(self._ended(), rounds, found)
 
     def close(self) -> None:

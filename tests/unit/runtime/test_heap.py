@@ -57,19 +57,19 @@ def test_a_collection_after_ends_says_nothing_about_searches_in_vain() -> None:
 
 def test_a_large_heap_waits_until_it_is_small_or_nobody_is_there() -> None:
     schedule = Schedule()
-    assert schedule.harmless(200_000)
-    assert not schedule.harmless(201_000)
-    schedule.took(1_000_000, 0.05)
-    assert schedule.harmless(400_000)
-    assert not schedule.harmless(401_000)
-    schedule.took(100, 1.0)
-    assert schedule.harmless(400_000), "so few say nothing"
+    assert schedule.allowed(200_000)
+    assert not schedule.allowed(201_000)
+    schedule.took(1_000_000, 0.05, 0)
+    assert schedule.allowed(400_000)
+    assert not schedule.allowed(401_000)
+    schedule.took(100, 1.0, 0)
+    assert schedule.allowed(400_000), "so few say nothing"
     for _ in range(7):
-        assert not schedule.harmless(1 << 30)
+        assert not schedule.allowed(3_000_000)
         schedule.looked(5, 7)
-    assert schedule.harmless(1 << 30)
+    assert schedule.allowed(3_000_000)
     schedule.looked(5, 8)
-    assert not schedule.harmless(1 << 30), "somebody is there again"
+    assert not schedule.allowed(3_000_000), "somebody is there again"
 
 
 def test_what_is_due_is_put_off_while_it_would_be_felt() -> None:
@@ -114,3 +114,13 @@ def test_settled_heap_measures_collections_and_finds_cycles_when_enough_has_ende
     seen = heap.pause_s
     gc.collect()
     assert heap.pause_s == seen
+
+
+def test_a_heap_that_grows_and_grows_is_collected_though_it_is_felt() -> None:
+    schedule = Schedule()
+    schedule.took(1_000_000, 0.1, 900_000)
+    assert not schedule.allowed(4_899_999)
+    assert schedule.allowed(4_900_000)
+    schedule.took(4_900_000, 0.5, 4_800_000)
+    assert not schedule.allowed(8_799_999), "it was not garbage: the next one comes after as much again"
+    assert schedule.allowed(8_800_000)
