@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from types import TracebackType
 
@@ -47,6 +48,8 @@ class SparkCluster:
         command += ["--host", "127.0.0.1", "--webui-port", "0", *arguments]
         environment = {
             **os.environ,
+            # A driver whose path has a space in it names its Python without one: workers find it there.
+            "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", ""))),
             "JAVA_HOME": str(home),
             "SPARK_HOME": str(jars.parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
