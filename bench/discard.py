@@ -199,7 +199,8 @@ def serve(ready_file: Path) -> None:
         )
         partial.rename(ready_file)
         while True:
-            for key, events in selector.select():
+            # A signal that comes right before the wait does not end it: its handler runs after a second.
+            for key, events in selector.select(1.0):
                 if key.data is None:
                     peer, _ = server.accept()
                     peer.setblocking(False)
