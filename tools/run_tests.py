@@ -7,7 +7,7 @@
     ./dev test tests/unit/base -x    paths, in one stage
     ./dev test wire -k frame         options go to pytest
 
-A test of processes that fails beside others is run a second time, alone. If it passes then, it counts as
+A test that fails beside others is run a second time, alone. If it passes then, it counts as
 passed and is listed as unsteady in the summary, its failure above: a race that has to be found.
 
 The last line is `N passed, N failed, N skipped` over all stages.
@@ -83,8 +83,8 @@ STAGES = (
 )
 
 
-SECOND_LOOK = ("integration", "compat", "spark", "e2e")
-"""Stages whose tests share the machine with each other's processes."""
+SECOND_LOOK = ("fast", "integration", "compat", "spark", "e2e")
+"""Stages whose tests share the machine with each other's processes and threads; new cases have one chance."""
 SECOND_LOOKS_MAX = 6
 """Tests of a stage that fail beside others; more of them are no chance."""
 

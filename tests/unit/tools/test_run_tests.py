@@ -129,12 +129,9 @@ def test_only_unsteady_tests_pass(run_tests: ModuleType, pytests: dict[str, Any]
     assert (outcome.passed, outcome.failed, outcome.unsteady) == (10, 0, ("tests/compat/a.py::one",))
 
 
-@pytest.mark.parametrize("name", ["fast", "new-cases"])
-def test_generated_and_plain_tests_have_one_chance(
-    run_tests: ModuleType, pytests: dict[str, Any], name: str
-) -> None:
+def test_new_cases_have_one_chance(run_tests: ModuleType, pytests: dict[str, Any]) -> None:
     pytests["failing"] = ["tests/unit/a.py::one"]
-    assert run_tests.run(the_stage(run_tests, name), [], math.inf).failed == 1
+    assert run_tests.run(the_stage(run_tests, "new-cases"), [], math.inf).failed == 1
     assert pytests["ran"] == []
 
 
