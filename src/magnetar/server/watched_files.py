@@ -11,6 +11,7 @@ look between the two writes finds them broken, the next one whole.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import stat
@@ -60,6 +61,13 @@ class CredentialFiles:
     """Those that nobody else may read."""
     changed: Callable[[], None] = field(default=lambda: None)
     """Called after something else has come into effect."""
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the look that is under way: what it has read must not replace what a later one read."""
+    _waiting: bool = False
+    """Whether somebody waits for the turn. That look sees what is there when it begins, for all who ask until
+    then."""
+    _all_due: bool = False
+    """Whether the next look reads everything."""
 
     def begin(self) -> None:
         """Reads everything for the first time. Raises StartupError."""
@@ -71,13 +79,26 @@ class CredentialFiles:
                 _log.warning("everybody here may read %s, which is secret: chmod o-r %s", file, file)
 
     async def look(self, *, always: bool = False) -> None:
-        """Reads what has changed; `always`: also what has not."""
-        read = await in_thread(lambda: self._read(always=always))
-        for each, effect in read:
-            effect()
-            _log.info("credentials: %s read anew", each.name)
-        if read:
-            self.changed()
+        """Reads what has changed; `always`: also what has not. Returns at once while another look waits for
+        its turn, which then does so."""
+        self._all_due |= always
+        if self._waiting:
+            return
+        self._waiting = True
+        try:
+            await self._turn.acquire()
+        finally:
+            self._waiting = False
+        try:
+            always, self._all_due = self._all_due, False
+            read = await in_thread(lambda: self._read(always=always))
+            for each, effect in read:
+                effect()
+                _log.info("credentials: %s read anew", each.name)
+            if read:
+                self.changed()
+        finally:
+            self._turn.release()
 
     def _read(self, *, always: bool) -> list[tuple[Watched, Callable[[], None]]]:
         effects = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,42 @@ def test_what_could_not_be_read_once_is_tried_again(
     assert sum("cannot be read anew" in message for message in caplog.messages) == 1
     assert look(credentials) == []
     assert takes(credentials, NEW)
+
+
+def test_a_look_that_began_earlier_does_not_bring_back_what_it_saw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two SIGHUPs, or one beside the regular look: the file changes between them, the first is slow."""
+    key = tmp_path / "key"
+    key.write_bytes(OLD)
+    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    token = credentials.files.watched[0]
+    read, first_has_read, later_asked = token.read, threading.Event(), threading.Event()
+
+    def slow() -> Callable[[], None]:
+        effect = read()
+        if not first_has_read.is_set():
+            first_has_read.set()
+            assert later_asked.wait(60)
+        return effect
+
+    monkeypatch.setattr(token, "read", slow)
+    changes: list[bool] = []
+    credentials.files.changed = lambda: changes.append(True)
+
+    async def story() -> None:
+        first = asyncio.ensure_future(credentials.files.look(always=True))
+        await asyncio.to_thread(first_has_read.wait, 60)
+        replaced(key, NEW)
+        later = [asyncio.ensure_future(credentials.files.look(always=True)) for _ in range(100)]
+        # Without turns these would end here, before the first.
+        await asyncio.wait(later, timeout=0.1)
+        later_asked.set()
+        await asyncio.gather(first, *later)
+
+    asyncio.run(story())
+    assert (takes(credentials, OLD), takes(credentials, NEW)) == (False, True)
+    assert len(changes) == 2, "those who ask while one waits share it"
 
 
 def test_what_is_broken_at_the_start_starts_nothing(tmp_path: Path) -> None:
