@@ -11,7 +11,7 @@ from magnetar.broker.dispatch.unacked import UnackedLimit
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy, entries_to_evict
 from magnetar.broker.limits.enforcement import nth_after
-from magnetar.broker.limits.limits import Limits, effective
+from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE, Limits, effective
 from magnetar.broker.limits.subscribing import SubscribeLimiter
 from magnetar.broker.limits.token_bucket import Rate, RateLimiter, TokenBucket
 from magnetar.managedlog.info import LedgerInfo
@@ -98,6 +98,16 @@ def test_a_quota_without_a_limit_is_never_exceeded() -> None:
     age = BacklogQuota(QuotaKind.AGE, 10, QuotaPolicy.HOLD)
     assert not age.exceeded(size_bytes=1 << 60, age_s=10)
     assert age.exceeded(size_bytes=0, age_s=11)
+
+
+@pytest.mark.parametrize("policy", list(QuotaPolicy))
+def test_an_age_of_0_is_no_limit_and_0_bytes_are_one(policy: QuotaPolicy) -> None:
+    """As Pulsar has it; its clients send 0 for an age that nobody gave."""
+    age, size = ({"limitSize": bytes_, "limitTime": 0, "policy": policy} for bytes_ in (-1, 0))
+    found = effective({}, {QUOTAS_OF_NAMESPACE: {QuotaKind.AGE: age, QuotaKind.SIZE: size}}, Limits(), "c")
+    assert found.quotas == (BacklogQuota(QuotaKind.SIZE, 0, policy),)
+    assert not BacklogQuota(QuotaKind.AGE, 0, policy).exceeded(size_bytes=1, age_s=1)
+    assert found.quotas[0].exceeded(size_bytes=1, age_s=0)
 
 
 def test_the_nth_entry_is_found_over_ledgers() -> None:

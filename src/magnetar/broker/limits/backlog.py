@@ -39,12 +39,17 @@ class BacklogQuota:
 
     kind: QuotaKind
     limit: int
-    """Bytes or seconds; below 0: without limit."""
+    """Bytes or seconds; see `limits`."""
     policy: QuotaPolicy
+
+    @property
+    def limits(self) -> bool:
+        """Whether there is a limit: as in Pulsar, bytes below 0 and seconds below 1 are none."""
+        return self.limit >= (0 if self.kind is QuotaKind.SIZE else 1)
 
     def exceeded(self, *, size_bytes: int, age_s: int) -> bool:
         """Whether a backlog of so many bytes, its oldest entry so old, is too large."""
-        if self.limit < 0:
+        if not self.limits:
             return False
         return (size_bytes >= self.limit) if self.kind is QuotaKind.SIZE else (age_s > self.limit)
 

@@ -200,7 +200,7 @@ def _quotas(own: Document, namespace: Document, defaults: Limits) -> tuple[Backl
         else:
             if kind in fallback:
                 found.append(fallback[kind])
-    return tuple(quota for quota in found if quota.limit >= 0)
+    return tuple(quota for quota in found if quota.limits)
 
 
 def _quota(kind: QuotaKind, document: Document) -> BacklogQuota:
