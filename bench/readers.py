@@ -35,7 +35,8 @@ _PAUSE: Final = re.compile(r"^magnetar_gc_pause_seconds_max (\S+)", re.MULTILINE
 _STALL: Final = re.compile(r"^magnetar_loop_stall_seconds_max (\S+)", re.MULTILINE)
 _FULL: Final = re.compile(r'^python_gc_collections_total{generation="2"} (\S+)', re.MULTILINE)
 _SETTLE_S: Final = 12.0
-"""The broker looks every ten seconds whether everything is to be collected."""
+"""The broker looks every ten seconds whether everything is to be collected. That it did *not* collect has no
+sign to wait for, hence a time: that of one look, and a little more."""
 
 
 class Readers:

@@ -151,10 +151,12 @@ class Run:
                 if lane.topic == "plain" and number % 7 == 0:
                     more["deliver_after"] = timedelta(milliseconds=chance.randrange(1, 3_000))
                 producer.send_async(body, self._noting(lane, number), **more)
+                # The pace: more than this, and the consumers of two cores do not come after it.
                 time.sleep(0.05 if lane.topic == "big" or number % 50 == 0 else 0.002)
             except pulsar.PulsarException as error:
                 self.errors[f"publishing: {error}"] += 1
                 producer = None
+                # The broker is away: what ends that is its start, which the next try sees.
                 time.sleep(0.2)
         if producer is not None:
             producer.flush()
@@ -192,6 +194,7 @@ class Run:
                 continue
             except pulsar.PulsarException as error:
                 self.errors[f"consuming: {error}"] += 1
+                # As above: the next try sees whether the broker is back.
                 time.sleep(0.2)
 
     # -- the operator ------------------------------------------------------------------------------
@@ -269,6 +272,7 @@ class Run:
         next_s = time.monotonic() + self._chance.uniform(*KILLS_S)
         while time.monotonic() < end_s:
             self.operate()
+            # Chance, so that operations meet each other's work at different moments of it.
             time.sleep(self._chance.uniform(0, 0.3))
             if time.monotonic() > next_s:
                 self.restart()
@@ -280,7 +284,7 @@ class Run:
             self.call("DELETE", f"{TOPICS}/{part}/dispatchRate")
         end_s = time.monotonic() + DRAIN_S
         while any(any(lane.missing().values()) for lane in self.lanes) and time.monotonic() < end_s:
-            time.sleep(0.5)
+            time.sleep(0.5)  # between two looks at the condition
         self._drained.set()
         for thread in consumers:
             thread.join(DRAIN_S)

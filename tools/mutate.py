@@ -23,7 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ordering_rules import RULES, Rule
+from mutant_rule import Rule
+from ordering_rules import RULES
 from security_rules import SECURITY_RULES
 
 ROOT: Final = Path(__file__).parents[1]

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True)
-class Rule:
-    """What must come before what, where that is in the code, and how to break it."""
-
-    name: str
-    why: str
-    """What is lost without it."""
-    file: str
-    """Below src/magnetar."""
-    old: str
-    """Text that occurs there once."""
-    new: str
-    tests: tuple[str, ...]
-    """Below tests: at least one of them fails with `new` in the place of `old`."""
-
+from mutant_rule import Rule
 
 CUTS: Final = "integration/test_storage_cuts.py"
 SEGMENT_CUTS: Final = f"{CUTS}::test_acknowledged_entries_survive_power_cuts"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ordering_rules import Rule
+from mutant_rule import Rule
 
 AUTHENTICATION: Final = "unit/auth/test_authentication.py"
 PERMISSIONS: Final = "unit/auth/test_permissions.py"

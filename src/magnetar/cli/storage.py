@@ -42,6 +42,15 @@ def _folder(data: Path | None) -> FolderDecisions:
     return FolderDecisions(data or default_data_dir())
 
 
+def _agreed(would: str, question: str, *, yes: bool, dry_run: bool) -> bool:
+    """Whether it is to be done: a dry run says what `would` be; else who calls is asked. Aborts on a no."""
+    if dry_run:
+        click.echo(would)
+        return False
+    confirm(question, yes=yes)
+    return True
+
+
 def _time(unix_ms: int) -> str:
     return datetime.fromtimestamp(unix_ms / 1000).astimezone().isoformat(timespec="seconds")
 
@@ -80,10 +89,8 @@ def delete(ledgers: tuple[int, ...], every: bool, yes: bool, dry_run: bool, data
     chosen = [row["ledger"] for row in rows] if every else list(ledgers)
     size = sum(row["bytes"] for row in rows if row["ledger"] in chosen)
     told = f"{len(chosen)} ledgers with {size} bytes"
-    if dry_run:
-        click.echo(f"would delete {told}")
+    if not _agreed(f"would delete {told}", f"Delete {told} for good?", yes=yes, dry_run=dry_run):
         return
-    confirm(f"Delete {told} for good?", yes=yes)
     folder.delete(chosen)
     click.echo(f"{told} go. {_WHEN}")
 
@@ -130,10 +137,9 @@ def accept_loss(
     if stop < entry:
         raise click.UsageError("--to lies before ENTRY")
     told = f"entries {entry} to {stop} of ledger {ledger}"
-    if dry_run:
-        click.echo(f"would give up {told}, where they cannot be read")
+    would = f"give up {told}, where they cannot be read"
+    if not _agreed(f"would {would}", f"{would.capitalize()}?", yes=yes, dry_run=dry_run):
         return
-    confirm(f"Give up {told}, where they cannot be read?", yes=yes)
     accept(data or default_data_dir(), ledger, entry, stop)
     click.echo(f"{told} are given up where they cannot be read. A running server notices at its next look")
 
@@ -151,10 +157,9 @@ def readmit(bookie: str, yes: bool, dry_run: bool, data: Path | None) -> None:
     """
     folder = _folder(data)
     told = f"{bookie} takes messages again, from the next start on"
-    if dry_run:
-        click.echo(f"would decide that {told}")
+    question = f"{bookie} lost messages. Have it take new ones?"
+    if not _agreed(f"would decide that {told}", question, yes=yes, dry_run=dry_run):
         return
-    confirm(f"{bookie} lost messages. Have it take new ones?", yes=yes)
     folder.readmit(bookie)
     click.echo(told)
 
@@ -172,10 +177,9 @@ def accept(yes: bool, dry_run: bool, data: Path | None) -> None:
     folder = _folder(data)
     found = folder.found()
     told = found or "nothing is in doubt"
-    if dry_run:
-        click.echo(f"would accept the metadata: {told}")
+    question = f"Accept the metadata as it is ({told})? Messages that it does not name go one day."
+    if not _agreed(f"would accept the metadata: {told}", question, yes=yes, dry_run=dry_run):
         return
-    confirm(f"Accept the metadata as it is ({told})? Messages that it does not name go one day.", yes=yes)
     folder.accept(found)
     click.echo(told)
     click.echo(f"accepted. {_WHEN}")

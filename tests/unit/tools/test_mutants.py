@@ -7,7 +7,8 @@ from pathlib import Path
 
 import mutate
 import pytest
-from ordering_rules import RULES, Rule
+from mutant_rule import Rule
+from ordering_rules import RULES
 
 TESTS = Path(__file__).parents[2]
 
