@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from magnetar.base.errors import CorruptDataError, StartupError
 from magnetar.bookie.blocks import HEADER_BYTES, MAGIC, Kind, decode_header, decode_start, first_salt
-from magnetar.bookie.files import Disk
+from magnetar.bookie.files import Disk, FileSearch
 from magnetar.bookie.folder import StoreFolder
 from magnetar.bookie.index import ROW_BYTES, UNKNOWN_OWNER, Damage, SegmentIndex, may_be_row
 from magnetar.bookie.recovery import WINDOW_BYTES, Scan, scan_segment
@@ -225,16 +226,20 @@ def scan_file(segment: SegmentFile, disk: Disk, synced_end: int, *, ended: bool)
     if not synced_end:
         tail = disk.read(fd, max(size - TRAILER_BYTES, 0), TRAILER_BYTES)
         ended = ended or size % PAGE_BYTES != 0 or resembles_trailer(tail, segment.salt)
-    scan = scan_segment(
-        segment.segment_id,
-        segment.salt,
-        min(size, synced_end or size),
-        lambda offset, length: disk.read(fd, offset, length),
-        lambda offset: disk.next_data(fd, offset),
-        synced_end,
-        synced_to=min(decode_checkpoint(disk.read(fd, CHECKPOINT_AT, CHECKPOINT_BYTES), segment.salt), size),
-        ended=ended,
-    )
+    with closing(FileSearch(disk, fd, segment.path)) as search:
+        scan = scan_segment(
+            segment.segment_id,
+            segment.salt,
+            min(size, synced_end or size),
+            lambda offset, length: disk.read(fd, offset, length),
+            lambda offset: disk.next_data(fd, offset),
+            synced_end,
+            synced_to=min(
+                decode_checkpoint(disk.read(fd, CHECKPOINT_AT, CHECKPOINT_BYTES), segment.salt), size
+            ),
+            ended=ended,
+            search=search.read,
+        )
     if not synced_end and not _ends_there(segment, disk, scan, size, ended=ended):
         scan.found.damages.append(Damage(scan.end, max(size - scan.end, 0), UNKNOWN_OWNER, -1, -1))
     return scan

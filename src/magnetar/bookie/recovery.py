@@ -32,13 +32,14 @@ from magnetar.bookie.blocks import (
     decode_start,
     good_blocks,
 )
+from magnetar.bookie.files import SEARCH_BYTES
 from magnetar.bookie.index import UNKNOWN_OWNER, Damage, SegmentIndex
 from magnetar.bookie.segment import DATA_OFFSET
 
 WINDOW_BYTES: Final = 4 << 20
 """Bytes read at once: bounds what a scan holds in memory."""
 
-_ZEROS: Final = bytes(WINDOW_BYTES)
+_ZEROS: Final = bytes(SEARCH_BYTES)
 # Looking a member up in an Enum costs as much as checking a small block.
 _ENTRIES: Final = int(Kind.ENTRIES)
 _START: Final = int(Kind.START)
@@ -97,18 +98,19 @@ def scan_segment(
     *,
     synced_to: int = 0,
     ended: bool = False,
+    search: Read | None = None,
 ) -> Scan:
     """Reads a segment block by block.
 
     `synced_end` is where the next segment or the trailer says that its log ends; 0 when nothing says so.
     `synced_to`: the log was synced up to there at least. `ended`: nothing in it was being written, so that
-    nothing of it is torn.
+    nothing of it is torn. `search`: `read` for what is looked through once, SEARCH_BYTES at most at a time.
     """
     window = _Window(read)
     index = SegmentIndex(segment_id)
     # Without a bad place, which is nearly always, nothing but the index is built.
     end, previous = _admit_good(window, index, salt, min(synced_end or file_bytes, file_bytes))
-    walk = _Walk(window, salt, file_bytes, next_data, end)
+    walk = _Walk(window, salt, file_bytes, _Search(next_data, search or read), end)
     items = list(walk)
     checkpoint = max(synced_to, synced_end)
     synced_to = max((item.header.synced_to for item in items if item.header is not None), default=0)
@@ -173,16 +175,23 @@ def _admit_good(
     return offset, previous
 
 
+class _Search(NamedTuple):
+    """How to look for the next block where there should be one and is none."""
+
+    next_data: NextData
+    read: Read
+
+
 class _Walk:
     """Every block whose header is whole, and the gaps between them, in the order of the file."""
 
     def __init__(
-        self, window: _Window, salt: int, file_bytes: int, next_data: NextData, start: int = DATA_OFFSET
+        self, window: _Window, salt: int, file_bytes: int, search: _Search, start: int = DATA_OFFSET
     ) -> None:
         self._window = window
         self._salt = salt
         self._file_bytes = file_bytes
-        self._next_data = next_data
+        self._search = search
         self._start = start
         self._items = self._walk()
         self.previous: tuple[int, int] | None = None
@@ -197,7 +206,7 @@ class _Walk:
         while offset + HEADER_BYTES <= self._file_bytes:
             header = decode_header(window.get(offset, HEADER_BYTES), 0, salt, offset)
             if header is None:
-                found = _resync(window, salt, offset, self._file_bytes, self._next_data)
+                found = _resync(window, salt, offset, self._file_bytes, self._search)
                 if found is None:
                     return
                 yield _Item(offset, found - offset, None, good=False)
@@ -220,16 +229,16 @@ def _begins_header(buffer: bytes, salt: int) -> bool:
     return bool(buffer) and MAGIC.startswith(buffer[: len(MAGIC)]) and theirs.startswith(found)
 
 
-def _resync(window: _Window, salt: int, offset: int, file_bytes: int, next_data: NextData) -> int | None:
+def _resync(window: _Window, salt: int, offset: int, file_bytes: int, search: _Search) -> int | None:
     """The next place from `offset` on where a whole header stands."""
     # Not the magic: in a file that had a life before there may be tens of thousands of old ones.
     wanted = salt.to_bytes(8, "little")
     at: int | None = offset + 1
     while at is not None and at + HEADER_BYTES <= file_bytes:
-        at = next_data(at)
+        at = search.next_data(at)
         if at is None:
             return None
-        buffer = window.get(at, WINDOW_BYTES)
+        buffer = search.read(at, SEARCH_BYTES)
         # Comparing is ten times faster than searching, and most of what lies here is zeros.
         found = -1 if buffer == _ZEROS else buffer.find(wanted, SALT_AT)
         while found >= 0:
@@ -240,7 +249,7 @@ def _resync(window: _Window, salt: int, offset: int, file_bytes: int, next_data:
             if decode_header(head, 0, salt, at + start) is not None:
                 return at + start
             found = buffer.find(wanted, found + 1)
-        if len(buffer) < WINDOW_BYTES:
+        if len(buffer) < SEARCH_BYTES:
             return None
         # A header may lie across the border of two windows.
         at += len(buffer) - SALT_AT - len(wanted) + 1

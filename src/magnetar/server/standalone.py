@@ -64,9 +64,9 @@ _log = logging.getLogger("magnetar.server")
 _BACKLOG = 1024
 """Connections that may wait to be accepted."""
 _ORPHANS_S = 600
+"""Between two looks at ledgers that nobody names."""
 _DISK_S = 1
 """Between two looks at how full the disk is."""
-"""Between the two looks at ledgers that nobody names."""
 
 
 def run(config: StandaloneConfig) -> int:
