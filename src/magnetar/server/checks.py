@@ -8,6 +8,7 @@ from typing import Final
 from magnetar.auth.settings import METHODS
 from magnetar.base.errors import StartupError
 from magnetar.base.names import is_entity_name
+from magnetar.bookie.segment import SEGMENT_BYTES_MAX
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import QuotaPolicy
 from magnetar.broker.listeners import parse_listeners
@@ -19,6 +20,12 @@ from magnetar.tiered.policy import MAX_AGE_LEAST_S, is_max_age
 
 PORT_MAX: Final = 65535
 UNLIMITED: Final = -1
+NUMBER_MAX: Final = (1 << 31) - 1
+BYTES_MAX: Final = (1 << 63) - 1
+"""What Pulsar's clients and tools can hold, whose numbers these are elsewhere: bytes and milliseconds in 64
+bits, everything else in 32."""
+_LARGEST: Final = {"segment_bytes": SEGMENT_BYTES_MAX, "bookies": 100}
+"""Settings that may not be as large as others of their kind."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -70,7 +77,7 @@ def check(config: StandaloneConfig) -> None:
     largest = config.max_message_bytes
     for name, least in (("publish_pending_bytes_max", largest), ("connection_output_bytes_max", 1 << 16)):
         _require(getattr(config, name) >= least, config, name, f"at least {least}")
-    for name in ("retention_minutes", "retention_mib"):
+    for name in ("retention_minutes", "retention_mib", "deduplication_snapshot_seconds"):
         _require(getattr(config, name) >= UNLIMITED, config, name, "0 or more, or -1 for no limit")
     strategies = [strategy.value for strategy in Strategy]
     _require(config.schema_compatibility in strategies, config, "schema_compatibility", "a strategy")
@@ -111,8 +118,23 @@ def check(config: StandaloneConfig) -> None:
         _require(method in METHODS, config, "authentication", f"some of {known}, separated by commas")
     if "tls" in names(config.authentication) and config.tls_ca is None:
         raise StartupError("authentication by tls needs tls_ca, who signs the clients' certificates; set it")
+    _check_largest(config)
     check_ledgers(config)
     _check_ephemeral(config)
+
+
+def largest(name: str) -> int:
+    """The most that a setting which is a number may be."""
+    if name in _LARGEST:
+        return _LARGEST[name]
+    return BYTES_MAX if "bytes" in name or name.endswith("_ms") else NUMBER_MAX
+
+
+def _check_largest(config: StandaloneConfig) -> None:
+    for setting in fields(config):
+        if setting.type == "int":
+            most = largest(setting.name)
+            _require(getattr(config, setting.name) <= most, config, setting.name, f"at most {most}")
 
 
 def _check_ephemeral(config: StandaloneConfig) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from fakes.ledgers import write_error
 from fakes.managed_logs import Process
 from magnetar.base.ids import Position
@@ -146,6 +148,22 @@ def test_a_snapshot_is_taken_after_a_time_too() -> None:
         process.clock.advance(120_000)
         await room.maintain()
         assert log.cursors[DEDUP_CURSOR].properties == {"p": 7}
+        await process.logs.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("snapshot_ms", [0, -1000])
+def test_without_an_interval_only_entries_count(snapshot_ms: int) -> None:
+    """As Pulsar's setting at 0; a snapshot in every round would be the other end of it."""
+
+    async def story() -> None:
+        process = Process()
+        log, room = await load(process, set(), snapshot_ms=snapshot_ms)
+        await publish(process, log, room, "p", 7)
+        process.clock.advance(1 << 40)
+        await room.maintain()
+        assert log.cursors[DEDUP_CURSOR].properties == {}
         await process.logs.close()
 
     asyncio.run(story())

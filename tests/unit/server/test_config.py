@@ -65,6 +65,9 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
         ("limits_interval_seconds = 0", "limits_interval_seconds is 0; it must be at least 1"),
         ('backlog_quota_policy = "x"', "it must be one of producer_request_hold, producer_exception"),
         ("retention_minutes = -2", "retention_minutes is -2"),
+        ("deduplication_snapshot_seconds = -2", "it must be 0 or more, or -1 for no limit"),
+        ("segment_bytes = 4294967296", "it must be at most 4294967295"),
+        ("bookies = 101", "it must be at most 100"),
         ("= 1", "is not valid TOML"),
     ],
 )
@@ -74,6 +77,14 @@ def test_wrong_settings_name_cause_and_remedy(tmp_path: Path, text: str, said: s
     with pytest.raises(StartupError) as caught:
         load({}, file=file, environment={})
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(StandaloneConfig) if each.type == "int"])
+def test_no_number_is_without_bounds(name: str) -> None:
+    """Those that pass are small enough for every place that holds them, and not below what has a meaning."""
+    for value in (-2, 1 << 63, 10**30):
+        with pytest.raises(StartupError, match=rf"\b{name}\b"):
+            load({name: value}, environment={})
 
 
 def test_other_refusals(tmp_path: Path) -> None:

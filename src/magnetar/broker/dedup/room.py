@@ -150,7 +150,8 @@ class DedupRoom:
 
         Raises what `snapshot` does.
         """
-        due = self._clock.now_ms() - self._stored_ms >= self.limits.snapshot_ms
+        interval_ms = self.limits.snapshot_ms
+        due = 0 < interval_ms <= self._clock.now_ms() - self._stored_ms
         if self._retire() or (self._unstored and due):
             await self._store_now()
 

@@ -23,7 +23,8 @@ class DedupLimits:
     snapshot_entries: int = 20_000
     """Entries after which the state is stored: loading replays so many in about a tenth of a second."""
     snapshot_ms: int = 120_000
-    """After so long it is stored when anything came since; looked at once in a maintenance round."""
+    """After so long it is stored when anything came since; looked at once in a maintenance round. 0 or less:
+    never by time."""
 
     def with_interval(self, *policies: Mapping[str, object]) -> DedupLimits:
         """With the snapshot interval, in seconds, of the first of `policies` that has one."""
