@@ -61,7 +61,11 @@ async def open_stores(
 
     Raises StartupError, StorageError, MetadataError.
     """
-    if config.bookies or config.metadata_url:
+    try:
+        if not config.bookies and not config.metadata_url:
+            return await _open_embedded(
+                config, folder, clock=clock, cleanup=cleanup, spawn=spawn, failed=failed
+            )
         # Nobody else pays for the import.
         from magnetar.server import replicated_stores
 
@@ -69,6 +73,22 @@ async def open_stores(
         return await replicated_stores.open_stores(
             config, folder, clock=clock, cleanup=cleanup, failed=failed
         )
+    except OSError as error:
+        # Something there is not what it should be: a folder in the place of a file, no right to read.
+        where = None if folder is None else folder.root
+        raise StartupError(f"cannot use the data in {where}: {error}; correct it") from error
+
+
+async def _open_embedded(
+    config: StandaloneConfig,
+    folder: DataFolder | None,
+    *,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    """In this process: one bookie, and metadata in a file."""
     if folder is not None and folder.bookies_dir.exists():
         raise StartupError(
             f"the data folder {folder.root} keeps messages on bookies: start with --bookies, or choose"
