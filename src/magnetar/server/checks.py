@@ -62,6 +62,7 @@ _SECONDS: Final = {
 
 def check(config: StandaloneConfig) -> None:
     """Raises StartupError, which names the setting and the rule."""
+    _check_largest(config)
     for name in ("broker_port", "http_port", "broker_tls_port", "https_port"):
         _require(0 <= getattr(config, name) <= PORT_MAX, config, name, f"from 0 to {PORT_MAX}")
     _require(1024 <= config.max_message_bytes <= 128 * MIB, config, "max_message_bytes", "1 KiB to 128 MiB")
@@ -109,16 +110,12 @@ def check(config: StandaloneConfig) -> None:
     _check_otlp(config)
     _check_ports(config)
     _check_listeners(config)
-    if (config.tls_certificate is None) != (config.tls_key is None):
-        raise StartupError("TLS needs both tls_certificate and tls_key; set both or none")
-    if config.tls_require_client_certificate and (config.tls_ca is None or config.tls_certificate is None):
-        raise StartupError("tls_require_client_certificate needs TLS and tls_ca to check against; set them")
+    _check_tls(config)
     for method in names(config.authentication):
         known = ", ".join(METHODS)
         _require(method in METHODS, config, "authentication", f"some of {known}, separated by commas")
     if "tls" in names(config.authentication) and config.tls_ca is None:
         raise StartupError("authentication by tls needs tls_ca, who signs the clients' certificates; set it")
-    _check_largest(config)
     check_ledgers(config)
     _check_ephemeral(config)
 
@@ -135,6 +132,13 @@ def _check_largest(config: StandaloneConfig) -> None:
         if setting.type == "int":
             most = largest(setting.name)
             _require(getattr(config, setting.name) <= most, config, setting.name, f"at most {most}")
+
+
+def _check_tls(config: StandaloneConfig) -> None:
+    if (config.tls_certificate is None) != (config.tls_key is None):
+        raise StartupError("TLS needs both tls_certificate and tls_key; set both or none")
+    if config.tls_require_client_certificate and (config.tls_ca is None or config.tls_certificate is None):
+        raise StartupError("tls_require_client_certificate needs TLS and tls_ca to check against; set them")
 
 
 def _check_ephemeral(config: StandaloneConfig) -> None:
