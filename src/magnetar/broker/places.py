@@ -35,12 +35,16 @@ async def last_message(log: ManagedLog) -> tuple[Position, int]:
 
 
 async def _last_intact(log: ManagedLog) -> EntryRun | None:
-    """The last entry that is not lost; None where there is none. Raises what `ManagedLog.read` raises."""
-    last = log.last_position
+    """The last entry that is not lost; None where there is none, or all were given up. Raises what
+    `ManagedLog.read` raises: also where all are lost, since a reader told of an empty topic ends as if it
+    had had everything."""
+    last, hole = log.last_position, None
     while True:
         if last.entry_id < 0:
             last = log.previous_position(last)
         if last.entry_id < 0:
+            if hole is not None:
+                raise hole
             return None
         first = last.entry_id
         try:
@@ -51,6 +55,7 @@ async def _last_intact(log: ManagedLog) -> EntryRun | None:
         except LostEntriesError as error:
             if not error.certain:
                 raise
+            hole = error
             first = min(first, error.first_entry)
         last = log.previous_position(Position(last.ledger_id, first))
 
