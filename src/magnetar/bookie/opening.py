@@ -9,7 +9,8 @@ What a file is can be learned in several places, and one of them is enough:
 
 So a damaged header costs nothing, nor does a damaged footer: the blocks are scanned and the footer is written
 anew. A segment that others follow, or whose file does not end with a whole page, was ended by somebody:
-nothing in it is torn, and what does not hold is damage. Files in the wrong place are told by their headers
+nothing in it is torn, and what does not hold is damage. One that its follower does not name as the segment
+before it was prepared too late and holds nothing. Files in the wrong place are told by their headers
 (`settle_names`).
 """
 
@@ -77,9 +78,13 @@ def load_segments(folder: StoreFolder, disk: Disk, roster: Roster) -> list[Segme
         if end:
             ends[segment_id] = end
     listed = roster.read()
+    passed_over: set[int] = set()
     for segment, follower in pairwise(segments):
         if segment.sealed is None and (start := read_start(follower, disk)) is not None:
             ends.setdefault(start[0], start[1])
+            if start[0] < segment.segment_id:
+                # Prepared too late: the log did not wait for it, and nothing was ever written to it.
+                passed_over.add(segment.segment_id)
     kept: list[SegmentFile] = []
     empty: list[SegmentFile] = []
     followed = False
@@ -87,10 +92,12 @@ def load_segments(folder: StoreFolder, disk: Disk, roster: Roster) -> list[Segme
     for segment in reversed(segments):
         # Damage known before the scan: nothing of the file can be told apart, so nothing is cut off either.
         unreadable = segment.sealed is None and bool(segment.damages)
-        end = ends.get(segment.segment_id, 0)
-        if segment.sealed is None and not unreadable and not _recover(segment, disk, end, followed=followed):
-            empty.append(segment)
-            continue
+        if segment.sealed is None and not unreadable:
+            end = ends.get(segment.segment_id, 0)
+            ended = followed and segment.segment_id not in passed_over
+            if not _recover(segment, disk, end, followed=ended):
+                empty.append(segment)
+                continue
         followed = followed or not unreadable
         kept.append(segment)
     missing = _missing(folder, disk, listed, present, [segment.segment_id for segment in kept])

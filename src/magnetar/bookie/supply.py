@@ -262,7 +262,7 @@ class SegmentSupply:
             self._preparing = False
         if segment_id < self._active.segment.segment_id:
             # The log could not wait and went on in a later one; ids must ascend.
-            self._discard(ready.segment)
+            await self._return(ready)
         else:
             self._ready = ready
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from magnetar.bookie import supply
 from magnetar.bookie.blocks import HEADER_BYTES, start_block
 from magnetar.bookie.commit import Tail
 from magnetar.bookie.files import Disk
@@ -20,6 +23,7 @@ from magnetar.bookie.segment_file import recycle_segment
 from magnetar.bookie.spares import SparePool
 from magnetar.bookie.store import SegmentStore
 from magnetar.runtime.syncer import InlineSyncer
+from magnetar.runtime.threads import in_thread
 from support.segment_images import Image, entries, found
 from support.storage import Sink, crash_copy, entries_of, flip, run, segments, settled, store_in, until
 
@@ -66,6 +70,42 @@ def test_a_dead_segment_becomes_the_next_one(tmp_path: Path) -> None:
         for folder in (crashed, tmp_path):
             async with store_in(folder, segment_bytes=SEGMENT) as store:
                 assert store.ledger_ids() == {2}
+                assert await entries_of(store, 2) == [content(2, i) for i in range(300)]
+                assert not [damage for segment in store.segments for damage in segment.damages]
+
+    run(story())
+
+
+@pytest.mark.parametrize("recycled", [False, True])
+def test_a_segment_that_came_too_late_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recycled: bool
+) -> None:
+    """The log did not wait for it and went on in a later one: a crash then leaves it between two that hold
+    something, and nothing of it was lost."""
+    held = asyncio.Event()
+
+    async def late(call: Callable[..., Any], *arguments: Any) -> Any:
+        made = await in_thread(call, *arguments)
+        if call.__name__ == "_make":
+            await held.wait()
+        return made
+
+    async def story() -> None:
+        async with store_in(tmp_path, segment_bytes=SEGMENT, spare_segments=2 * recycled) as store:
+            if recycled:
+                await live_and_die(store, 1)
+            monkeypatch.setattr(supply, "in_thread", late)
+            await write(store, 2, 300)
+            numbers = [int(path.stem) for path in segments(tmp_path)]
+            used = {segment.segment_id for segment in store.segments}
+            crashed = crash_copy(tmp_path, tmp_path / "crashed")
+            assert set(numbers) - used, "nothing came too late"
+            assert max(set(numbers) - used) < max(numbers)
+            held.set()
+            if recycled:
+                await until(lambda: len(store.supply.spares) > 0)
+        for folder in (crashed, tmp_path):
+            async with store_in(folder, segment_bytes=SEGMENT) as store:
                 assert await entries_of(store, 2) == [content(2, i) for i in range(300)]
                 assert not [damage for segment in store.segments for damage in segment.damages]
 
