@@ -81,7 +81,6 @@ class SegmentSupply:
         self._is_durable = is_durable
         self._prewrites = is_durable and options.prewrite_bytes_per_s > 0 and options.spare_segments > 0
         self._ready: Supplied | None = None
-        self._preparing = False
         self._filling = False
         self._fill_from_bytes = 1
         self._closed = False
@@ -95,6 +94,8 @@ class SegmentSupply:
         self.committed_blocks = 0
         self.recycled = 0
         """Segments made of spare files."""
+        self.is_preparing = False
+        """Whether the next segment is under way: the log does not wait for it."""
         self.spares: Final = SparePool(
             folder, disk, count_max=options.spare_segments, segment_bytes=options.segment_bytes
         )
@@ -204,7 +205,7 @@ class SegmentSupply:
     def set_aside(self) -> bool:
         """Whether the next segment is ready; makes it when it is not. For after a full disk: blocks for
         milliseconds."""
-        if self._ready is not None or self._preparing or self._closed:
+        if self._ready is not None or self.is_preparing or self._closed:
             return self._ready is not None
         if self._loop.time() < self._full_until_s:
             return False
@@ -233,7 +234,7 @@ class SegmentSupply:
         self._end = end
         self.committed_bytes += size
         self.committed_blocks += block_count
-        if self._ready is not None or self._preparing:
+        if self._ready is not None or self.is_preparing:
             return
         early = end >= self._active.written_bytes * _READY_AT
         if len(self.spares):
@@ -249,7 +250,7 @@ class SegmentSupply:
 
     def _prepare(self) -> None:
         if not self._closed:
-            self._preparing = True
+            self.is_preparing = True
             self._tasks.spawn(self._prepare_one(self._take_id()))
 
     async def _prepare_one(self, segment_id: int) -> None:
@@ -259,7 +260,7 @@ class SegmentSupply:
             _log.warning("%s", storage_error(error, self._folder.root, "prepare the next segment"))
             return
         finally:
-            self._preparing = False
+            self.is_preparing = False
         if segment_id < self._active.segment.segment_id:
             # The log could not wait and went on in a later one; ids must ascend.
             await self._return(ready)

@@ -39,13 +39,15 @@ def content(ledger_id: int, entry: int) -> bytes:
     return (b"%d:%d:" % (ledger_id, entry)).ljust(BODY, b".")
 
 
-async def write(store: SegmentStore, ledger_id: int, count: int) -> None:
-    """Fills a ledger, one group for each entry."""
+async def write(store: SegmentStore, ledger_id: int, count: int, *, patient: bool = True) -> None:
+    """Fills a ledger, one group for each entry. `patient`: no segment comes too late for the log."""
     sink = Sink()
     appender = store.appender(ledger_id, sink)
     for entry in range(count):
         appender.append([content(ledger_id, entry)], None, entry, 1)
         await sink.reached(entry)
+        if patient:
+            await until(lambda: not store.supply.is_preparing)
     store.release(appender)
 
 
@@ -95,7 +97,7 @@ def test_a_segment_that_came_too_late_is_no_damage(
             if recycled:
                 await live_and_die(store, 1)
             monkeypatch.setattr(supply, "in_thread", late)
-            await write(store, 2, 300)
+            await write(store, 2, 300, patient=False)
             numbers = [int(path.stem) for path in segments(tmp_path)]
             used = {segment.segment_id for segment in store.segments}
             crashed = crash_copy(tmp_path, tmp_path / "crashed")
