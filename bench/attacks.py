@@ -73,18 +73,19 @@ def slow_http(service_url: str, http_url: str) -> None:
     _idle(http_url, _HTTP_SOCKETS, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 
 
-def _flood(service_url: str, blocks: Iterator[bytes]) -> None:
-    """Writes as fast as is taken, and throws the answers away."""
+def _flood(service_url: str, blocks: Iterator[bytes], *, opened_first: Callable[[], None] = _ready) -> None:
+    """Writes as fast as is taken, and throws the answers away. Calls `opened_first` once it is connected."""
     connection = Connection(service_url, deadline_s=60)
     opened = connection.socket
     opened.settimeout(None)
 
     def drain() -> None:
-        while opened.recv(1 << 20):
-            pass
+        with contextlib.suppress(OSError):
+            while opened.recv(1 << 20):
+                pass
 
     threading.Thread(target=drain, daemon=True).start()
-    _ready()
+    opened_first()
     for block in blocks:
         opened.sendall(block)
 
@@ -107,13 +108,14 @@ def lookups(service_url: str, http_url: str) -> None:
 
 
 def names(service_url: str, http_url: str) -> None:
-    """Look-ups of names of a megabyte, each another one."""
+    """Look-ups of names of a megabyte, each another one. Connections that are closed are opened again."""
     del http_url
     rest = b"n" * _NAME_BYTES
-    _flood(
-        service_url,
-        (_look_up(b"persistent://public/default/%d-%b" % (n, rest), n) for n in itertools.count()),
-    )
+    blocks = (_look_up(b"persistent://public/default/%d-%b" % (n, rest), n) for n in itertools.count())
+    _ready()
+    while True:
+        with contextlib.suppress(OSError):
+            _flood(service_url, blocks, opened_first=lambda: None)
 
 
 def websocket_pings(service_url: str, http_url: str) -> None:

@@ -32,6 +32,7 @@ from magnetar.wire.events import (
     ServerEvent,
 )
 from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint, varint
+from magnetar.wire.lengths import ENVELOPE_BYTES, check_command
 from magnetar.wire.sends import check_entry, decode_send
 from magnetar.wire.shapes import KEY_BYTES, SHAPES_MAX, FrameShape
 
@@ -139,6 +140,8 @@ class ServerParser:
             end = at + 4 + total
             if end > size:
                 self.needed = 4 + total
+                if total >= self._large_bytes:
+                    check_command(bytes(view[at + 4 : min(size, at + 4 + ENVELOPE_BYTES)]))
                 break
             if total >= self._large_bytes:
                 self._large_frame(view, at, end)
@@ -242,6 +245,7 @@ class ServerParser:
         stop = at + 8 + command_bytes
         if stop > end:
             raise FrameError(f"command of {command_bytes} bytes in a frame of {end - at - 4}")
+        check_command(bytes(view[at + 4 : min(end, at + 4 + ENVELOPE_BYTES)]))
         head = bytes(view[at:stop])
         self._command(head, 0, len(head), bytes(view[stop:end]))
 
