@@ -19,6 +19,7 @@ ROSTER: Final = "unit/bookie/test_roster.py"
 SPARES: Final = "unit/bookie/test_spares.py"
 REWRITER: Final = "unit/bookie/test_rewriter.py"
 EMBEDDED: Final = "unit/metadata/test_embedded.py"
+SQLITE_LOG: Final = "unit/metadata/test_sqlite_log.py"
 CONTRACT: Final = "unit/metadata/test_contract.py"
 LEDGERS: Final = "unit/ledger/test_embedded.py"
 GUARD: Final = "unit/ledger/test_guard.py"
@@ -32,6 +33,14 @@ COMPACTION: Final = "unit/broker/test_compaction_room.py"
 
 RULES: Final = (
     # -- the segment store
+    Rule(
+        "what came too late holds nothing",
+        "a crash leaves a segment that passes for damage of unknown ledgers",
+        "bookie/opening.py",
+        "            if start[0] < segment.segment_id:\n",
+        "            if False:\n",
+        (SPARES,),
+    ),
     Rule(
         "sync before acknowledgement",
         "an acknowledged entry is only in the page cache",
@@ -276,6 +285,14 @@ RULES: Final = (
             ' "COMMIT")\n'
         ),
         (EMBEDDED,),
+    ),
+    Rule(
+        "a log of writes goes as far as its note says",
+        "the last commits are taken back without a word where more than a bit of them is damaged",
+        "metadata/sqlite_log.py",
+        "max(examined.frames, note.copied) < note.frames",
+        "False",
+        (SQLITE_LOG,),
     ),
     Rule(
         "a failed commit is the last",

@@ -40,11 +40,11 @@ def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connec
     `first`: nobody uses the file yet, so damage in a log that was left is looked for. Raises sqlite3.Error,
     OSError, CorruptDataError.
     """
-    if first and file.with_name(f"{file.name}-wal").exists():
-        # Only a process that was killed leaves one.
+    if first and any(file.with_name(file.name + end).exists() for end in ("-wal", "-shm")):
+        # Only a process that was killed leaves them.
         from magnetar.metadata.sqlite_log import check_log
 
-        check_log(file)
+        check_log(file, durable=durable)
     # The loop and the writer thread take turns on a connection, never at the same time.
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     try:

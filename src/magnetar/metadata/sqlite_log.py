@@ -6,9 +6,12 @@ cuts one commit at most, as each is synced before the next begins. So damage is 
 
 - one flipped bit in a frame makes it whole, in the last commit too: it is put right where it is the only one
   that does (three of four are; the sums tell the highest bits of many words not apart);
-- whole frames of a later commit follow.
+- whole frames of a later commit follow;
+- the index of the log, `-shm`, says that it goes on: SQLite notes there how many frames there are, once they
+  are synced, and what a killed process noted is kept.
 
-More than a bit of the last commit alone cannot be told from a write that was cut short.
+After a power cut the index may be of any earlier moment. More than a bit of the last commit alone cannot be
+told from a write that was cut short then.
 
     header   magic u32, format u32, page size u32, number u32, salt u32 x2, checksum u32 x2     big-endian
     frame    page u32, pages of the file after a commit or 0 u32, salt u32 x2, checksum u32 x2, the page
@@ -16,7 +19,10 @@ More than a bit of the last commit alone cannot be told from a write that was cu
 A checksum goes over the header's first 24 bytes, then over 8 bytes and the page of each frame, each from
 where the last one ended, in words of the byte order that the magic says.
 
-Source: SQLite's file format, "The Write-Ahead Log".
+    index    twice: version, 0, changes, flags u32 x4, frames u32, pages u32, sums of the last frame u32 x2,
+             salt as in the log, sums of these 40 bytes u32 x2; then frames copied to the file u32     native
+
+Source: SQLite's file format, "The Write-Ahead Log" and "The WAL-Index File Format".
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -43,13 +50,42 @@ _MAGIC: Final = 0x377F0682
 _FORMAT: Final = 3_007_000
 _PAGE_BYTES: Final = frozenset(1 << shift for shift in range(9, 17))
 _WORD: Final = (1 << 32) - 1
-
+_BIG_ENDIAN: Final = sys.byteorder == "big"
 
 _LOST: Final = (
     "commits that were synced are damaged in the log of the metadata. Nothing was changed; restore {} with "
     "its metadata.db from a backup, or make the metadata anew from what is whole with "
     "`magnetar storage rebuild-metadata`; messages that it does not name are kept"
 )
+
+
+_INDEX: Final = struct.Struct("=4I2I2I8s2I")
+_INDEX_SUMMED_BYTES: Final = 40
+_COPIED: Final = struct.Struct("=I")
+
+
+class Noted(NamedTuple):
+    """What the index of a log says of it."""
+
+    frames: int
+    """So many were synced."""
+    copied: int
+    """So many of them are in the file itself."""
+    salts: bytes
+
+
+def noted_in(index: bytes) -> list[Noted]:
+    """What each whole copy in the index says; none of a file that is damaged or of another format."""
+    found: list[Noted] = []
+    if len(index) < 2 * _INDEX.size + _COPIED.size:
+        return found
+    (copied,) = _COPIED.unpack_from(index, 2 * _INDEX.size)
+    for at in (0, _INDEX.size):
+        version, *_, frames, _, _, _, salts, first, second = _INDEX.unpack_from(index, at)
+        summed = index[at : at + _INDEX_SUMMED_BYTES]
+        if version == _FORMAT and (first, second) == checksum(summed, (0, 0), big_endian=_BIG_ENDIAN):
+            found.append(Noted(frames, copied, salts))
+    return found
 
 
 class Mended(NamedTuple):
@@ -124,43 +160,70 @@ class _Log:
         return _HEADER_BYTES + number * self.frame_bytes
 
 
-def check_log(file: Path) -> Mended | None:
+def check_log(file: Path, *, durable: bool = True) -> Mended | None:
     """Puts one flipped bit of the log of the metadata file `file` right, durably, and says which.
 
-    To be called before anybody opens it. Raises CorruptDataError: commits are lost, and nothing was changed;
-    OSError.
+    To be called before anybody opens it. `durable`: its commits were synced. Raises CorruptDataError: commits
+    are lost, and nothing was changed; OSError.
     """
     log_file = file.with_name(f"{file.name}-wal")
-    data = log_file.read_bytes()
+    data = log_file.read_bytes() if log_file.exists() else b""
     mended: Mended | None = None
-    while (bit := find_damage(data, log_file)) is not None:
-        data = _flipped(data, bit)
-        mended = bit
+    while (examined := examine(data, log_file)).damage is not None:
+        mended = examined.damage
+        data = _flipped(data, mended)
         with log_file.open("r+b") as out:
-            out.seek(bit.offset)
-            out.write(data[bit.offset : bit.offset + 1])
+            out.seek(mended.offset)
+            out.write(data[mended.offset : mended.offset + 1])
             out.flush()
             os.fsync(out.fileno())
         _log.error(
             "%s: bit %d of byte %d was wrong and is put right: look after the disk",
             log_file,
-            bit.bit,
-            bit.offset,
+            mended.bit,
+            mended.offset,
         )
+    if durable:
+        _compare(log_file, examined, file.with_name(f"{file.name}-shm"))
     return mended
 
 
-def find_damage(data: bytes, file: Path) -> Mended | None:
-    """The flipped bit that ends the log too early; None where it ends as it should.
+def _compare(log_file: Path, examined: Examined, index_file: Path) -> None:
+    """Raises CorruptDataError when the index tells of frames that the log no longer has, OSError."""
+    if not index_file.exists():
+        return
+    with index_file.open("rb") as index:
+        notes = noted_in(index.read(2 * _INDEX.size + _COPIED.size))
+    for note in notes:
+        # Other salts are of a log that begins anew, once all of this one is in the file; none: it is gone.
+        if examined.salts in (note.salts, b"") and max(examined.frames, note.copied) < note.frames:
+            raise CorruptDataError(str(log_file), examined.end, _LOST.format(log_file.name))
+
+
+class Examined(NamedTuple):
+    """What a log holds."""
+
+    damage: Mended | None
+    """The flipped bit that ends it too early; None where it ends as it should."""
+    frames: int = 0
+    """Whole ones, one behind the other."""
+    salts: bytes = b""
+    """Empty: it has no header that holds."""
+    end: int = 0
+    """Of the last of them, in bytes."""
+
+
+def examine(data: bytes, file: Path) -> Examined:
+    """Goes through a log.
 
     Raises CorruptDataError: damage of more than a bit ends it, or of a bit that may be one of several.
     `file` is named then.
     """
     if len(data) <= _HEADER_BYTES:
-        return None
+        return Examined(None)
     log = _Log(data)
     if not log.header_is_good:
-        return _header_damage(data, file)
+        return Examined(_header_damage(data, file))
     frames = list(log.frames())
     sums = log.sums
     for number, frame in enumerate(frames):
@@ -172,8 +235,8 @@ def find_damage(data: bytes, file: Path) -> Mended | None:
         bits = _flips_in(log, frames[number : number + 2], at, found)
         if len(bits) > 1 or (not bits and _is_followed(log, frames[number:])):
             raise CorruptDataError(str(file), at, _LOST.format(file.name))
-        return bits[0] if bits else None
-    return None
+        return Examined(bits[0] if bits else None, number, log.salts, at)
+    return Examined(None, len(frames), log.salts, log.offset_of(len(frames)))
 
 
 def _header_damage(data: bytes, file: Path) -> Mended | None:

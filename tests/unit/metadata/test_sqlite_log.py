@@ -13,7 +13,7 @@ import pytest
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError
 from magnetar.metadata.embedded import EmbeddedMetadataStore
-from magnetar.metadata.sqlite_log import check_log, find_damage
+from magnetar.metadata.sqlite_log import check_log, examine
 
 COMMITS = 8
 FRAME_BYTES = 4096 + 24
@@ -41,7 +41,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def script(store: EmbeddedMetadataStore) -> None:
         for number in range(COMMITS):
             await store.put(f"/topics/{number}", random.Random(number).randbytes(900))
-        for name in ("metadata.db", "metadata.db-wal"):
+        for name in ("metadata.db", "metadata.db-wal", "metadata.db-shm"):
             shutil.copy(folder / name, left / name)
 
     session(folder / "metadata.db", script)
@@ -74,7 +74,7 @@ def log_of(killed: Path) -> bytes:
 def test_a_whole_log_is_whole(killed: Path, tmp_path: Path) -> None:
     log = log_of(killed)
     assert len(log) > HEADER_BYTES + 2 * FRAME_BYTES
-    assert find_damage(log, tmp_path) is None
+    assert examine(log, tmp_path).damage is None
     assert opened(killed, tmp_path / "whole", log) == COMMITS
 
 
@@ -96,7 +96,7 @@ def test_one_flipped_bit_anywhere_is_put_right_or_said(killed: Path, tmp_path: P
         damaged = bytearray(log)
         damaged[place] ^= 1 << bit
         try:
-            found = find_damage(bytes(damaged), tmp_path)
+            found = examine(bytes(damaged), tmp_path).damage
         except CorruptDataError:
             # One of several bits: the highest of many words are not told apart.
             continue
@@ -135,6 +135,86 @@ def test_a_log_that_a_crash_cut_is_no_damage(killed: Path, tmp_path: Path) -> No
     for cut in range(frames):
         at = HEADER_BYTES + cut * FRAME_BYTES
         for torn in (log[:at], log[: at + 512 * chance.randrange(8)], log[:at] + bytes(len(log) - at)):
-            assert find_damage(torn, tmp_path) is None
+            assert examine(torn, tmp_path).damage is None
     at = HEADER_BYTES + (frames - 1) * FRAME_BYTES
     assert opened(killed, tmp_path / "cut", log[:at] + bytes(1_024) + log[at + 1_024 :]) < COMMITS
+
+
+def left_with(killed: Path, folder: Path, log: bytes | None, index: bytes | None) -> Path:
+    """The file in a folder as it was left, with this log and this index of it."""
+    folder.mkdir()
+    file = folder / "metadata.db"
+    shutil.copy(killed / "metadata.db", file)
+    for end, content in (("-wal", log), ("-shm", index)):
+        if content is not None:
+            file.with_name(file.name + end).write_bytes(content)
+    return file
+
+
+def end_of_last_but_one(log: bytes) -> int:
+    """Where the last commit begins."""
+    ends = [
+        at + FRAME_BYTES
+        for at in range(HEADER_BYTES, len(log), FRAME_BYTES)
+        if log[at + 4 : at + 8] != bytes(4)
+    ]
+    return ends[-2]
+
+
+def test_the_last_commit_cannot_go_after_a_kill(killed: Path, tmp_path: Path) -> None:
+    """More than a bit of it passed for a write that was cut short; SQLite's own note of it says otherwise."""
+    log, index = log_of(killed), (killed / "metadata.db-shm").read_bytes()
+    at = end_of_last_but_one(log)
+    hurt = log[:at] + bytes(len(log) - at)
+    lost = r"metadata.db-wal at byte \d+: commits that were synced are damaged .*rebuild-metadata"
+    for number, damaged in enumerate((hurt, log[:at], log[:HEADER_BYTES], b"", None)):
+        file = left_with(killed, tmp_path / f"damaged{number}", damaged, index)
+        with pytest.raises(CorruptDataError, match=lost):
+            EmbeddedMetadataStore.open(file, clock=ManualClock(1))
+        assert file.with_name("metadata.db-shm").read_bytes() == index, "nothing was changed"
+    # As it was; what was not synced; and where nothing notes how far it went.
+    assert check_log(left_with(killed, tmp_path / "whole", log, index)) is None
+    assert check_log(left_with(killed, tmp_path / "volatile", hurt, index), durable=False) is None
+    assert check_log(left_with(killed, tmp_path / "moved", hurt, None)) is None
+
+
+def test_an_index_of_an_earlier_moment_says_nothing(killed: Path, tmp_path: Path) -> None:
+    """As a power cut leaves it: nobody syncs it. Nor does one that is damaged."""
+    log, index = log_of(killed), (killed / "metadata.db-shm").read_bytes()
+    chance = random.Random(9)
+    at = end_of_last_but_one(log)
+    for number in range(40):
+        damaged = bytearray(index)
+        for copy in (0, 48):
+            damaged[copy + chance.randrange(48)] ^= 1 << chance.randrange(8)
+        file = left_with(killed, tmp_path / f"index{number}", log[:at], bytes(damaged))
+        assert check_log(file) is None
+    for number, short in enumerate((b"", index[:90], bytes(len(index)))):
+        assert check_log(left_with(killed, tmp_path / f"short{number}", log[:at], short)) is None
+
+
+def test_what_was_copied_to_the_file_is_not_missed(tmp_path: Path) -> None:
+    """A log whose commits are all in the file may be damaged, or of another salt."""
+    folder = tmp_path / "store"
+
+    async def script(store: EmbeddedMetadataStore) -> None:
+        for number in range(COMMITS):
+            await store.put(f"/topics/{number}", bytes(900))
+        store._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        left = tmp_path / "left"
+        left.mkdir()
+        for path in folder.glob("metadata.db*"):
+            shutil.copy(path, left / path.name)
+        log = left / "metadata.db-wal"
+        log.write_bytes(log.read_bytes()[: HEADER_BYTES + FRAME_BYTES // 2])
+        assert check_log(left / "metadata.db") is None
+        # The log begins anew over the old one.
+        await store.put("/topics/next", b"")
+        for path in folder.glob("metadata.db*"):
+            shutil.copy(path, left / path.name)
+        assert check_log(left / "metadata.db") is None
+        log.write_bytes(log.read_bytes()[:HEADER_BYTES])
+        with pytest.raises(CorruptDataError):
+            check_log(left / "metadata.db")
+
+    session(folder / "metadata.db", script)
