@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from magnetar.schemas import avro_compatibility, avro_definition, key_value
+from magnetar.schemas import key_value
 from magnetar.schemas.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.schemas.types import (
     AVRO_TYPES,
@@ -25,6 +26,10 @@ from magnetar.schemas.types import (
     TYPES,
 )
 from magnetar.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    # Loaded where a definition is read: a start needs none, and each module is time of every start.
+    from magnetar.schemas.avro_definition import Avro
 
 
 class Strategy(enum.Enum):
@@ -121,6 +126,8 @@ def unreadable(reader: pb.Schema, writer: pb.Schema) -> str | None:
         types = _avro(reader), _avro(writer)
         if types[0] is None or types[1] is None:
             return None
+        from magnetar.schemas import avro_compatibility
+
         return avro_compatibility.unreadable(types[0], types[1])
     return None
 
@@ -140,8 +147,10 @@ def check_definition(schema: pb.Schema) -> None:
         _avro(schema)
 
 
-def _avro(schema: pb.Schema) -> avro_definition.Avro | None:
+def _avro(schema: pb.Schema) -> Avro | None:
     """None for a JSON Schema, which old clients sent for their JSON messages: nothing is known of it."""
+    from magnetar.schemas import avro_definition
+
     document = avro_definition.parse_json(schema.schema_data, f"the {NAMES[schema.type]} definition")
     try:
         return avro_definition.parse(document)
