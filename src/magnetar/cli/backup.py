@@ -17,7 +17,7 @@ from magnetar.cli.caller import Caller, calls
 from magnetar.cli.progress import Progress
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.backup import copying, restoring
-from magnetar.server.backup.manifest import BackupError, Manifest
+from magnetar.server.backup.manifest import BackupError, DamagedBackupError, Manifest
 from magnetar.server.backup.repository import Repository
 from magnetar.server.backup.staging import of_unused
 
@@ -99,13 +99,20 @@ class _Alive:
 @backup.command("list", epilog="Example: magnetar backup list /backups/magnetar")
 @repository_argument
 @calls
-def list_backups(caller: Caller, repository: Path) -> None:
-    """Show the backups in REPOSITORY, the oldest one first."""
+def list_backups(caller: Caller, repository: Path) -> int:
+    """Show the backups in REPOSITORY, the oldest one first; ends with 7 when one cannot be read."""
     source = Repository.open(repository)
-    caller.show(
-        [_row(source.manifest(each)) for each in source.ids()],
-        columns=("backup", "time", "files", "bytes", "copiedBytes", "version"),
-    )
+    rows: list[dict[str, object]] = []
+    wrong: list[str] = []
+    for each in source.ids():
+        try:
+            rows.append(_row(source.manifest(each)))
+        except DamagedBackupError as error:
+            wrong.append(str(error))
+    caller.show(rows, columns=("backup", "time", "files", "bytes", "copiedBytes", "version"))
+    for line in wrong:
+        click.echo(line, err=True)
+    return exit_codes.NOT_FOUND if wrong else 0
 
 
 @backup.command(epilog="Example: magnetar backup verify /backups/magnetar")
@@ -118,7 +125,11 @@ def verify(caller: Caller, repository: Path, backup_id: str | None, every: bool)
     source = Repository.open(repository)
     wrong: list[str] = []
     for each in source.ids() if every else [backup_id]:
-        manifest = source.manifest(each)
+        try:
+            manifest = source.manifest(each)
+        except DamagedBackupError as error:
+            wrong.append(str(error))
+            continue
         progress = Progress(f"bytes of {manifest.backup_id}", manifest.size_bytes)
         wrong += source.verify(manifest, progress.add)
         progress.close()

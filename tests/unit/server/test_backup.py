@@ -131,6 +131,31 @@ def test_messages_and_metadata_are_of_one_generation(tmp_path: Path, monkeypatch
     run(scenario())
 
 
+def test_the_segment_that_was_written_to_has_room_behind_its_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended with the log, as a file that was cut off: each copy said that bytes were damaged."""
+
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (_, store, points):
+            await write(store, 2, 1)
+            point = await points.begin()
+            async with store_in(copy_of(point.folder, tmp_path)) as copy:
+                assert "corrupt data" not in caplog.text
+                assert copy.ledger_ids() == {1, 2}
+
+    run(scenario())
+
+
+def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
+    """It got files of a data folder, and was closed for everybody else."""
+    tmp_path.chmod(0o755)
+    with pytest.raises(BackupError, match="no data folder"), staging.of_unused(tmp_path, SystemClock()):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
 def test_one_point_at_a_time_and_it_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with used(tmp_path / "data") as (folder, _, points):
@@ -222,3 +247,16 @@ def test_what_a_restore_that_was_cut_short_left_is_removed(tmp_path: Path) -> No
     restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
     assert (tmp_path / "data" / "bookie" / "x").read_bytes() == b"abc"
     assert not (tmp_path / "data" / "half").exists()
+
+
+def test_a_folder_that_cannot_be_replaced_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = Repository.open(tmp_path / "backups", create=True)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(BackupError, match="the current folder"):
+        restore(repository, MANIFEST, Path("."), progress=lambda _: None)
+    with pytest.raises(BackupError, match="a mount point"):
+        restore(repository, MANIFEST, Path("/proc"), progress=lambda _: None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backups", "here"]

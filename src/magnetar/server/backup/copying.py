@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import magnetar
-from magnetar.server.backup.manifest import BackupError, FileRow, Manifest
+from magnetar.bookie.segment import PAGE_BYTES
+from magnetar.server.backup.manifest import BackupError, DamagedBackupError, FileRow, Manifest
 from magnetar.server.backup.repository import Repository
 from magnetar.server.backup.staging import STAGED_FILE
+
+_log = logging.getLogger("magnetar.backup")
 
 
 def copy(
@@ -37,9 +41,10 @@ def copy(
                 rows.append(FileRow(name, found.sha256, size, origin))
                 progress(size)
                 continue
-            digest, new = repository.add(path, size, progress)
+            room = _room_behind(size) if growing else 0
+            digest, new = repository.add(path, size, progress, room_bytes=room)
             brought += new
-            rows.append(FileRow(name, digest, size, origin))
+            rows.append(FileRow(name, digest, size + room, origin))
     except OSError as error:
         raise BackupError(f"the backup could not be written: {error.strerror or error}") from error
     manifest = Manifest(
@@ -59,10 +64,20 @@ def bytes_of(staged: Path, *, with_history: bool) -> int:
 
 
 def _known(repository: Repository) -> dict[str, FileRow]:
-    """What the newest backup has of what never changes, by its origin."""
-    if not repository.ids():
-        return {}
-    return {row.origin: row for row in repository.manifest().files if row.origin}
+    """What the newest backup that can be read has of what never changes, by its origin."""
+    for backup_id in reversed(repository.ids()):
+        try:
+            manifest = repository.manifest(backup_id)
+        except DamagedBackupError as error:
+            _log.warning("%s; this backup does without it", error)
+            continue
+        return {row.origin: row for row in manifest.files if row.origin}
+    return {}
+
+
+def _room_behind(end: int) -> int:
+    """A segment that waits for blocks has room, and whole pages: one that ends with its log was cut off."""
+    return PAGE_BYTES - end % PAGE_BYTES
 
 
 def _files(staged: Path, *, with_history: bool) -> Iterator[Path]:

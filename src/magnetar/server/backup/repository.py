@@ -63,7 +63,7 @@ class Repository:
         except StartupError as error:
             raise BackupError(str(error)) from error
         try:
-            for part in self._files.glob("*/*.part"):
+            for part in self._files.glob("*.part"):
                 part.unlink()
             yield
         finally:
@@ -90,11 +90,16 @@ class Repository:
         write_durably(self._manifests / f"{manifest.backup_id}.json", encode(manifest))
 
     def drop(self, backup_ids: list[str]) -> int:
-        """Forgets backups, then deletes what no other one has; returns the bytes that were freed."""
+        """Forgets backups, then deletes what no other one has; returns the bytes that were freed.
+
+        Raises BackupError: one of the others is damaged; OSError.
+        """
+        # First what the others need: one that cannot be read ends it before anything is gone.
+        kept = set(self.ids()) - set(backup_ids)
+        needed = {row.sha256 for each in kept for row in self.manifest(each).files}
         for backup_id in backup_ids:
             (self._manifests / f"{backup_id}.json").unlink()
         sync_folder(self._manifests)
-        needed = {row.sha256 for each in self.ids() for row in self.manifest(each).files}
         freed = 0
         for path in self._files.glob("*/*"):
             if path.name not in needed:
@@ -115,30 +120,35 @@ class Repository:
         except FileNotFoundError:
             return False
 
-    def add(self, source: Path, size_bytes: int, copied: Callable[[int], None]) -> tuple[str, int]:
-        """Takes the first bytes of a file in, durably; its sum, and how many bytes are new here.
+    def add(
+        self, source: Path, size_bytes: int, copied: Callable[[int], None], *, room_bytes: int = 0
+    ) -> tuple[str, int]:
+        """Takes the first bytes of a file in, durably, and `room_bytes` zeros behind them; the sum of all,
+        and how many bytes are new here.
 
-        What was written is read back and compared. Raises OSError, DamagedBackupError.
+        What was written is read back and compared, and so is what is there already: a damaged file is
+        replaced. Raises OSError, DamagedBackupError.
         """
         part = self._files / f"{os.getpid()}.part"
-        with source.open("rb") as read, part.open("wb") as out:
-            digest = _copy(read, out, size_bytes, copied)
-            out.flush()
-            os.fsync(out.fileno())
-        target = self.path_of(digest)
-        if target.exists():
-            part.unlink()
-            return digest, 0
-        _forget_cached(part)
-        if sum_of(part) != digest:
-            part.unlink()
-            raise DamagedBackupError(f"{part} does not hold what was written to it: is that disk sound?")
-        if not target.parent.exists():
-            target.parent.mkdir()
-            sync_folder(self._files)
-        part.replace(target)
-        sync_folder(target.parent)
-        return digest, size_bytes
+        try:
+            with source.open("rb") as read, part.open("wb") as out:
+                digest = _copy(read, out, size_bytes, copied, room_bytes)
+                out.flush()
+                os.fsync(out.fileno())
+            target = self.path_of(digest)
+            if target.exists() and sum_of(target) == digest:
+                return digest, 0
+            _forget_cached(part)
+            if sum_of(part) != digest:
+                raise DamagedBackupError(f"{part} does not hold what was written to it: is that disk sound?")
+            if not target.parent.exists():
+                target.parent.mkdir()
+                sync_folder(self._files)
+            part.replace(target)
+            sync_folder(target.parent)
+        finally:
+            part.unlink(missing_ok=True)
+        return digest, size_bytes + room_bytes
 
     def verify(self, manifest: Manifest, read: Callable[[int], None]) -> list[str]:
         """Reads every file of a backup; what is wrong, a line each."""
@@ -153,8 +163,13 @@ class Repository:
         return wrong
 
 
-def _copy(source: IO[bytes], out: IO[bytes], size_bytes: int, copied: Callable[[int], None]) -> str:
-    """Copies so many bytes; their SHA-256. Raises OSError, also when the source is shorter."""
+def _copy(
+    source: IO[bytes], out: IO[bytes], size_bytes: int, copied: Callable[[int], None], room_bytes: int = 0
+) -> str:
+    """Copies so many bytes, and writes zeros behind them; the SHA-256 of all.
+
+    Raises OSError, also when the source is shorter.
+    """
     digest = hashlib.sha256()
     left = size_bytes
     while left:
@@ -165,6 +180,8 @@ def _copy(source: IO[bytes], out: IO[bytes], size_bytes: int, copied: Callable[[
         out.write(chunk)
         left -= len(chunk)
         copied(len(chunk))
+    out.write(bytes(room_bytes))
+    digest.update(bytes(room_bytes))
     return digest.hexdigest()
 
 

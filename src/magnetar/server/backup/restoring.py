@@ -24,7 +24,12 @@ def restore(
 
     Each file is compared with its sum on the way. The folder has its name when everything in it is durable.
     """
+    data = data.resolve()
     try:
+        # It is filled beside, and gets the name by a rename.
+        if data.is_mount() or data == Path.cwd():
+            what = "the current folder" if data == Path.cwd() else "a mount point"
+            raise BackupError(f"{data} is {what}, which cannot be replaced: name a folder in it")
         if data.exists() and (not data.is_dir() or any(data.iterdir())):
             raise BackupError(f"{data} is not empty: name a folder that is not there yet")
         part = data.with_name(f"{data.name}.restoring")

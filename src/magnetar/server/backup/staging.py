@@ -211,6 +211,9 @@ def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
     # The broker, which starts with this module, needs none of it.
     from magnetar.server.backup.beside import stage_bookies
 
+    # Before anything is made there, or its mode is changed.
+    if not (root / "FORMAT").is_file():
+        raise BackupError(f"{root} is no data folder: it has no file FORMAT")
     folder = DataFolder(root)
     staged = folder.staged_dir / "unused"
     held = ExitStack()

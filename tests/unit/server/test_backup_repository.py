@@ -1,0 +1,94 @@
+"""A folder with backups in which something is damaged, or was cut short."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from magnetar.server.backup import copying
+from magnetar.server.backup.manifest import DamagedBackupError, Manifest
+from magnetar.server.backup.repository import Repository
+from magnetar.server.backup.staging import STAGED_FILE
+
+SEGMENT = "bookie/segments/0000000000000001.seg"
+
+
+def ignore(_: int) -> None:
+    """Nobody looks at the progress."""
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> Path:
+    """A point in time with one sealed segment."""
+    folder = tmp_path / "staged"
+    (folder / SEGMENT).parent.mkdir(parents=True)
+    (folder / SEGMENT).write_bytes(b"messages")
+    (folder / STAGED_FILE).write_text(json.dumps({"created_ms": 0, "growing": "", "growing_bytes": 0}))
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository.open(tmp_path / "backups", create=True)
+
+
+def backup(staged: Path, repository: Repository) -> Manifest:
+    with repository.writing():
+        return copying.copy(staged, repository, with_history=True, progress=ignore)
+
+
+def damage_manifest(repository: Repository, manifest: Manifest) -> None:
+    path = repository.root / "backups" / f"{manifest.backup_id}.json"
+    path.write_bytes(b" " + path.read_bytes())
+
+
+def test_a_file_that_was_cut_off_is_brought_again(staged: Path, repository: Repository) -> None:
+    """The good bytes were dropped, as a file of their name was there: each later backup was as damaged."""
+    first = backup(staged, repository)
+    repository.path_of(first.files[0].sha256).write_bytes(b"mess")
+    assert repository.verify(first, ignore) != []
+    second = backup(staged, repository)
+    assert second.copied_bytes == len(b"messages")
+    assert repository.verify(second, ignore) == []
+
+
+def test_a_damaged_file_that_is_copied_again_is_replaced(staged: Path, repository: Repository) -> None:
+    first = backup(staged, repository)
+    repository.path_of(first.files[0].sha256).write_bytes(b"massages")
+    repository.add(staged / SEGMENT, len(b"messages"), ignore)
+    assert repository.verify(first, ignore) == []
+
+
+def test_what_a_backup_that_was_cut_short_left_is_removed(staged: Path, repository: Repository) -> None:
+    """It was looked for in the wrong folder, and stayed for ever."""
+
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    left = repository.root / "files" / "1.part"
+    left.touch()
+    with pytest.raises(KeyboardInterrupt):
+        repository.add(staged / SEGMENT, len(b"messages"), stop)
+    assert list((repository.root / "files").iterdir()) == [left]
+    backup(staged, repository)
+    assert not left.exists()
+
+
+def test_a_damaged_manifest_does_not_end_the_next_backup(staged: Path, repository: Repository) -> None:
+    first = backup(staged, repository)
+    second = backup(staged, repository)
+    damage_manifest(repository, second)
+    assert backup(staged, repository).files == first.files
+
+
+def test_nothing_is_deleted_while_it_is_not_known_what_is_needed(
+    staged: Path, repository: Repository
+) -> None:
+    first = backup(staged, repository)
+    second = backup(staged, repository)
+    damage_manifest(repository, second)
+    with pytest.raises(DamagedBackupError):
+        repository.drop([first.backup_id])
+    assert repository.ids() == [first.backup_id, second.backup_id]
