@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, as_json, decoded
 from magnetar.admin.compression import BYTES_MIN, compressing, wants_gzip
-from magnetar.admin.errors import TooLargeError, TooSlowError, status_of
+from magnetar.admin.errors import TooLargeError, TooSlowError, status_of, words_of
 from magnetar.admin.first_generation import present_path
 from magnetar.admin.paths import PathTree
 from magnetar.admin.sources import check_request, host_of
@@ -145,8 +145,8 @@ class _Resource:
             status = status_of(error)
             if status >= 500 and status != 501:
                 _log.warning("%s %s: %s", request.method, request.url.path, error)
-            remedy = getattr(error, "remedy", "")
-            return _refusal(status, str(error), _CHALLENGE if status == 401 else None, remedy=remedy)
+            reason, remedy = words_of(error, self._path)
+            return _refusal(status, reason, _CHALLENGE if status == 401 else None, remedy=remedy)
         except ClientDisconnect:
             raise
         except Exception:  # noqa: BLE001  # a bug met by one call is answered and must not stop others

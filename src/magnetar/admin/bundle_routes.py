@@ -52,7 +52,7 @@ async def split(call: Call) -> None:
             }
         )
     else:
-        bundles.check_known(bundle, document)
+        bundles.check_known(name, bundle, document)
         bounds = bundles.bounds_of(bundle)
     found = bundle_splits.cuts(
         call.query.get("splitAlgorithmName", ""),
@@ -133,7 +133,9 @@ async def set_anti_affinity(call: Call) -> None:
     # As JSON, or as it is: Pulsar's own tool sends it so.
     group = call.body.decode("utf-8", "replace").strip().strip('"')
     if not group:
-        raise PreconditionFailedError("the body must be the name of a group")
+        raise PreconditionFailedError(
+            "Anti-affinity group can't be empty", remedy="the body must be the name of a group"
+        )
     await _put_local(call, _ANTI_AFFINITY, group)
 
 

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from magnetar.admin.call import whole
 from magnetar.admin.errors import BadRequestError
-from magnetar.base.names import TopicName
+from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.bundles import DEFAULT_BUNDLES, LAST, equal_parts
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.metadata import keys
 
 BUNDLES_MAX: Final = 1024
-_NAME: Final = re.compile(r"0x([0-9a-fA-F]{8})_0x([0-9a-fA-F]{8})")
+_NAME: Final = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 _BOUND: Final = re.compile(r"0x[0-9a-fA-F]{1,8}")
 
 WHOLE: Final[dict[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
@@ -65,26 +65,36 @@ def bundle_of(topic: TopicName, policies: Mapping[str, Any]) -> str:
 
 
 def bounds_of(bundle: str) -> tuple[int, int]:
-    """The bounds that a bundle's name tells. Raises BadRequestError."""
+    """The bounds that a bundle's name tells. Raises PreconditionFailedError."""
     found = _NAME.fullmatch(bundle)
     if found is None:
-        raise BadRequestError(f"a bundle is written 0x00000000_0xffffffff, not {bundle!r}")
+        raise PreconditionFailedError(
+            f"Invalid bundle range: {bundle[:100]}", remedy="a bundle is written 0x00000000_0xffffffff"
+        )
     return int(found[1], 16), int(found[2], 16)
 
 
-def check_known(bundle: str, policies: Mapping[str, Any]) -> None:
-    """Whether a namespace's document has the bundle. Raises BadRequestError, PreconditionFailedError."""
+def check_known(namespace: NamespaceName, bundle: str, policies: Mapping[str, Any]) -> None:
+    """Whether a namespace's document has the bundle. Raises PreconditionFailedError."""
     lower, upper = bounds_of(bundle)
     bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]
-    if (lower, upper) not in itertools.pairwise(bounds):
-        known = ", ".join(keys.bundle(*pair) for pair in itertools.islice(itertools.pairwise(bounds), 8))
-        raise PreconditionFailedError(
-            f"Cannot find bundle {bundle} in the bundles list", remedy=f"there are {known}"
+    after = dict(itertools.pairwise(bounds))
+    if after.get(lower) == upper:
+        return
+    named = f"{namespace}/{keys.bundle(lower, upper)}"
+    if lower in after:
+        reason = (
+            f"Invalid upper boundary for bundle {named}."
+            f" Expected upper boundary of {namespace}/{keys.bundle(lower, after[lower])}"
         )
+    else:
+        reason = f"Cannot find bundle {named} in the bundles list"
+    known = ", ".join(keys.bundle(*pair) for pair in itertools.islice(after.items(), 8))
+    raise PreconditionFailedError(reason, remedy=f"there are {known}")
 
 
 def within(topic: TopicName, bundle: str) -> bool:
-    """Whether the topic falls into a range, by its name. Raises BadRequestError."""
+    """Whether the topic falls into a range, by its name. Raises PreconditionFailedError."""
     return covers(bounds_of(bundle), hash_of(topic))
 
 

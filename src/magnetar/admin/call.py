@@ -26,7 +26,6 @@ from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import (
     NON_PERSISTENT,
     PERSISTENT,
-    InvalidNamespaceNameError,
     NamespaceName,
     TopicName,
     decode_local,
@@ -103,10 +102,13 @@ class Call:
     # -- names ---------------------------------------------------------------------------------------
 
     def name(self, param: str) -> str:
-        """A variable that names a tenant or cluster. Raises InvalidNamespaceNameError."""
+        """A variable that names a tenant or cluster. Raises PreconditionFailedError."""
         text = self.params[param]
         if not is_entity_name(text):
-            raise InvalidNamespaceNameError(text, f"a {param} holds letters, digits, _-=:. only")
+            raise PreconditionFailedError(
+                f"{param.capitalize()} name is not valid",
+                remedy=f"a {param} holds letters, digits, _-=:. only, not {text[:200]!r}",
+            )
         return text
 
     def namespace(self) -> NamespaceName:

@@ -100,9 +100,9 @@ async def set_peers(call: Call) -> None:
     wanted = sorted({peer for peer in peers if peer})
     unknown = set(wanted) - set(await call.broker.policies.clusters())
     if unknown:
-        raise PreconditionFailedError(f"clusters do not exist: {', '.join(sorted(unknown))}")
+        raise PreconditionFailedError(f"Peer cluster {min(unknown)} does not exist")
     if name in wanted:
-        raise PreconditionFailedError(f"{name} cannot be its own peer")
+        raise PreconditionFailedError(f"{name} itself can't be part of peer-list")
 
     def change(document: Policies) -> None:
         document[_PEERS] = wanted

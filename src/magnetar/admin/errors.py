@@ -16,8 +16,8 @@ from magnetar.base.errors import (
     MetadataError,
     StorageFailedError,
 )
-from magnetar.base.names import InvalidNameError
-from magnetar.broker.errors import RefusedError
+from magnetar.base.names import InvalidNameError, InvalidNamespaceNameError, InvalidTopicNameError
+from magnetar.broker.errors import NamespaceNotFoundError, RefusedError
 from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, HasChildrenError, NotFoundError, StoreClosedError
@@ -114,6 +114,21 @@ _BRANCHES: Final[tuple[tuple[type[MagnetarError], int], ...]] = (
     (MetadataError, 500),
 )
 """Statuses of errors from below the broker, most special first."""
+
+
+def words_of(error: MagnetarError, path: str) -> tuple[str, str]:
+    """What an answer says of `error`, in Pulsar's words where clients compare them, and the remedy beside it.
+
+    `path`: as it is routed. Pulsar names a missing namespace otherwise where the path names a topic.
+    """
+    reason, remedy = str(error), getattr(error, "remedy", "")
+    if isinstance(error, InvalidTopicNameError):
+        return "Topic name is not valid", reason
+    if isinstance(error, InvalidNamespaceNameError):
+        return "Namespace name is not valid", reason
+    if isinstance(error, NamespaceNotFoundError) and "{topic}" in path:
+        return "Namespace not found", remedy
+    return reason, remedy
 
 
 def status_of(error: MagnetarError) -> int:

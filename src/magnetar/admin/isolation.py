@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from magnetar.admin.brokers import broker_id
 from magnetar.admin.call import Call, Route
-from magnetar.admin.clusters import get_cluster
 from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies import Policies
@@ -26,6 +25,12 @@ _I: Final = f"{_C}/namespaceIsolationPolicies"
 _LISTS: Final = ("namespaces", "primary", "secondary")
 
 
+async def _check_cluster(call: Call) -> None:
+    """Raises PreconditionFailedError when there is no such cluster, as Pulsar does here."""
+    if call.name("cluster") not in await call.broker.policies.clusters():
+        raise PreconditionFailedError(f"Cluster {call.params['cluster']} does not exist.")
+
+
 # -- failure domains ---------------------------------------------------------------------------------
 
 
@@ -35,7 +40,7 @@ def _domain_key(call: Call) -> str:
 
 async def list_domains(call: Call) -> object:
     """Failure domains of a cluster, by name."""
-    await get_cluster(call)
+    await _check_cluster(call)
     root = keys.failure_domains(call.name("cluster"))
     names = await call.broker.store.children(root)
     return {name: await call.broker.policies.document(f"{root}/{name}") for name in names}
@@ -43,16 +48,17 @@ async def list_domains(call: Call) -> object:
 
 async def get_domain(call: Call) -> object:
     """Brokers of a failure domain."""
-    await get_cluster(call)
+    await _check_cluster(call)
     found = await call.broker.policies.document(_domain_key(call))
     if found is None:
-        raise NotHereError(f"failure domain {call.params['domain']} does not exist")
+        domain, cluster = call.params["domain"], call.params["cluster"]
+        raise NotHereError(f"Domain {domain} for cluster {cluster} does not exist")
     return found
 
 
 async def set_domain(call: Call) -> None:
     """Names the brokers of a failure domain; none of them may be in another one."""
-    await get_cluster(call)
+    await _check_cluster(call)
     body = call.json_object()
     brokers = body.get("brokers") or []
     if not isinstance(brokers, list) or not all(isinstance(broker, str) for broker in brokers):
@@ -67,31 +73,45 @@ async def set_domain(call: Call) -> None:
 
 async def delete_domain(call: Call) -> None:
     """Forgets a failure domain."""
-    await get_cluster(call)
+    await _check_cluster(call)
     try:
         await call.broker.store.delete(_domain_key(call))
     except NotFoundError as error:
-        raise NotHereError(f"failure domain {call.params['domain']} does not exist") from error
+        raise NotHereError(
+            f"Domain-name {call.params['domain']} or cluster {call.params['cluster']} does not exist"
+        ) from error
 
 
 # -- namespace isolation -----------------------------------------------------------------------------
 
 
 async def _policies(call: Call) -> Policies:
-    await get_cluster(call)
+    await _check_cluster(call)
     return await call.broker.policies.document(keys.isolation_policies(call.name("cluster"))) or {}
+
+
+async def _set_policies(call: Call) -> Policies:
+    """Raises NotHereError where a cluster has none."""
+    await _check_cluster(call)
+    found = await call.broker.policies.document(keys.isolation_policies(call.name("cluster")))
+    if found is None:
+        raise NotHereError(f"NamespaceIsolationPolicies for cluster {call.params['cluster']} does not exist")
+    return found
 
 
 async def list_policies(call: Call) -> object:
     """Isolation policies of a cluster, by name."""
-    return await _policies(call)
+    return await _set_policies(call)
 
 
 async def get_policy(call: Call) -> object:
     """An isolation policy."""
-    found = (await _policies(call)).get(call.name("policy"))
+    found = (await _set_policies(call)).get(call.name("policy"))
     if found is None:
-        raise NotHereError(f"isolation policy {call.params['policy']} does not exist")
+        cluster = call.params["cluster"]
+        raise NotHereError(
+            f"Cannot find NamespaceIsolationPolicy {call.params['policy']} for cluster {cluster}"
+        )
     return found
 
 
@@ -112,7 +132,7 @@ def _checked(body: dict[str, Any]) -> dict[str, Any]:
 
 async def set_policy(call: Call) -> None:
     """Says which brokers serve some namespaces."""
-    await get_cluster(call)
+    await _check_cluster(call)
     name, body = call.name("policy"), _checked(call.json_object())
 
     def change(document: Policies) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from magnetar.admin import bundles as bundle_ranges
 from magnetar.admin import namespace_documents
 from magnetar.admin.call import Call, Operation, Route
-from magnetar.admin.errors import BadRequestError, NotHereError
+from magnetar.admin.errors import BadRequestError
 from magnetar.admin.topic_lists import QUERY, chosen
 from magnetar.admin.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
@@ -96,7 +96,7 @@ async def _in_bundle(call: Call) -> list[TopicName]:
     bundle = call.params.get("bundle")
     if bundle is None:
         return await call.broker.topics_of(name)
-    bundle_ranges.check_known(bundle, document)
+    bundle_ranges.check_known(name, bundle, document)
     topics = await call.broker.topics_of(name)
     return [topic for topic in topics if bundle_ranges.within(topic, bundle)]
 
@@ -126,11 +126,9 @@ async def clear_backlog(call: Call) -> object:
 
 async def unsubscribe(call: Call) -> object:
     wanted = call.params["subscription"]
-    topics = [topic for topic in await _existing(call) if wanted in topic.subscriptions]
-    if not topics:
-        raise NotHereError(f"no topic of {call.namespace()} has a subscription {wanted}")
-    for topic in topics:
-        await topic.delete_subscription(wanted)
+    for topic in await _existing(call):
+        if wanted in topic.subscriptions:
+            await topic.delete_subscription(wanted)
     return None
 
 

@@ -121,7 +121,7 @@ async def _partitions(call: Call) -> int:
     await call.broker.check_name(name)
     count = await call.broker.policies.partitions(name) if name.partition < 0 else 0
     if not count:
-        raise TopicNotFoundError(f"{name} is not a partitioned topic")
+        raise TopicNotFoundError(f"Partitioned Topic not found {name}")
     return count
 
 

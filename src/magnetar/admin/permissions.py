@@ -36,6 +36,8 @@ def _grants(document: Policies, level: str) -> dict[str, Any]:
 
 def actions_in(actions: object) -> list[str]:
     """What is granted. Raises BadRequestError."""
+    if actions is None:
+        raise BadRequestError("Actions should not be null", remedy=f"send a list of {', '.join(_ACTIONS)}")
     if not isinstance(actions, list) or not all(action in _ACTIONS for action in actions):
         raise BadRequestError(f"actions must be a list of {', '.join(_ACTIONS)}")
     return sorted(set(actions))
@@ -121,6 +123,8 @@ async def subscription_permissions(call: Call) -> object:
 async def grant_subscription(call: Call) -> None:
     """From now on only these roles may use the subscription; no role: whoever may consume."""
     subscription, roles = call.params["subscription"], call.json()
+    if roles is None:
+        raise BadRequestError("Roles should not be null", remedy="send a list of roles")
     if not isinstance(roles, list) or not all(isinstance(role, str) and role for role in roles):
         raise BadRequestError("the body must be a list of roles")
 

@@ -47,7 +47,7 @@ async def get_group(call: Call) -> Policies:
     """Rates of a group."""
     found = await call.broker.policies.resource_group(call.name("group"))
     if found is None:
-        raise NotHereError(f"resource group {call.params['group']} does not exist")
+        raise NotHereError("ResourceGroup does not exist", remedy=f"there is no {call.params['group']}")
     return found
 
 
@@ -95,7 +95,7 @@ async def set_group_of_namespace(call: Call) -> None:
 async def check_group(call: Call, name: str) -> None:
     """Raises PreconditionFailedError when there is no such group."""
     if not is_entity_name(name) or await call.broker.policies.resource_group(name) is None:
-        raise PreconditionFailedError(f"resource group {name[:100]} does not exist")
+        raise PreconditionFailedError("ResourceGroup does not exist", remedy=f"there is no {name[:100]}")
 
 
 async def remove_group_of_namespace(call: Call) -> None:

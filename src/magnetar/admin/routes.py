@@ -38,7 +38,6 @@ from magnetar.admin import (
 )
 from magnetar.admin.call import Route
 from magnetar.admin.metrics import handler_for
-from magnetar.admin.policies import of_subscription
 from magnetar.admin.policies import routes as policies
 from magnetar.admin.produce import routes as produce
 from magnetar.observability.metrics import Registry
@@ -63,7 +62,6 @@ _ROOMS = (
     namespace_properties,
     namespaces,
     nonpersistent,
-    of_subscription,
     offload,
     offload_stores,
     pages,

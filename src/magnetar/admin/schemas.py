@@ -81,7 +81,7 @@ async def latest(call: Call) -> object:
     await call.broker.check_name(topic)
     stored = await call.broker.schemas.latest(topic)
     if stored is None:
-        raise NotHereError(f"{topic} has no schema")
+        raise NotHereError("Schema not found", remedy=f"{topic} has none")
     return document(stored)
 
 
@@ -91,7 +91,7 @@ async def by_version(call: Call) -> object:
     number = call.integer("version")
     stored = await call.broker.schemas.get(topic, number)
     if stored is None:
-        raise NotHereError(f"{topic} has no schema of version {number}")
+        raise NotHereError("Schema not found", remedy=f"{topic} has none of version {number}")
     return document(stored)
 
 

@@ -336,7 +336,7 @@ async def _partitions(call: Call) -> tuple[list[Topic], int]:
     await broker.check_name(name)
     count = await broker.policies.partitions(name) if name.partition < 0 else 0
     if not count:
-        raise TopicNotFoundError(f"{name} is not a partitioned topic")
+        raise TopicNotFoundError(f"Partitioned Topic {name} not found")
     return await parts(broker, name), count
 
 

@@ -44,7 +44,7 @@ async def create_subscription(call: Call) -> None:
     name = call.params["subscription"]
     topic_name = call.topic()
     body = call.json()
-    position, excluded = (LATEST, False) if body is None else message_position(body)
+    position, excluded = _asked_position(body)
     properties = body.get("properties") if isinstance(body, dict) else None
     if properties is not None and not (
         isinstance(properties, dict) and all(isinstance(value, str) for value in properties.values())
@@ -64,6 +64,13 @@ async def create_subscription(call: Call) -> None:
             start=_begin(topic, position, excluded=excluded),
             properties=properties,
         )
+
+
+def _asked_position(body: object) -> tuple[Position, bool]:
+    if body is None:
+        return LATEST, False
+    # The fields of Pulsar's class begin with zeros, which are before every message.
+    return (EARLIEST, False) if body == {} else message_position(body)
 
 
 def _begin(topic: Topic, position: Position, *, excluded: bool) -> Position | None:

@@ -33,11 +33,14 @@ async def _document(call: Call) -> Policies:
     clusters = _names(body, "allowedClusters")
     if not clusters:
         raise PreconditionFailedError(
-            "a tenant must be allowed in at least one cluster: allowedClusters is empty"
+            "Clusters cannot be null"
+            if body.get("allowedClusters") is None
+            else "Clusters cannot be empty or blank",
+            remedy="allowedClusters must name at least one cluster",
         )
     unknown = sorted(set(clusters) - set(await call.broker.policies.clusters()))
     if unknown:
-        raise PreconditionFailedError(f"clusters do not exist: {', '.join(unknown)}")
+        raise PreconditionFailedError("Clusters do not exist", remedy=f"there is no {', '.join(unknown)}")
     return {"adminRoles": _names(body, "adminRoles"), "allowedClusters": clusters}
 
 

@@ -19,6 +19,7 @@ from magnetar.broker.errors import (
     ConflictError,
     InvalidTopicError,
     NotAllowedError,
+    PreconditionFailedError,
     TopicNotFoundError,
 )
 from magnetar.broker.service import Broker
@@ -32,7 +33,24 @@ PROPERTIES: Final = "properties"
 
 async def loaded(broker: Broker, name: TopicName) -> Topic:
     """A topic or partition that exists. Raises TopicNotFoundError."""
-    return await broker.topic(name, create=False)
+    try:
+        return await broker.topic(name, create=False)
+    except TopicNotFoundError:
+        if name.partition < 0:
+            raise
+        raise TopicNotFoundError(await _why_no_partition(broker, name)) from None
+
+
+async def _why_no_partition(broker: Broker, name: TopicName) -> str:
+    if not await broker.policies.partitions(name):
+        return f"Partitioned Topic not found: {name} has zero partitions"
+    return "Topic partitions were not yet created"
+
+
+def refuse_partition(name: TopicName) -> None:
+    """Raises PreconditionFailedError where only a topic as a whole makes sense."""
+    if name.partition >= 0:
+        raise PreconditionFailedError("Partitioned Topic Name should not contain '-partition-'")
 
 
 async def any_parts(broker: Broker, name: TopicName) -> list[AnyTopic]:
@@ -56,11 +74,11 @@ async def _part_names(broker: Broker, name: TopicName) -> list[TopicName]:
     return [part for part in map(name.with_partition, range(count)) if await broker.exists(part)]
 
 
-async def refuse_partitioned(broker: Broker, name: TopicName, what: str) -> None:
+async def refuse_partitioned(broker: Broker, name: TopicName, what: str, *, of: str = "on") -> None:
     """Raises NotAllowedError (405, as Pulsar) for what makes sense on one partition only."""
     if name.partition < 0 and await broker.policies.partitions(name):
         raise NotAllowedError(
-            f"{what} on a partitioned topic is not allowed", remedy="name one of its partitions"
+            f"{what} {of} a partitioned topic is not allowed", remedy="name one of its partitions"
         )
 
 
@@ -138,7 +156,7 @@ async def trim(call: Call) -> None:
 
 async def terminate(call: Call) -> object:
     name = call.topic()
-    await refuse_partitioned(call.broker, name, "Termination")
+    await refuse_partitioned(call.broker, name, "Termination", of="of")
     return position_document(await (await loaded(call.broker, name)).terminate(), name)
 
 
@@ -147,7 +165,11 @@ async def terminate_partitions(call: Call) -> object:
     await call.broker.check_name(name)
     count = 0 if name.partition >= 0 else await call.broker.policies.partitions(name)
     if not count:
-        raise TopicNotFoundError(f"{name} is not a partitioned topic")
+        raise NotAllowedError(
+            "Termination of a non-partitioned topic is not allowed using partitioned-terminate, please use"
+            " terminate commands",
+            remedy=f"POST {name.local}/terminate",
+        )
     # Also those that nobody has used: else they would come to be later and take messages.
     topics = [await call.broker.topic(name.with_partition(i)) for i in range(count)]
     return {
@@ -209,7 +231,11 @@ def _wanted_partitions(call: Call) -> tuple[int, dict[str, str]]:
         body = body.get("partitions")
     count = whole(body)
     if count is None:
-        raise BadRequestError("the body must be the number of partitions")
+        raise BadRequestError(
+            "The request entity cannot be empty."
+            if call.json() is None
+            else "the body must be the number of partitions"
+        )
     if not 0 < count <= PARTITIONS_MAX:
         raise NotAcceptableError(
             "Number of partitions should be more than 0"
@@ -223,8 +249,7 @@ async def create_partitioned(call: Call) -> None:
     name = call.topic()
     count, properties = _wanted_partitions(call)
     await call.broker.check_name(name)
-    if name.partition >= 0:
-        raise InvalidTopicError(f"{name} ends like a partition; a partitioned topic may not")
+    refuse_partition(name)
     if await call.broker.exists(name):
         raise ConflictError("This topic already exists")
     await call.broker.partitioned.create(name, count, properties)
@@ -232,11 +257,12 @@ async def create_partitioned(call: Call) -> None:
 
 async def grow_partitioned(call: Call) -> None:
     name = call.topic()
-    count, _ = _wanted_partitions(call)
+    refuse_partition(name)
     await call.broker.check_name(name)
     current = await call.broker.policies.partitions(name)
-    if not current and await call.broker.exists(name):
+    if not current:
         raise ConflictError(f"Topic {name} is not the partitioned topic.")
+    count, _ = _wanted_partitions(call)
     if count < current:
         raise FewerPartitionsError(
             f"Desired partitions {count} can't be less than the current partitions {current}."
@@ -257,12 +283,24 @@ async def get_partitions(call: Call) -> object:
 async def delete_partitioned(call: Call) -> None:
     name = call.topic()
     await call.broker.check_name(name)
+    if name.partition < 0 and not await call.broker.policies.partitions(name):
+        if await call.broker.exists(name):
+            raise ConflictError(
+                f"{name} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call"
+                " delete.",
+                remedy=f"DELETE {name.local}",
+            )
+        raise TopicNotFoundError(f"Topic {name} not found.")
     await call.broker.partitioned.delete(name, force=call.flag("force"))
 
 
 async def create_missed_partitions(call: Call) -> None:
     """Partitions come to be when they are first used, so none is ever missed."""
-    await get_partitions(call)
+    name = call.topic()
+    refuse_partition(name)
+    await call.broker.check_name(name)
+    if not await call.broker.policies.partitions(name):
+        raise TopicNotFoundError(f"Topic {name} does not exist")
 
 
 ROUTES: list[Route] = [

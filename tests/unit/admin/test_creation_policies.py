@@ -30,6 +30,7 @@ SUBSCRIPTIONS = {"allowAutoSubscriptionCreation": False}
 )
 def test_they_are_set_read_and_removed(path: str, value: dict[str, object]) -> None:
     async def story(api: AdminApi) -> None:
+        await api.topic("t")
         await api.done("POST", path, value)
         assert await api.get(path) == value
         await api.done("DELETE", path)

@@ -15,6 +15,7 @@ OFF = {"active": False, "tickTime": 500, "maxDeliveryDelayInMillis": 0}
 @pytest.mark.parametrize("path", [N, T])
 def test_it_is_set_read_and_removed(path: str) -> None:
     async def story(api: AdminApi) -> None:
+        await api.topic("t")
         await api.done("POST", path, OFF)
         assert await api.get(path) == OFF
         await api.done("DELETE", path)

@@ -52,6 +52,7 @@ def test_a_number_of_the_topic_wins_over_its_namespace(name: str) -> None:
 
 def test_a_ttl_of_a_topic_may_stand_in_the_query() -> None:
     async def story(api: AdminApi) -> None:
+        await api.topic("t")
         await api.done("POST", f"{T}/t/messageTTL?messageTTL=9")
         assert (await api.topic("t")).limits.limits.ttl_s == 9
 
@@ -163,6 +164,7 @@ def test_numbers_may_be_texts() -> None:
 
 def test_a_quota_beyond_the_retention_is_refused() -> None:
     async def story(api: AdminApi) -> None:
+        await api.topic("t")
         await api.done("POST", f"{N}/retention", {"retentionTimeInMinutes": 10, "retentionSizeInMB": 10})
         large = {"limitSize": 10 << 20, "policy": "producer_request_hold"}
         assert (await api.refused("POST", f"{N}/backlogQuota", large))[0] == 412
@@ -176,6 +178,8 @@ def test_a_quota_beyond_the_retention_is_refused() -> None:
 
 def test_a_retention_below_the_quota_is_refused() -> None:
     async def story(api: AdminApi) -> None:
+        for name in ("t", "other"):
+            await api.topic(name)
         large = {"limitSize": 10 << 20, "policy": "producer_request_hold"}
         for quota, retention in ((f"{T}/t/backlogQuota", f"{T}/t/retention"), (f"{N}/backlogQuota",) * 2):
             await api.done("POST", quota, large)

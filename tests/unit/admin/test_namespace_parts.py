@@ -65,12 +65,20 @@ def test_bundles_are_parts_that_can_be_unloaded() -> None:
         bundle = found.body.decode()
         assert bundle == bundles.bundle_of(topic(0), {"bundles": bundles.wanted({"numBundles": 4})})
         await api.done("PUT", f"{N}/{bundle}/unload?destinationBroker=")
-        assert (await api.refused("PUT", f"{N}/half/unload"))[0] == 400
+        assert await api.refused("PUT", f"{N}/half/unload") == (412, "Invalid bundle range: half")
         for what in ("unload", "clearBacklog"):
             method = "PUT" if what == "unload" else "POST"
-            unknown = "0x00000000_0x12345678"
-            status, reason = await api.refused(method, f"{N}/{unknown}/{what}")
-            assert (status, reason) == (412, f"Cannot find bundle {unknown} in the bundles list")
+            for unknown, why in (
+                ("0x1_0x2", "Cannot find bundle public/n/0x00000001_0x00000002 in the bundles list"),
+                (
+                    "0x00000000_0x12345678",
+                    (
+                        "Invalid upper boundary for bundle public/n/0x00000000_0x12345678."
+                        " Expected upper boundary of public/n/0x00000000_0x40000000"
+                    ),
+                ),
+            ):
+                assert await api.refused(method, f"{N}/{unknown}/{what}") == (412, why)
 
     with_api(story)
 
@@ -101,7 +109,7 @@ def test_a_namespace_is_replicated_to_its_own_cluster_alone() -> None:
         await api.done("POST", f"{N}/replication", ["here"])
         assert await api.get(f"{N}/replication") == ["here"]
         assert (await api.refused("POST", f"{N}/replication", ["here", "there"]))[0] == 501
-        assert (await api.refused("POST", f"{N}/replication", []))[0] == 400
+        assert (await api.refused("POST", f"{N}/replication", []))[0] == 412
 
     with_api(story, config=BrokerConfig(cluster="here"))
 

@@ -83,7 +83,7 @@ def test_partitions_of_plain_and_future_topics() -> None:
         assert (await api.get(f"{T}/t/partitions"))["partitions"] == 0
         assert (await api.refused("PUT", f"{T}/t/partitions", 2))[0] == 409
         assert (await api.refused("POST", f"{T}/t/partitions", 2))[0] == 409
-        assert (await api.refused("POST", f"{T}/none/partitions", 2))[0] == 404
+        assert (await api.refused("POST", f"{T}/none/partitions", 2))[0] == 409
         assert (await api.get(f"{T}/none/partitions?checkAllowAutoCreation=true"))["partitions"] == 0
 
     with_api(story)

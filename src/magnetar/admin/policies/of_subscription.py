@@ -57,6 +57,8 @@ async def remove_rate(call: Call) -> None:
 async def only_this(call: Call) -> list[str]:
     """Clusters of the body. Only the cluster itself can be named: nothing is replicated yet."""
     clusters, own = call.json(), call.broker.config.cluster
+    if clusters is None or clusters == []:
+        raise PreconditionFailedError("ClusterIds should not be null or empty", remedy=f"send [{own!r}]")
     if not isinstance(clusters, list) or not clusters or not all(isinstance(each, str) for each in clusters):
         raise BadRequestError("the body must be a list of clusters")
     if foreign := sorted({cluster for cluster in clusters if cluster != own}):

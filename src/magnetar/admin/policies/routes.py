@@ -6,13 +6,16 @@ A topic's can be for this cluster (the default) or, with `?isGlobal=true`, for a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from magnetar.admin.call import Call, Operation, Route
-from magnetar.admin.policies import quotas
+from magnetar.admin.policies import of_subscription, quotas
 from magnetar.admin.policies.declared import Policy
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
 from magnetar.admin.policies.table import ALL
+from magnetar.broker.errors import PreconditionFailedError, TopicNotFoundError
 
 
 def _of_namespace(policy: Policy) -> Iterator[Route]:
@@ -24,9 +27,10 @@ def _of_namespace(policy: Policy) -> Iterator[Route]:
         return policy.unset if found is None else found
 
     async def put(call: Call) -> None:
+        namespace = await call.broker.policies.namespace(call.namespace())
         value = kind.read(call)
         if policy.check is not None and value is not None:
-            policy.check(value, {}, await call.broker.policies.namespace(call.namespace()))
+            policy.check(value, {}, namespace)
         cluster = call.broker.config.cluster
         await change_namespace(call, lambda document: policy.store_in_namespace(document, cluster, value))
 
@@ -71,6 +75,29 @@ def _of_topic(policy: Policy) -> Iterator[Route]:
     yield "DELETE", path, Operation(delete)
 
 
+def _where_the_topic_is(route: Route) -> Route:
+    """The route for topics that exist: a policy must not wait for a topic that somebody creates later."""
+    method, path, handler = route
+    if not path.startswith(T):
+        return route
+
+    @functools.wraps(handler.handler if isinstance(handler, Operation) else handler)
+    async def checked(call: Call) -> object:
+        topic = call.topic()
+        if topic.partition >= 0:
+            raise PreconditionFailedError(
+                "Not allowed to set/get topic policy for a partition", remedy=f"name {topic.base}"
+            )
+        await call.broker.check_name(topic)
+        if not await call.broker.policies.partitions(topic) and not await call.broker.exists(topic):
+            raise TopicNotFoundError(
+                f"Topic {topic} not found", remedy="create it first, or set the policy of its namespace"
+            )
+        return await handler(call)
+
+    return method, path, replace(handler, handler=checked) if isinstance(handler, Operation) else checked
+
+
 async def remove_all_of_topic(call: Call) -> None:
     """Everything that is set on the topic itself, for this cluster and for all."""
     topic = call.topic()
@@ -80,8 +107,12 @@ async def remove_all_of_topic(call: Call) -> None:
 
 
 ROUTES: list[Route] = [
-    *(route for policy in ALL if policy.of_namespace is not None for route in _of_namespace(policy)),
-    *(route for policy in ALL if policy.of_topic is not None for route in _of_topic(policy)),
-    *quotas.ROUTES,
-    ("DELETE", f"{T}/policies", remove_all_of_topic),
+    _where_the_topic_is(route)
+    for route in (
+        *(route for policy in ALL if policy.of_namespace is not None for route in _of_namespace(policy)),
+        *(route for policy in ALL if policy.of_topic is not None for route in _of_topic(policy)),
+        *quotas.ROUTES,
+        ("DELETE", f"{T}/policies", remove_all_of_topic),
+        *of_subscription.ROUTES,
+    )
 ]
