@@ -269,6 +269,6 @@ class BookieNode:
         await self._tasks.close()
         try:
             await self._registry.unregister(self.bookie_id)
-        except MetadataError as error:
+        except (MetadataError, OSError) as error:
             _log.warning("the registration ends with its session: %s", error)
         await self.server.close()

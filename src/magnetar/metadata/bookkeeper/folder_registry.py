@@ -125,9 +125,10 @@ class FolderBookieRegistry:
         """What a bookie says of itself, if it lives."""
         try:
             told: dict[str, Any] = json.loads((self._alive / bookie_id).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
+            # Not JSON: a power cut left it, as nobody syncs it, and who registers removes it.
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise MetadataError(f"{self._alive / bookie_id} cannot be read: {error}") from error
         return told if bookie_id in self._locks or self._is_locked(bookie_id) else None
 

@@ -79,6 +79,21 @@ def test_what_a_dead_process_said_is_not_believed(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+@pytest.mark.parametrize("left", [b"", bytes(60), b'{"host": "127.'], ids=["empty", "zeros", "half"])
+def test_what_a_power_cut_left_of_a_registration_is_nobodys(tmp_path: Path, left: bytes) -> None:
+    """The next start of the broker was refused because of it."""
+
+    async def story(process: Callable[[], FolderBookieRegistry]) -> None:
+        bookie, broker = process(), process()
+        (tmp_path / "bookies/alive/one").write_bytes(left)
+        (tmp_path / "bookies/alive/one.lock").touch()
+        assert (await broker.bookies(), await broker.info("one")) == (live(), None)
+        await bookie.register(BookieInfo.at("one", "127.0.0.1", 3181))
+        assert await broker.bookies() == live("one")
+
+    tell(tmp_path, story)
+
+
 def test_watchers_are_called(tmp_path: Path) -> None:
     async def story(process: Callable[[], FolderBookieRegistry]) -> None:
         called = asyncio.Event()
