@@ -32,7 +32,7 @@ from magnetar.broker.limits.room import TopicLimits
 from magnetar.broker.producer import Producer
 from magnetar.wire.events import SendRun
 
-_CHECKSUM_MISMATCH: Final = "the checksum does not match the message: it was damaged on its way"
+_CHECKSUM_MISMATCH: Final = "Checksum failed on the broker: the message was damaged on its way"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,13 @@ class ConsumerNotFoundError(RefusedError):
     http_status = 404
 
 
+class WrongConsumerError(RefusedError):
+    """The consumer that a command names is not connected here, or cannot do what it asks for."""
+
+    code = pb.MetadataError
+    http_status = 412
+
+
 class NamespaceNotFoundError(RefusedError):
     """The tenant or namespace does not exist; topics are created, namespaces are not."""
 
@@ -85,6 +92,18 @@ class ConsumerBusyError(RefusedError):
 
     code = pb.ConsumerBusy
     http_status = 409
+
+
+def of_another_mode(active_sticky: bool, sticky: bool) -> ConsumerBusyError:
+    """For a Key_Shared consumer whose mode is not that of the consumers that are there."""
+    modes = ("AUTO_SPLIT", "STICKY")
+    return ConsumerBusyError(
+        "Subscription is of different type. Active subscription key_shared mode of"
+        f" '{modes[active_sticky]}' is different than the connecting consumer's key_shared mode"
+        f" '{modes[sticky]}'."
+        if active_sticky != sticky
+        else "Subscription is of different type. Its consumers agree otherwise on allowOutOfOrderDelivery."
+    )
 
 
 class ProducerBusyError(RefusedError):
@@ -194,9 +213,13 @@ _BRANCH_CODES: tuple[tuple[type[MagnetarError], pb.ServerError], ...] = (
 
 
 def told(error: BaseException) -> str:
-    """What a client of the binary protocol is told, which has no field for a remedy."""
-    remedy = getattr(error, "remedy", "")
-    return f"{str(error).rstrip('.')}; {remedy}" if remedy else str(error)
+    """What a client of the binary protocol is told, which has no field for a remedy: Pulsar's words first."""
+    text, remedy = str(error), getattr(error, "remedy", "")
+    if isinstance(error, InvalidNameError):
+        return f"Invalid topic name: {error.text[:200]!r}: {error.rule}"
+    if isinstance(error, NamespaceNotFoundError):
+        text = "Namespace not found"
+    return f"{text.rstrip('.')}; {remedy}" if remedy else text
 
 
 def wire_code(error: BaseException) -> pb.ServerError:

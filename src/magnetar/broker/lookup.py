@@ -54,7 +54,9 @@ async def check_subscription(broker: Broker, topic: AnyTopic, name: str) -> None
     if topic.name.persistent and name not in topic.subscriptions:
         rules = await broker.creation(topic.name)
         if not rules.subscriptions:
-            raise SubscriptionNotFoundError(f"{topic.name} has no subscription {name}, and clients make none")
+            raise SubscriptionNotFoundError(
+                "Subscription does not exist", remedy=f"clients may make none here, and there is no {name}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,7 +287,10 @@ class Broker:
         partitions = await self.policies.partitions(name)
         if name.partition < 0:
             if partitions:
-                raise NotAllowedError(f"{name} has {partitions} partitions; use one of them")
+                raise NotAllowedError(
+                    f"Found partitioned metadata for non-partitioned topic: {name}",
+                    remedy=f"use one of its {partitions} partitions",
+                )
         elif partitions:
             return name.partition < partitions
         return (await self.creation(name)).topics

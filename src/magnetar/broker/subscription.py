@@ -177,8 +177,8 @@ class Subscription(AnySubscription):
             dispatcher = self._new_dispatcher(type_, policy)
         elif type_ is not self.type:
             raise ConsumerBusyError(
-                f"subscription {self.name} is {self.type.name.lower()} and has consumers;"
-                f" a {type_.name.lower()} consumer cannot join"
+                f"Subscription is of different type. Active subscription type of '{self.type.name.title()}'"
+                f" is different than the connecting consumer's type '{type_.name.title()}'."
             )
         if isinstance(dispatcher, KeySharedDispatcher):
             dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)

@@ -103,7 +103,11 @@ class AccessState(Generic[P]):
             self._grant(candidate)
             return Entry(Admission.GRANTED, _others(candidate, [before]), [])
         if self.members and candidate.mode is AccessMode.EXCLUSIVE:
-            raise ProducerFencedError("the topic has other producers, an exclusive one cannot join")
+            raise ProducerFencedError(
+                "Topic has existing shared producers"
+                if self.holder is None
+                else f"Topic has an existing exclusive producer: {self.holder.name}"
+            )
         if self.members and candidate.mode is AccessMode.WAIT_FOR_EXCLUSIVE:
             return self._enqueue(candidate, before)
         # Alone, or fencing: everybody else leaves.
@@ -116,7 +120,7 @@ class AccessState(Generic[P]):
     def _enter_shared(self, candidate: P, before: P | None) -> Entry[P]:
         if before is None:
             if self.holder is not None:
-                raise ProducerBusyError("the topic has an exclusive producer")
+                raise ProducerBusyError(f"Topic has an existing exclusive producer: {self.holder.name}")
             if self.waiting:
                 raise ProducerBusyError("producers wait for exclusive access to the topic")
             if candidate.name in self.members:

@@ -97,7 +97,7 @@ class StickyRanges:
 
     def add(self, consumer: Consumer) -> None:
         if not consumer.hash_ranges:
-            raise ConsumerAssignmentError("a STICKY Key_Shared consumer must name its hash ranges")
+            raise ConsumerAssignmentError("Ranges for KeyShared policy must not be empty.")
         for start, end in consumer.hash_ranges:
             if not 0 <= start <= end < RANGE_SIZE:
                 raise ConsumerAssignmentError(

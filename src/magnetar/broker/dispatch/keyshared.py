@@ -17,7 +17,7 @@ from magnetar.broker.dispatch.consumer import Consumer, Pending
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
 from magnetar.broker.dispatch.keystate import KeyState, Lines
 from magnetar.broker.dispatch.shared import ReplayQueue, SharedDispatcher
-from magnetar.broker.errors import ConsumerBusyError
+from magnetar.broker.errors import of_another_mode
 
 _WAITING_MAX: Final = 20_000
 """Entries that may wait before reading on stops: bounds memory behind one slow key."""
@@ -69,7 +69,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def check_policy(self, *, sticky: bool, allow_out_of_order: bool) -> None:
         """All consumers must agree on the mode."""
         if self._consumers and (sticky != self.sticky or allow_out_of_order != self.allow_out_of_order):
-            raise ConsumerBusyError("the other consumers of this Key_Shared subscription use another mode")
+            raise of_another_mode(self.sticky, sticky)
 
     def remove(self, consumer: Consumer) -> None:
         if consumer in self._consumers:

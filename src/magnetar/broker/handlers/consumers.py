@@ -12,11 +12,12 @@ from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, S
 from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
-    ConsumerNotFoundError,
     EmptyNameError,
     NotAllowedError,
+    PreconditionFailedError,
     RefusedError,
     SubscriptionNotFoundError,
+    WrongConsumerError,
 )
 from magnetar.broker.handlers import permission, wildcards
 from magnetar.broker.handlers.consumer_stats import describe
@@ -64,20 +65,21 @@ async def _open(session: Session, request: pb.CommandSubscribe) -> None:
         await _open_consumer(session, request)
 
 
-def _check_compacted(request: pb.CommandSubscribe) -> None:
+def _check_compacted(request: pb.CommandSubscribe, topic: TopicName) -> None:
     """Reading the compacted view is for one consumer at a time, as in Pulsar."""
-    if request.read_compacted and request.subType not in (
-        pb.CommandSubscribe.Exclusive,
-        pb.CommandSubscribe.Failover,
-    ):
-        raise NotAllowedError("read_compacted is allowed on Exclusive and Failover subscriptions only")
+    if not request.read_compacted:
+        return
+    if not topic.persistent:
+        raise NotAllowedError("readCompacted only valid on persistent topics")
+    if request.subType not in (pb.CommandSubscribe.Exclusive, pb.CommandSubscribe.Failover):
+        raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
 
 
 async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None:
-    _check_compacted(request)
     if not request.subscription:
         raise EmptyNameError("Empty subscription name", remedy="a subscription needs a name")
     topic_name = TopicName.parse(request.topic)
+    _check_compacted(request, topic_name)
     await permission.allow(session, Action.CONSUME, topic_name, request.subscription)
     topic = await session.broker.any_topic(topic_name, create=request.force_topic_creation)
     await admit_consumer(session.broker, topic.name, request.schema if request.HasField("schema") else None)
@@ -165,7 +167,7 @@ def close_consumer(session: Session, command: Command) -> None:
 def _consumer_of(session: Session, consumer_id: int) -> AttachedConsumer:
     consumer = session.consumers.get(consumer_id)
     if consumer is None:
-        raise ConsumerNotFoundError(f"consumer {consumer_id} is not connected")
+        raise WrongConsumerError("Consumer not found", remedy=f"no consumer {consumer_id} is connected")
     return consumer
 
 
@@ -190,7 +192,13 @@ async def _unsubscribe(session: Session, request: pb.CommandUnsubscribe) -> None
     if topic.subscriptions.get(subscription.name) is not subscription:
         raise SubscriptionNotFoundError(f"{topic.name} has no subscription {subscription.name}")
     # In the turn in which it goes: others may have come while the topic was looked up.
-    subscription.check_deletable(consumer, force=request.force)
+    try:
+        subscription.check_deletable(consumer, force=request.force)
+    except PreconditionFailedError as error:
+        raise WrongConsumerError(
+            "Unconnected or shared consumer attempting to unsubscribe",
+            remedy="close the subscription's other consumers first",
+        ) from error
     session.consumers.pop(request.consumer_id, None)
     subscription.detach(consumer)
     await topic.drop_subscription(subscription)
@@ -213,8 +221,10 @@ def seek(session: Session, command: Command) -> None:
         subscription = _consumer_of(session, request.consumer_id).subscription
         if request.HasField("message_id"):
             await subscription.seek_message(position_of(request.message_id))
-        else:
+        elif request.HasField("message_publish_time"):
             await subscription.seek_time(request.message_publish_time)
+        else:
+            raise WrongConsumerError("Message id and message publish time were not present")
         session.reply(commands.success(request.request_id))
 
     session.requests.run_simple(request, work())

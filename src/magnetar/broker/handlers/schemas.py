@@ -33,7 +33,9 @@ def get_schema(session: Session, command: Command) -> None:
         stored = await (registry.latest(topic) if version is None else registry.get(topic, version))
         if stored is None:
             session.reply(
-                commands.schema_error(request.request_id, pb.TopicNotFound, "Topic not found or no-schema")
+                commands.schema_error(
+                    request.request_id, pb.TopicNotFound, f"Topic not found or no-schema {request.topic}"
+                )
             )
             return
         session.reply(commands.schema_found(request.request_id, stored.schema, stored.version_bytes))

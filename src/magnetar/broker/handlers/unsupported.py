@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.errors import UnsupportedError
 from magnetar.wire import commands
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker.session")
 
 Type = pb.BaseCommand.Type
+
+
+_OF_TRANSACTIONS: Final = frozenset(
+    number for name, number in Type.items() if "TXN" in name or name.startswith("TC_CLIENT")
+)
 
 
 def refuse(session: Session, event: CommandEvent) -> None:
@@ -33,9 +38,10 @@ def refuse(session: Session, event: CommandEvent) -> None:
     if request_id is None:
         _log.info("%s: %s is not offered and needs no answer", session.peer, name)
         return
-    session.reply(
-        commands.error(request_id, UnsupportedError.code, f"{name} is not offered by this broker yet")
-    )
+    refusal = f"{name} is not offered by this broker yet"
+    if event.type in _OF_TRANSACTIONS:
+        refusal = f"Transactions are not enabled; {refusal}"
+    session.reply(commands.error(request_id, UnsupportedError.code, refusal))
 
 
 def _request_id(command: pb.BaseCommand) -> int | None:

@@ -127,9 +127,13 @@ class TopicLimits:
         """Raises EncryptionRequiredError, ProducerBusyError. One that comes back takes no new place."""
         limits = self.limits
         if limits.encryption_required and not encrypted:
-            raise EncryptionRequiredError("this topic takes encrypted messages only")
+            raise EncryptionRequiredError(
+                "Encryption is required", remedy="this topic takes encrypted messages only"
+            )
         if 0 < limits.producers_max <= len(producers) and name not in producers:
-            raise ProducerBusyError(f"the topic has {limits.producers_max} producers, the most it may have")
+            raise ProducerBusyError(
+                "Topic reached max producers limit", remedy=f"it may have {limits.producers_max}"
+            )
 
     def admit_subscribe(
         self, subscriptions: Mapping[str, Holder], name: str, type_name: str, caller: tuple[str, str, int]
@@ -141,7 +145,10 @@ class TopicLimits:
         limits = self.limits
         shown = _TYPE_NAMES[type_name]
         if shown not in limits.subscription_types:
-            raise NotAllowedError(f"subscriptions of type {shown} are not enabled on this topic")
+            raise NotAllowedError(
+                f"Topic doesn't support {shown} sub type!",
+                remedy=f"enabled are {', '.join(sorted(limits.subscription_types)) or 'none'}",
+            )
         self.admit_subscription(subscriptions, name)
         if self._subscribes is not None:
             self._subscribes.admit(*caller, self._clock.now_ms())
@@ -150,17 +157,21 @@ class TopicLimits:
         """Raises NotAllowedError when one more subscription would be too many."""
         most = self.limits.subscriptions_max
         if name not in subscriptions and 0 < most <= len(subscriptions):
-            raise NotAllowedError(f"the topic has {most} subscriptions, the most it may have")
+            raise NotAllowedError(
+                "Exceed the maximum number of subscriptions of the topic", remedy=f"it may have {most}"
+            )
 
     def admit_consumer(self, subscriptions: Mapping[str, Holder], name: str) -> None:
         """Raises ConsumerBusyError when one more consumer would be too many."""
         limits = self.limits
         most = limits.consumers_max_per_subscription
         if 0 < most <= len(subscriptions[name].consumers):
-            raise ConsumerBusyError(f"subscription {name} has {most} consumers, the most it may have")
+            raise ConsumerBusyError(
+                "Subscription reached max consumers limit", remedy=f"{name} may have {most}"
+            )
         most = limits.consumers_max
         if most and sum(len(each.consumers) for each in subscriptions.values()) >= most:
-            raise ConsumerBusyError(f"the topic has {most} consumers, the most it may have")
+            raise ConsumerBusyError("Topic reached max consumers limit", remedy=f"it may have {most}")
 
     def close(self) -> None:
         """The topic goes: nobody is kept waiting."""

@@ -12,7 +12,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.entry import entry_hash
-from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
+from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, of_another_mode
 from magnetar.broker.explain.reading import consumer_views
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.api import FilterError, Verdict
@@ -91,11 +91,11 @@ class NonPersistentSubscription(AnySubscription):
             chooser = self._new_chooser(type_, policy)
         elif type_ is not self.type:
             raise ConsumerBusyError(
-                f"subscription {self.name} is {self.type.name.lower()} and has consumers;"
-                f" a {type_.name.lower()} consumer cannot join"
+                f"Subscription is of different type. Active subscription type of '{self.type.name.title()}'"
+                f" is different than the connecting consumer's type '{type_.name.title()}'."
             )
         elif type_ is SubscriptionType.KEY_SHARED and policy != self._policy:
-            raise ConsumerBusyError("the other consumers of this Key_Shared subscription use another mode")
+            raise of_another_mode(self._policy.sticky, policy.sticky)
         # Before `add`, which tells a Failover consumer whether it is the active one.
         self.type, self._policy = type_, policy
         chooser.add(consumer)

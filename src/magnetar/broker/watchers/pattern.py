@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.base.errors import MagnetarError
+from magnetar.broker.errors import InvalidTopicError
 from magnetar.broker.watchers.syntax import (
     Alternatives,
     Chars,
@@ -38,13 +38,11 @@ _SETS_MAX: Final = 1_000
 """Sets of states that are remembered; then remembering begins anew."""
 
 
-class PatternError(MagnetarError):
+class PatternError(InvalidTopicError):
     """A regular expression that is wrong or that this engine does not match."""
 
-    def __init__(self, pattern: str, reason: str) -> None:
-        super().__init__(f"the pattern {pattern!r} is not supported: {reason}")
-        self.pattern = pattern
-        self.reason = reason
+    code = InvalidTopicError.code
+    http_status = InvalidTopicError.http_status
 
 
 class _Automaton:
@@ -122,7 +120,9 @@ class Pattern:
             begin = self._automaton.state()
             self._end = self._automaton.add(parse(text), begin)
         except PatternSyntaxError as error:
-            raise PatternError(text, str(error)) from None
+            raise PatternError(
+                f"Invalid topics pattern: {error}", remedy=f"{text[:200]!r} is not supported"
+            ) from None
         self._at_start = frozenset((begin,))
         self._first = self._automaton.reach(self._at_start, frozenset((Edge.START,)))
         self._steps: dict[frozenset[int], dict[str, frozenset[int]]] = {}
