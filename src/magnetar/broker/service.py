@@ -135,7 +135,7 @@ class Broker:
             self.sessions,
             lambda ms, look: self.alarms.set(self.outputs, clock.now_ms() + ms, look),
         )
-        self._names, self._name_prefix = 0, ""
+        self.unacked, self._names, self._name_prefix = config.tenants.unacked(), 0, ""
         self.policies.on_change(self._in_force.changed)
 
     def _guarded_by(self, authentication: Authentication, superuser_roles: frozenset[str]) -> Guard:

@@ -189,6 +189,7 @@ class Subscription(AnySubscription):
         self.cursor.used()
         self._dispatcher = dispatcher
         if isinstance(dispatcher, SharedDispatcher):
+            dispatcher.unacked.join(self._limits.unacked_of_broker, self._turns.again)
             dispatcher.unacked.limit(self._limits.unacked_max)
 
     def keep(self, limits: SubscriptionLimits) -> None:

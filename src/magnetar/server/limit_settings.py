@@ -40,6 +40,10 @@ class LimitSettings:
     """Messages of a Shared or Key_Shared consumer that wait for their acknowledgement."""
     unacked_max_per_subscription: int = UNACKED_MESSAGES_MAX_SHARED
     """Messages of a Shared or Key_Shared subscription that wait for their acknowledgement."""
+    unacked_max_per_broker: int = 0
+    """The same of all Shared and Key_Shared subscriptions together."""
+    unacked_blocked_percent: int = 16
+    """Part of that limit: beyond the limit, subscriptions that hold more than it get no more. 1 to 100."""
     message_ttl_seconds: int = 0
     """Age at which messages count as acknowledged."""
     backlog_quota_bytes: int = 0
@@ -92,6 +96,8 @@ def tenant_limits(settings: LimitSettings) -> TenantLimits:
         connections_max_per_address=settings.connections_max_per_address,
         connections_max_per_role=settings.connections_max_per_role,
         topics_made_per_minute=settings.topics_made_per_minute,
+        unacked_max=settings.unacked_max_per_broker,
+        unacked_blocked_percent=settings.unacked_blocked_percent,
     )
 
 

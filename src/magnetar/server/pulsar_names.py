@@ -51,6 +51,7 @@ SAME: Final = {
     "managedLedgerOffloadThresholdInBytes": "offload_threshold_bytes",
     "managedLedgerOffloadThresholdInSeconds": "offload_threshold_seconds",
     "maxMessageSize": "max_message_bytes",
+    "maxUnackedMessagesPerBroker": "unacked_max_per_broker",
     "maxUnackedMessagesPerConsumer": "unacked_max_per_consumer",
     "maxUnackedMessagesPerSubscription": "unacked_max_per_subscription",
     "openIDAcceptedTimeLeewaySeconds": "openid_accepted_time_leeway_seconds",
@@ -155,6 +156,7 @@ FIXED: Final = {
 _READ_ELSEWHERE: Final = {
     "httpRequestsLimitEnabled",
     "httpRequestsMaxPerSecond",
+    "maxUnackedMessagesPerSubscriptionOnBrokerBlocked",
     "allowAutoTopicCreationType",
     "defaultNumPartitions",
     "exposeTopicLevelMetricsInPrometheus",

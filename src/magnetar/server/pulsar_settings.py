@@ -25,6 +25,7 @@ PREFIX: Final = "PULSAR_PREFIX_"
 _JAVA_OPTIONS: Final = ("PULSAR_EXTRA_OPTS", "PULSAR_MEM", "OPTS")
 _BASIC_PROPERTY: Final = "-Dpulsar.auth.basic.conf="
 """Where Pulsar looks for the password file besides `basicAuthConf`."""
+_BLOCKED_SHARE: Final = "maxUnackedMessagesPerSubscriptionOnBrokerBlocked"
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # compared with, not bound
 
 
@@ -113,6 +114,10 @@ def _plain(said: Mapping[str, str], source: str) -> dict[str, Any]:
     if _is_true(said, "httpRequestsLimitEnabled"):
         rate = _rate(said.get("httpRequestsMaxPerSecond", "100"), f"{source}, key httpRequestsMaxPerSecond")
         settings["http_calls_per_second"] = rate
+    if (share := said.get(_BLOCKED_SHARE)) is not None:
+        percent = _percent(share, f"{source}, key {_BLOCKED_SHARE}")
+        # As in Pulsar: without a share the limit of the broker has no effect.
+        settings.update({"unacked_blocked_percent": percent} if percent else {"unacked_max_per_broker": 0})
     if said.get("allowAutoTopicCreationType") == "partitioned":
         partitions = said.get("defaultNumPartitions", "1")
         settings["auto_topic_partitions"] = _number(partitions, f"{source}, key defaultNumPartitions")
@@ -130,6 +135,15 @@ def _rate(text: str, where: str) -> int:
     """A number a second, which Pulsar may write with a fraction; at least 1."""
     try:
         return max(1, round(float(text)))
+    except (ValueError, OverflowError):
+        raise StartupError(f"{where}: {text!r} is not a number; correct it") from None
+
+
+def _percent(text: str, where: str) -> int:
+    """A share of 1 as percents, 1 to 100; 0 where it is none."""
+    try:
+        share = float(text)
+        return max(1, min(100, round(share * 100))) if share > 0 else 0
     except (ValueError, OverflowError):
         raise StartupError(f"{where}: {text!r} is not a number; correct it") from None
 

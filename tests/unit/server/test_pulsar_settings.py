@@ -16,7 +16,7 @@ from magnetar.broker.limits.limits import Limits
 from magnetar.server import pulsar_names
 from magnetar.server.broker_settings import broker_config
 from magnetar.server.config import StandaloneConfig
-from magnetar.server.limit_settings import LimitSettings, default_limits
+from magnetar.server.limit_settings import LimitSettings, default_limits, tenant_limits
 from magnetar.server.loading import Loaded, load
 from magnetar.server.values import KEYS
 
@@ -250,6 +250,20 @@ def test_limits_and_issuers(tmp_path: Path) -> None:
     assert (limits.ttl_s, limits.producers_max, limits.unacked_max_per_consumer) == (60, 3, 0)
     assert not limits.dispatch_rate.limits
     assert (config.authentication, config.openid_issuers, config.proxy_roles) == ("openid", "https://i", "p")
+
+
+@pytest.mark.parametrize(
+    ("share", "most", "percent"), [("0.16", 1000, 16), ("0.001", 1000, 1), ("2", 1000, 100), ("0", 0, 16)]
+)
+def test_what_a_broker_may_have_unacknowledged(tmp_path: Path, share: str, most: int, percent: int) -> None:
+    name = "maxUnackedMessagesPerSubscriptionOnBrokerBlocked"
+    limits = tenant_limits(loaded(tmp_path, f"maxUnackedMessagesPerBroker=1000\n{name}={share}\n").config)
+    assert (limits.unacked_max, limits.unacked_blocked_percent) == (most, percent)
+
+
+def test_a_share_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="OnBrokerBlocked: 'some' is not a number"):
+        loaded(tmp_path, "maxUnackedMessagesPerSubscriptionOnBrokerBlocked=some\n")
 
 
 def test_the_defaults_of_settings_are_those_of_the_room() -> None:

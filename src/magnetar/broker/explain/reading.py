@@ -49,6 +49,8 @@ def dispatcher_view(dispatcher: Dispatcher | None, base: View, unacked_of: Calla
             unacked_max=limit.maximum,
             blocked=limit.blocked,
         )
+        if limit.held and limit.of_broker is not None:
+            found.update(unacked_of_broker=limit.of_broker.total, unacked_part=limit.of_broker.part)
     if isinstance(dispatcher, KeySharedDispatcher):
         found.update(
             waiting=dispatcher.waiting_count,

@@ -123,6 +123,13 @@ def _nobody_to_take(view: View) -> Diagnosis | None:
         return Diagnosis(
             State.RATE_LIMITED, f"the dispatch rate is used up for {view.rate_wait_ms} ms; {pending}"
         )
+    if view.unacked_of_broker:
+        return Diagnosis(
+            State.BLOCKED_SUBSCRIPTION,
+            f"{view.unacked_of_broker} messages are unacknowledged over all subscriptions, more than"
+            f" the broker may have; this one has {view.unacked} and goes on below {view.unacked_part / 2:g};"
+            f" {pending}",
+        )
     if view.blocked:
         return Diagnosis(
             State.BLOCKED_SUBSCRIPTION,

@@ -64,7 +64,11 @@ class View:
     unacked_max: int = 0
     """0: without limit."""
     blocked: bool = False
-    """Whether the limit of the subscription holds it."""
+    """Whether the limit of the subscription or of the broker holds it."""
+    unacked_of_broker: int = 0
+    """Messages unacknowledged over all subscriptions while that holds this one; 0: it does not."""
+    unacked_part: int = 0
+    """What this one may hold then."""
     rate_wait_ms: int = 0
     """Until the dispatch rate lets something through."""
     reading: bool = False

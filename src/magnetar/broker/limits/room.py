@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock
 from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
-from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED
+from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED, UnackedOfBroker
 from magnetar.broker.errors import (
     ConsumerBusyError,
     EncryptionRequiredError,
@@ -44,6 +44,8 @@ class SubscriptionLimits:
     throttle: DispatchThrottle | None = None
     delayed_delivery: bool = True
     filters: FilterRules = field(default_factory=FilterRules)
+    unacked_of_broker: UnackedOfBroker | None = None
+    """Counts over all subscriptions; None: they have no limit together."""
 
 
 class Holder(Protocol):
@@ -66,7 +68,15 @@ class LimitedTopic(Protocol):
 class TopicLimits:
     """Of one topic; `apply` whenever a policy changed."""
 
-    __slots__ = ("_clock", "_published", "_subscribes", "_topic_rate", "gate", "limits")
+    __slots__ = (
+        "_clock",
+        "_published",
+        "_subscribes",
+        "_topic_rate",
+        "gate",
+        "limits",
+        "unacked_of_broker",
+    )
 
     def __init__(self, clock: Clock, published: Counters) -> None:
         """`published` tells what the topic has taken so far."""
@@ -74,6 +84,8 @@ class TopicLimits:
         self.limits = Limits()
         self.gate: PublishGate | None = None
         """Asked about each vector that is published, if anything limits it."""
+        self.unacked_of_broker: UnackedOfBroker | None = None
+        """Set before subscriptions are opened, where all of them together have a limit."""
         self._clock = clock
         self._topic_rate: RateLimiter | None = None
         self._subscribes: SubscribeLimiter | None = None
@@ -121,6 +133,7 @@ class TopicLimits:
             DispatchThrottle(self._clock, tuple(limiters)) if limiters else None,
             limits.delayed_delivery,
             limits.entry_filters,
+            self.unacked_of_broker,
         )
 
     def admit_producer(self, producers: Mapping[str, Producer], name: str, *, encrypted: bool) -> None:

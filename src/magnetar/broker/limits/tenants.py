@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.broker.dispatch.unacked import UnackedOfBroker
 from magnetar.broker.errors import TooManyConnectionsError
 from magnetar.broker.limits.token_bucket import Rate, RateLimiter
 
@@ -30,6 +31,18 @@ class TenantLimits:
     """Of clients that proved who they are."""
     topics_made_per_minute: int = 0
     """Of each tenant, partitioned topics counted once. So many may be made at once, then as time passes."""
+    unacked_max: int = 0
+    """Messages that all Shared and Key_Shared subscriptions together may hold unacknowledged."""
+    unacked_blocked_percent: int = 16
+    """Beyond that, those stop that hold more than this part of it."""
+
+    def unacked(self) -> UnackedOfBroker | None:
+        """Counts them; None where there is no limit."""
+        if not self.unacked_max:
+            return None
+        return UnackedOfBroker(
+            self.unacked_max, max(1, self.unacked_max * self.unacked_blocked_percent // 100)
+        )
 
 
 class Connections:

@@ -43,6 +43,7 @@ class StoredTopics:
             outputs=broker.outputs,
             disk=broker.disk,
         )
+        topic.limits.unacked_of_broker = broker.unacked
         try:
             await topic.load()
             await self._in_force.give(topic)
