@@ -6,7 +6,7 @@ BELONGS                    whose metadata these messages belong to, and more (be
 DECISIONS                  what an operator decided and is not done yet (decisions.py)
 LOCK                       held by the process that uses the folder (runtime/file_lock.py)
 ROSTER                     which segments there are (roster.py)
-RESERVE                    space for a small segment, given up by a start on a full disk
+RESERVE                    space for a small segment and files beside it, given up by a start on a full disk
 segments/<16 hex>.seg      segments, ascending ids
 segments/<16 hex>.new      a segment in preparation: holds nothing yet
 segments/<16 hex>.spare    a file for a segment to come: what it holds has no meaning (spares.py)

@@ -44,6 +44,8 @@ _FULL_S: Final = 0.5
 """For so long a full disk is taken to be full still: many may ask."""
 _SMALL_BYTES: Final = 1 << 20
 """A segment that only takes deletions, until there is space again."""
+_BESIDE_BYTES: Final = 128 << 10
+"""What a start on a full disk writes besides: footers, and small files in the folder."""
 _CLOSE_S: Final = 30.0
 _PAGES_MAX_BYTES: Final = SEGMENT_BYTES_MAX - SEGMENT_BYTES_MAX % PAGE_BYTES
 
@@ -163,7 +165,8 @@ class SegmentSupply:
         """Sets aside what a start on a full disk needs, where there is space. Blocking. Raises OSError."""
         file = self._folder.reserve_file
         if self._is_durable and not file.exists() and self.spares.has_room(4 * self._options.segment_bytes):
-            os.close(self._disk.create(file, min(_SMALL_BYTES, self._options.segment_bytes)))
+            size = min(_SMALL_BYTES, self._options.segment_bytes) + _BESIDE_BYTES
+            os.close(self._disk.create(file, size))
 
     def _give_up_reserve(self) -> bool:
         file = self._folder.reserve_file
