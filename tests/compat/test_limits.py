@@ -221,3 +221,24 @@ def test_a_dispatch_rate_slows_a_consumer_down(client: pulsar.Client, topic: Top
     began = time.monotonic()
     assert [message.data() for message in receive(consumer, 60)] == [b"%d" % i for i in range(60)]
     assert time.monotonic() - began > 1.0
+
+
+def test_a_tenant_that_stores_too_much_is_refused_until_something_is_deleted(
+    process: StandaloneProcess, hasty: pulsar.Client
+) -> None:
+    tenant = f"full-{uuid.uuid4().hex}"
+    process.admin("PUT", f"tenants/{tenant}", {"allowedClusters": ["standalone"]})
+    process.admin("PUT", f"namespaces/{tenant}/n", {})
+    topic = f"persistent://{tenant}/n/t"
+    process.admin("PUT", f"persistent/{tenant}/n/t")
+    process.admin("PUT", f"persistent/{tenant}/n/t/subscription/s", {})
+    producer = hasty.create_producer(topic)
+    producer.send(b"x" * 2_000)
+    process.admin("POST", f"tenants/{tenant}/storedBytes", 1_000)
+    with pytest.raises(pulsar.PulsarException):
+        producer.send(b"y")
+    with pytest.raises(pulsar.ProducerBlockedQuotaExceededException):
+        hasty.create_producer(f"persistent://{tenant}/n/other")
+    process.admin("DELETE", f"persistent/{tenant}/n/t?force=true")
+    assert process.admin("GET", f"tenants/{tenant}/storedBytes")["refusing"] is False
+    hasty.create_producer(f"persistent://{tenant}/n/other").send(b"z")

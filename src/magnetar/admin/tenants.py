@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from magnetar.admin.call import Call, Route
+from typing import Any, Final
+
+from magnetar.admin.call import Call, Operation, Route
+from magnetar.admin.coercion import LONG_BITS, as_whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.admin.namespaces import delete_whole
 from magnetar.base.names import NamespaceName
 from magnetar.broker.errors import NamespaceNotFoundError, PreconditionFailedError
+from magnetar.broker.limits.stored_bytes import STORED_BYTES_MAX, look_at
 from magnetar.broker.policies import Policies
+
+_STORED: Final = "/admin/v2/tenants/{tenant}/storedBytes"
+_STORED_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "limit": {"type": "integer", "description": "0: none"},
+        "stored": {"type": "integer", "description": "0 without a limit: nobody counts then"},
+        "refusing": {"type": "boolean", "description": "whether its messages are refused"},
+    },
+}
 
 
 async def list_tenants(call: Call) -> object:
@@ -15,6 +29,11 @@ async def list_tenants(call: Call) -> object:
 
 
 async def get_tenant(call: Call) -> object:
+    # As Pulsar's tenants are: the limit has a route of its own.
+    return {key: value for key, value in (await _known(call)).items() if key != STORED_BYTES_MAX}
+
+
+async def _known(call: Call) -> Policies:
     document = await call.broker.policies.tenant(call.name("tenant"))
     if document is None:
         raise NamespaceNotFoundError(
@@ -57,7 +76,9 @@ async def create_tenant(call: Call) -> object:
 
 
 async def update_tenant(call: Call) -> object:
-    await call.broker.policies.update_tenant(call.name("tenant"), await _document(call))
+    document = await _document(call)
+    kept = {key: value for key, value in (await _known(call)).items() if key == STORED_BYTES_MAX}
+    await call.broker.policies.update_tenant(call.name("tenant"), {**document, **kept})
     return None
 
 
@@ -72,10 +93,46 @@ async def delete_tenant(call: Call) -> object:
     return None
 
 
+# -- bytes that it may store -------------------------------------------------------------------------
+
+
+async def get_stored(call: Call) -> object:
+    """What a tenant stores and may store, in bytes. Not a part of Pulsar's API."""
+    await _known(call)
+    tenant = call.name("tenant")
+    await look_at(call.broker, tenant)
+    mark = call.broker.stored.of(tenant)
+    return {"limit": mark.limit, "stored": mark.stored, "refusing": bool(mark.refusal)}
+
+
+async def set_stored_max(call: Call) -> None:
+    """Says how many bytes a tenant may store over all its topics; 0: without limit. In force on return."""
+    limit = as_whole(call.json_given(), bits=LONG_BITS)
+    if limit is None or limit < 0:
+        raise PreconditionFailedError("the limit of stored bytes must be 0 or more", remedy="0: no limit")
+    await _change_stored(call, limit)
+
+
+async def remove_stored_max(call: Call) -> None:
+    """The broker's setting `tenant_stored_bytes_max` holds again. In force on return."""
+    await _change_stored(call, None)
+
+
+async def _change_stored(call: Call, limit: int | None) -> None:
+    document = {key: value for key, value in (await _known(call)).items() if key != STORED_BYTES_MAX}
+    tenant = call.name("tenant")
+    own = {} if limit is None else {STORED_BYTES_MAX: limit}
+    await call.broker.policies.update_tenant(tenant, {**document, **own})
+    await look_at(call.broker, tenant)
+
+
 ROUTES: list[Route] = [
     ("GET", "/admin/v2/tenants", list_tenants),
     ("GET", "/admin/v2/tenants/{tenant}", get_tenant),
     ("PUT", "/admin/v2/tenants/{tenant}", create_tenant),
     ("POST", "/admin/v2/tenants/{tenant}", update_tenant),
     ("DELETE", "/admin/v2/tenants/{tenant}", delete_tenant),
+    ("GET", _STORED, Operation(get_stored, answer=_STORED_SCHEMA)),
+    ("POST", _STORED, Operation(set_stored_max, body={"type": "integer", "minimum": 0})),
+    ("DELETE", _STORED, remove_stored_max),
 ]

@@ -182,6 +182,13 @@ class BacklogQuotaRefusesError(RefusedError):
     http_status = 412
 
 
+class StoredQuotaError(RefusedError):
+    """The tenant stores all that it may: the client is told, and its pending messages fail."""
+
+    code = pb.ProducerBlockedQuotaExceededException
+    http_status = 412
+
+
 class PersistenceFailedError(RefusedError):
     """The log could not keep what was sent; nothing of it was acknowledged."""
 

@@ -33,7 +33,7 @@ from magnetar.broker.in_force import PoliciesInForce
 from magnetar.broker.inactive.room import TOPICS_PER_TURN, InactiveTopics
 from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
-from magnetar.broker.limits.tenants import Connections, TopicsMade
+from magnetar.broker.limits.tenants import STORED_S, Connections, StoredMarks, TopicsMade
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.room import NonPersistentTopics
 from magnetar.broker.outputs import OutputBudget
@@ -111,8 +111,7 @@ class Broker:
         self.registry = TopicRegistry(StoredTopics(self, self._in_force), clock)
         self.topics = self.registry.topics
         """Persistent topics that are there, by full name."""
-        self.names = Names()
-        self.partitioned = PartitionedTopics(self)
+        self.names, self.partitioned = Names(), PartitionedTopics(self)
         self.nonpersistent = NonPersistentTopics(
             clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
         )
@@ -135,7 +134,8 @@ class Broker:
             self.sessions,
             lambda ms, look: self.alarms.set(self.outputs, clock.now_ms() + ms, look),
         )
-        self.unacked, self._names, self._name_prefix = config.tenants.unacked(), 0, ""
+        self.unacked, self.stored = config.tenants.unacked(), StoredMarks()
+        self._names, self._name_prefix = 0, ""
         self.policies.on_change(self._in_force.changed)
 
     def _guarded_by(self, authentication: Authentication, superuser_roles: frozenset[str]) -> Guard:
@@ -173,6 +173,7 @@ class Broker:
         self.tasks.spawn(self.unloaded.begin())
         self.tasks.every(UNLOADED_INTERVAL_S, self.unloaded.round)
         self.tasks.every(self.config.limits_interval_s, self.enforce_limits)
+        self.tasks.every(STORED_S, self._look_at_stored)
         if self.guard is not None:
             interval_s = self.guard.authentication.renewal_check_s
             self.tasks.every(interval_s, lambda: renewals.check_all(self))
@@ -245,6 +246,11 @@ class Broker:
     async def enforce_limits(self) -> None:
         """One round of what limits do by themselves: messages expire, backlogs shrink."""
         await enforcement.enforce_all(list(self.topics.values()), self.clock)
+
+    async def _look_at_stored(self) -> None:
+        from magnetar.broker.limits import stored_bytes
+
+        await stored_bytes.look(self)
 
     # -- topics ------------------------------------------------------------------------------------
 

@@ -18,6 +18,12 @@ _CLUSTERS: Final = click.Option(
     default=("standalone",),
     help="Cluster where it may be; may be repeated.  [standalone]",
 )
+_BYTES: Final = click.Option(
+    ["--bytes", "limit_bytes"],
+    type=click.IntRange(min=0),
+    required=True,
+    help="Of messages as they are stored, offloaded ones included; 0: no limit.",
+)
 _FORCE: Final = click.Option(["--force"], is_flag=True, help="With its namespaces and their topics.")
 
 
@@ -49,6 +55,30 @@ VERBS: Final = (
         body=_body,
         done="tenant {tenant} is changed",
         example="tenants update orders --admin-role ada --admin-role grace",
+    ),
+    Verb(
+        name="stored",
+        help="Show how many bytes TENANT stores, and may store.",
+        path="{tenant}/storedBytes",
+        example="tenants stored orders",
+    ),
+    Verb(
+        name="limit-stored",
+        help="Say how many bytes TENANT may store over all its topics; beyond it nothing more is taken.",
+        method="POST",
+        path="{tenant}/storedBytes",
+        options=(_BYTES,),
+        body=lambda given: given["limit_bytes"],
+        done="tenant {tenant} may store so much",
+        example="tenants limit-stored orders --bytes 10000000000",
+    ),
+    Verb(
+        name="unlimit-stored",
+        help="Let the broker's setting hold for TENANT again.",
+        method="DELETE",
+        path="{tenant}/storedBytes",
+        done="the broker's setting holds for tenant {tenant}",
+        example="tenants unlimit-stored orders",
     ),
     Verb(
         name="delete",

@@ -71,6 +71,8 @@ class LimitSettings:
     connect_timeout_seconds: int = 10
     """Time in which a new connection must finish its TLS handshake and send CONNECT; later it is closed.
     At least 1."""
+    tenant_stored_bytes_max: int = 0
+    """Bytes that a tenant may store over all its topics, offloaded ones included."""
     topics_made_per_minute: int = 20_000
     """Topics that a tenant may make in a minute, a partitioned one counted once: a token bucket of this size;
     further creations wait."""
@@ -96,6 +98,7 @@ def tenant_limits(settings: LimitSettings) -> TenantLimits:
         connections_max_per_address=settings.connections_max_per_address,
         connections_max_per_role=settings.connections_max_per_role,
         topics_made_per_minute=settings.topics_made_per_minute,
+        stored_bytes_max=settings.tenant_stored_bytes_max,
         unacked_max=settings.unacked_max_per_broker,
         unacked_blocked_percent=settings.unacked_blocked_percent,
     )

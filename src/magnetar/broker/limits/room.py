@@ -23,6 +23,7 @@ from magnetar.broker.limits.delivering import Counters, DispatchThrottle, limite
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.publishing import PublishGate, gate_for
 from magnetar.broker.limits.subscribing import SubscribeLimiter
+from magnetar.broker.limits.tenants import StoredMark
 from magnetar.broker.limits.token_bucket import RateLimiter
 from magnetar.broker.producer import Producer
 from magnetar.runtime.alarms import Alarms
@@ -75,6 +76,7 @@ class TopicLimits:
         "_topic_rate",
         "gate",
         "limits",
+        "stored",
         "unacked_of_broker",
     )
 
@@ -86,6 +88,8 @@ class TopicLimits:
         """Asked about each vector that is published, if anything limits it."""
         self.unacked_of_broker: UnackedOfBroker | None = None
         """Set before subscriptions are opened, where all of them together have a limit."""
+        self.stored: StoredMark | None = None
+        """What the topic's tenant stores; None for a topic that stores nothing."""
         self._clock = clock
         self._topic_rate: RateLimiter | None = None
         self._subscribes: SubscribeLimiter | None = None
@@ -137,8 +141,11 @@ class TopicLimits:
         )
 
     def admit_producer(self, producers: Mapping[str, Producer], name: str, *, encrypted: bool) -> None:
-        """Raises EncryptionRequiredError, ProducerBusyError. One that comes back takes no new place."""
+        """Raises EncryptionRequiredError, ProducerBusyError, StoredQuotaError. One that comes back takes no
+        new place."""
         limits = self.limits
+        if self.stored is not None:
+            self.stored.check()
         if limits.encryption_required and not encrypted:
             raise EncryptionRequiredError(
                 "Encryption is required", remedy="this topic takes encrypted messages only"

@@ -10,14 +10,17 @@ Source: Pulsar's settings `brokerMaxConnections`, `brokerMaxConnectionsPerIp`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar.base.clock import Clock
 from magnetar.broker.dispatch.unacked import UnackedOfBroker
-from magnetar.broker.errors import TooManyConnectionsError
+from magnetar.broker.errors import StoredQuotaError, TooManyConnectionsError
 from magnetar.broker.limits.token_bucket import Rate, RateLimiter
 
+STORED_S: Final = 5.0
+"""Between two rounds that count what tenants store."""
 _CREATIONS_PERIOD_MS: Final = 60_000
 
 
@@ -36,6 +39,9 @@ class TenantLimits:
     unacked_blocked_percent: int = 16
     """Beyond that, those stop that hold more than this part of it."""
 
+    stored_bytes_max: int = 0
+    """Bytes that a tenant may store over all its topics, where its own document says nothing."""
+
     def unacked(self) -> UnackedOfBroker | None:
         """Counts them; None where there is no limit."""
         if not self.unacked_max:
@@ -43,6 +49,46 @@ class TenantLimits:
         return UnackedOfBroker(
             self.unacked_max, max(1, self.unacked_max * self.unacked_blocked_percent // 100)
         )
+
+
+@dataclass(slots=True)
+class StoredMark:
+    """What a tenant stores, by the last round of `stored_bytes`, and whether that is too much."""
+
+    stored: int = 0
+    limit: int = 0
+    """0: none."""
+    refusal: str = ""
+    """Why its producers are refused."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of its topics that are not loaded, by their logs."""
+
+    def check(self) -> None:
+        """Raises StoredQuotaError while it stores too much."""
+        if self.refusal:
+            raise StoredQuotaError(
+                self.refusal, remedy="delete topics, shorten retention, or have an operator raise the limit"
+            )
+
+    def free(self) -> None:
+        """It has no limit."""
+        self.stored, self.limit, self.refusal, self.sizes = 0, 0, "", {}
+
+
+class StoredMarks:
+    """Of every tenant of a broker."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, StoredMark] = {}
+
+    def of(self, tenant: str) -> StoredMark:
+        """The tenant's, which its topics share."""
+        return self.marks.setdefault(tenant, StoredMark())
+
+    def keep(self, tenants: Collection[str]) -> None:
+        """Forgets those of tenants that are gone."""
+        for gone in self.marks.keys() - set(tenants):
+            del self.marks[gone]
 
 
 class Connections:

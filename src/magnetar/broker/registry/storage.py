@@ -44,6 +44,7 @@ class StoredTopics:
             disk=broker.disk,
         )
         topic.limits.unacked_of_broker = broker.unacked
+        topic.limits.stored = broker.stored.of(name.tenant)
         try:
             await topic.load()
             await self._in_force.give(topic)

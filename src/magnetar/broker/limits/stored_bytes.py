@@ -1,0 +1,98 @@
+"""How many bytes a tenant stores, over all its topics, and what follows when it is too much.
+
+A round looks at every topic of the tenants that have a limit: a loaded one says its size, one that is not is
+looked at in metadata once, as it does not grow. So the sum is right after a restart, and when topics were
+deleted. Between two rounds a tenant may store more than its limit: what it publishes in STORED_S.
+
+    taking ──stored ≥ limit──▶ refusing ──stored < AGAIN_PERCENT of it──▶ taking
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.rounds import guarded
+from magnetar.runtime.tasks import in_slices
+
+if TYPE_CHECKING:
+    from magnetar.broker.limits.tenants import StoredMark
+    from magnetar.broker.service import Broker
+
+_log = logging.getLogger("magnetar.broker.limits")
+
+STORED_BYTES_MAX: Final = "storedBytesMax"
+"""Key of a tenant's document."""
+AGAIN_PERCENT: Final = 95
+"""Of the limit: below it producers may come again."""
+_TOPICS_PER_TURN: Final = 200
+"""Topics that are asked for their size before others have the loop."""
+
+
+def limit_of(document: dict[str, Any] | None, default: int) -> int:
+    """Bytes that a tenant may store, by its document or the broker's setting; 0: without limit."""
+    own = (document or {}).get(STORED_BYTES_MAX)
+    return own if isinstance(own, int) and not isinstance(own, bool) and own >= 0 else default
+
+
+async def look(broker: Broker) -> None:
+    """One round over all tenants."""
+    tenants = await broker.policies.tenants()
+    broker.stored.keep(tenants)
+    for tenant in tenants:
+        await guarded(look_at(broker, tenant), f"tenant {tenant}: counting what it stores")
+
+
+async def look_at(broker: Broker, tenant: str) -> None:
+    """Counts what one tenant stores, and refuses or takes its messages from now on."""
+    mark = broker.stored.of(tenant)
+    limit = limit_of(await broker.policies.tenant(tenant), broker.config.tenants.stored_bytes_max)
+    if not limit:
+        if mark.refusal:
+            _log.warning(
+                "tenant %s has no limit of stored bytes any more: its messages are taken again", tenant
+            )
+        mark.free()
+        return
+    stored = await _stored(broker, tenant, mark)
+    mark.stored, mark.limit = stored, limit
+    if mark.refusal and stored * 100 < limit * AGAIN_PERCENT:
+        mark.refusal = ""
+        _log.warning("tenant %s stores %d bytes of %d: its messages are taken again", tenant, stored, limit)
+    elif stored >= limit:
+        first, mark.refusal = not mark.refusal, f"tenant {tenant} stores {stored} bytes and may store {limit}"
+        if first:
+            _log.warning("%s: its producers are sent away", mark.refusal)
+        await _send_away(broker, tenant)
+
+
+async def _stored(broker: Broker, tenant: str, mark: StoredMark) -> int:
+    """Bytes of all its topics; `mark` keeps the sizes of those that are not loaded."""
+    sizes: dict[str, int] = {}
+    total = 0
+    for namespace in map(NamespaceName.parse, await broker.policies.namespaces(tenant)):
+        async for log_name in in_slices(await broker.logs.names(str(namespace)), _TOPICS_PER_TURN):
+            topic = broker.topics.get(str(TopicName.from_log_name(log_name)))
+            if topic is not None:
+                total += topic.log.size_bytes
+                continue
+            size = mark.sizes.get(log_name)
+            if size is None:
+                found = await broker.logs.peek(log_name, frozenset())
+                size = 0 if found is None else found.size_bytes
+                if found is not None and not found.exact:
+                    # A crash left its last ledger without an end: the size is known once it is loaded.
+                    total += size
+                    continue
+            sizes[log_name] = size
+            total += size
+    mark.sizes = sizes
+    return total
+
+
+async def _send_away(broker: Broker, tenant: str) -> None:
+    async for topic in in_slices(list(broker.topics.values()), _TOPICS_PER_TURN):
+        if topic.name.tenant == tenant:
+            for producer in list(topic.producers.values()):
+                topic.send_producer_away(producer)
