@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "_loop",
         "_parser",
         "_peer",
+        "_rests",
         "_session",
         "_shared",
         "_tail",
@@ -74,6 +75,8 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._flush_scheduled = False
         self._closing = False
+        self._rests = False
+        """Whether its role has sent more commands than it may."""
         self._peer = "?"
         self._transport: asyncio.Transport
         self._session: Session
@@ -123,6 +126,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._left = b""
+        self._broker.alarms.discard(self)
         self._turns.forget(owner_of(self._session), self)
         self._broker.farewells.lost(self._session)
 
@@ -163,10 +167,21 @@ class Connection(asyncio.BufferedProtocol):
         """Commands were handled: the connection waits for its next turn if that was enough of them."""
         turns = self._turns
         turns.handled(commands)
-        if (self._left or turns.spent) and not self._closing:
+        rest_ms = turns.rest_ms(owner_of(self._session), commands)
+        if rest_ms and not self._closing:
+            self._rests = True
+            self._session.throttle(_TURN)
+            self._broker.alarms.set(self, self._broker.clock.now_ms() + rest_ms, self._in_line)
+        elif (self._left or turns.spent) and not self._closing:
             # Also within a read of the loop, which would go on with this socket else.
             self._session.throttle(_TURN)
             turns.wait(owner_of(self._session), self)
+
+    def _in_line(self) -> None:
+        """Its role may send commands again."""
+        self._rests = False
+        if not self._closing:
+            self._turns.wait(owner_of(self._session), self)
 
     def go_on(self) -> None:
         """Its turn: the next of its commands, or the next read."""
@@ -174,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         if left and not self._closing:
             self._parse(left, len(left))
             self._write_out()
-        if not self._left:
+        if not self._left and not self._rests:
             self._session.unthrottle(_TURN)
 
     def _keep(self, buffer: bytearray | bytes, start: int, end: int) -> None:

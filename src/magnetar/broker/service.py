@@ -121,8 +121,8 @@ class Broker:
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
         self.disk = DiskMark(config.disk_full_percent, config.disk_room_percent)
-        self.turns, self.farewells = CommandTurns(soon, clock.monotonic_ms), Farewells(soon)
-        self.greetings = Greetings(config.connect_timeout_s)
+        self.turns = CommandTurns(soon, clock.monotonic_ms, config.tenants.commands_per_second_per_role)
+        self.greetings, self.farewells = Greetings(config.connect_timeout_s), Farewells(soon)
         self.collectors: list[Collector] = [self.greetings.collect_metrics]
         """What below the broker has something to say in `/metrics`."""
         self.sessions: set[Session] = set()

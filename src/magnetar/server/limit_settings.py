@@ -71,6 +71,9 @@ class LimitSettings:
     connect_timeout_seconds: int = 10
     """Time in which a new connection must finish its TLS handshake and send CONNECT; later it is closed.
     At least 1."""
+    commands_per_second_per_role: int = 0
+    """Commands of one role, or of one address whose clients do not say who they are; messages and their
+    acknowledgements are none."""
     tenant_stored_bytes_max: int = 0
     """Bytes that a tenant may store over all its topics, offloaded ones included."""
     topics_made_per_minute: int = 20_000
@@ -98,6 +101,7 @@ def tenant_limits(settings: LimitSettings) -> TenantLimits:
         connections_max_per_address=settings.connections_max_per_address,
         connections_max_per_role=settings.connections_max_per_role,
         topics_made_per_minute=settings.topics_made_per_minute,
+        commands_per_second_per_role=settings.commands_per_second_per_role,
         stored_bytes_max=settings.tenant_stored_bytes_max,
         unacked_max=settings.unacked_max_per_broker,
         unacked_blocked_percent=settings.unacked_blocked_percent,

@@ -10,7 +10,9 @@ import pytest
 
 from magnetar.broker import command_turns
 from magnetar.broker.command_turns import PER_READ, CommandTurns
+from magnetar.broker.config import BrokerConfig
 from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.wire import commands
 from magnetar.wire.server import ServerParser
 from support.sessions import CONNECT, FRAME_BYTES_MAX, TOPIC, Type, World, command, in_world
@@ -107,8 +109,8 @@ def test_a_parser_stops_after_so_many_commands_and_loses_none(per_read: int) -> 
 class Wire(asyncio.Transport):
     """A socket's transport: what is written is kept."""
 
-    def __init__(self) -> None:
-        super().__init__({"peername": ("192.0.2.7", 1), "sockname": ("127.0.0.1", 2)})
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1), "sockname": ("127.0.0.1", 2)})
         self.written = b""
         self.reads = True
 
@@ -140,8 +142,8 @@ class Wire(asyncio.Transport):
     def abort(self) -> None: ...
 
 
-def opened(world: World, shared: SharedBuffer) -> tuple[Connection, Wire]:
-    connection, wire = Connection(world.broker, shared), Wire()
+def opened(world: World, shared: SharedBuffer, address: str = "192.0.2.7") -> tuple[Connection, Wire]:
+    connection, wire = Connection(world.broker, shared), Wire(address)
     connection.connection_made(wire)
     brings(connection, CONNECT)
     wire.written = b""
@@ -185,3 +187,48 @@ def test_requests_of_a_flood_begin_a_few_a_turn() -> None:
         assert not world.broker.turns.waiting
 
     in_world(story)
+
+
+def test_a_role_has_so_many_commands_a_second() -> None:
+    loop = Loop()
+    turns = CommandTurns(loop.later.append, lambda: loop.ms, per_second=100)
+    assert turns.rest_ms("a", 100) == 10
+    assert turns.rest_ms("b", 1) == 0
+    loop.ms += 10
+    assert turns.rest_ms("a", 50) == 500
+    loop.ms += 10_000
+    assert turns.rest_ms("a", 99) == 0
+
+
+def test_roles_that_rest_are_remembered_among_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_turns, "_OWNERS_KEPT", 10)
+    turns = CommandTurns(lambda call: None, lambda: 0.0, per_second=5)
+    turns.rest_ms("flood", 100)
+    for number in range(100):
+        turns.rest_ms(f"r{number}", 0)
+    assert turns.rest_ms("flood", 0) > 10_000
+
+
+def test_a_flood_rests_and_others_go_on() -> None:
+    config = BrokerConfig(tenants=TenantLimits(commands_per_second_per_role=200))
+
+    async def story(world: World) -> None:
+        shared = SharedBuffer()
+        flood, flooded = opened(world, shared)
+        other, answered = opened(world, shared, "192.0.2.8")
+        brings(flood, commands.PING * 1_000)
+        for _ in range(20):
+            world.clock.advance(1)
+            await world.settle()
+        assert not flooded.reads
+        assert len(flooded.written) < 300 * len(commands.PONG)
+        brings(other, commands.PING)
+        assert answered.written == commands.PONG
+        for _ in range(100):
+            world.clock.advance(100)
+            world.broker.alarms.ring()
+            await world.settle()
+        assert flooded.written == commands.PONG * 1_000
+        assert flooded.reads
+
+    in_world(story, config)
