@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
@@ -70,8 +71,11 @@ class Jobs:
             job.result = await work(at)
         except MagnetarError as error:
             job.status, job.error = JobStatus.ERROR, str(error)
-        except BaseException:
+        except asyncio.CancelledError:
             job.status, job.error = JobStatus.ERROR, "the broker stopped"
+            raise
+        except BaseException as error:
+            job.status, job.error = JobStatus.ERROR, f"{error!r}: the broker's log says more"
             raise
         else:
             job.status = JobStatus.SUCCESS

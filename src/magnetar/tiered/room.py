@@ -184,8 +184,11 @@ class Offloading:
         except MagnetarError as error:
             request.status, request.error = Status.ERROR, str(error)
             _log.warning("log %s could not be offloaded: %s", known.log.name, error)
-        except BaseException:
+        except asyncio.CancelledError:
             request.status, request.error = Status.ERROR, "the broker stopped"
+            raise
+        except BaseException as error:
+            request.status, request.error = Status.ERROR, f"{error!r}: the broker's log says more"
             raise
         else:
             left = [ledger for ledger in known.log.sealed() if not rules.is_copied(ledger)]
@@ -265,6 +268,10 @@ class Offloading:
                     pause_ms // 1000,
                     error,
                 )
+            except Exception as error:  # noqa: BLE001  # what nobody expected of one log must not keep the others
+                known.error = repr(error)
+                known.backoff.failed(now_ms)
+                _log.exception("offloading of log %s failed", known.log.name)
 
     async def _look(self, known: _Offloaded, now_ms: int) -> None:
         await known.log.delete_copies()

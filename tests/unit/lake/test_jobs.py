@@ -71,3 +71,18 @@ def test_old_results_are_forgotten() -> None:
         spawned.run()
     assert jobs.of("t0", "verify").status is JobStatus.NOT_RUN
     assert jobs.of("t299", "verify").status is JobStatus.SUCCESS
+
+
+def test_a_job_with_an_error_that_nobody_expected_says_it() -> None:
+    """It said that the broker stopped."""
+    spawned = Spawned()
+    jobs = Jobs(spawned)
+
+    async def work(at: Callable[[int, int], None]) -> None:
+        raise ValueError("nobody expected this")
+
+    jobs.start("t", "maintain", work)
+    with pytest.raises(ValueError, match="nobody expected this"):
+        spawned.run()
+    assert jobs.of("t", "maintain").status is JobStatus.ERROR
+    assert "nobody expected this" in jobs.of("t", "maintain").error
