@@ -52,4 +52,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         # Who read what is printed has seen enough. What is left in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file system that is read-only or full, a folder of somebody else: the cause is not in the program.
+        print(f"magnetar: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(FAILED)
     sys.exit(code if isinstance(code, int) else 0)

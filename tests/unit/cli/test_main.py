@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from magnetar import __version__, twin
 from magnetar.cli.main import magnetar, main
 from magnetar.cli.table import COMMANDS
+from magnetar.runtime.file_lock import FileLock
+from magnetar.server import storage_doctor
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -49,6 +53,20 @@ def test_a_start_that_fails_is_one_line_and_1(capsys: pytest.CaptureFixture[str]
     assert (code, out) == (1, "")
     assert err.startswith("magnetar: configuration /absent.toml cannot be read: ")
     assert err.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_used_is_one_line_and_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a read-only file system the commands about storage ended with a traceback."""
+    (tmp_path / "bookie" / "segments").mkdir(parents=True)
+
+    def refuse(path: Path, what: str) -> FileLock:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(storage_doctor, "FileLock", refuse)
+    code, _, err = outcome(capsys, "doctor", "storage", "check", "--data", str(tmp_path))
+    assert (code, err) == (1, f"magnetar: {tmp_path / 'LOCK'}: Read-only file system\n")
 
 
 def test_help_imports_no_server() -> None:
