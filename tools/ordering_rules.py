@@ -28,8 +28,8 @@ LIFECYCLE: Final = "unit/managedlog/test_lifecycle.py"
 CURSORS: Final = "unit/managedlog/test_cursor_store.py"
 LOGS: Final = "property/test_managedlog_machine.py"
 OFFLOADING: Final = "unit/tiered/test_offloading.py"
-DEDUP: Final = "unit/broker/test_dedup_room.py"
-COMPACTION: Final = "unit/broker/test_compaction_room.py"
+DEDUP: Final = "unit/broker/test_deduplication.py"
+COMPACTION: Final = "unit/broker/test_topic_compaction.py"
 
 RULES: Final = (
     # -- the segment store
@@ -548,7 +548,7 @@ RULES: Final = (
     Rule(
         "snapshot before trimming",
         "sequence ids are neither in the snapshot nor in the log: duplicates are stored",
-        "broker/dedup/room.py",
+        "broker/dedup/deduplication.py",
         "        self._cursor.set_properties(self.state.snapshot())\n",
         (
             "        self._cursor.set_properties(self.state.snapshot())\n"
@@ -559,7 +559,7 @@ RULES: Final = (
     Rule(
         "compacted entries are durable before the log may be trimmed",
         "the last values of keys are in neither",
-        "broker/compaction/room.py",
+        "broker/compaction/topic_compaction.py",
         "        await cursor.flush()\n        cursor.ack_cumulative(horizon)\n",
         "        cursor.ack_cumulative(horizon)\n        await cursor.flush()\n",
         (COMPACTION,),

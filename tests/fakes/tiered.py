@@ -23,6 +23,7 @@ from magnetar.tiered.context import parse_object_name
 from magnetar.tiered.errors import StoreError
 from magnetar.tiered.guarded import Owners, installation_id
 from magnetar.tiered.offloader import Offloader
+from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.api import (
@@ -39,7 +40,6 @@ from magnetar.tiered.parquet.api import (
     Worker,
 )
 from magnetar.tiered.policy import OffloadPolicy
-from magnetar.tiered.room import Offloading
 from magnetar.tiered.storage import TieredStorage
 from magnetar.tiered.stores.api import ObjectStore, Tagged
 from magnetar.tiered.stores.memory import MEMORY_URL, MemoryStore

@@ -16,8 +16,8 @@ from fakes.managed_logs import Process
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.compaction.progress import Progress, before
-from magnetar.broker.compaction.room import COMPACTION_CURSOR, Status, TopicCompaction
 from magnetar.broker.compaction.source import CompactedSource, forget_progress
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Status, TopicCompaction
 from magnetar.managedlog.ack_words import bits_of_words, words_of_bits
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog

@@ -16,7 +16,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConflictError
 from magnetar.lake.jobs import JobRunningError
 from magnetar.lake.naming import table_name
-from magnetar.lake.room import LakeRoom
+from magnetar.lake.tables import LakeTables
 from magnetar.lake.values import TableStatus
 from magnetar.tiered.merging import TARGET_BYTES
 
@@ -31,7 +31,7 @@ KEEP_SNAPSHOTS: Final = 10
 Document = dict[str, Any]
 
 
-def _lake(call: Call) -> LakeRoom:
+def _lake(call: Call) -> LakeTables:
     if call.broker.lake is None:
         raise NotImplementedHereError(
             "this broker has no tables: pip install '.[lake]' in a clone, and set"
@@ -128,7 +128,10 @@ async def start_merge(call: Call) -> None:
 
 
 def _start(
-    lake: LakeRoom, topic: TopicName, kind: str, work: Callable[[Callable[[int, int], None]], Awaitable[Any]]
+    lake: LakeTables,
+    topic: TopicName,
+    kind: str,
+    work: Callable[[Callable[[int, int], None]], Awaitable[Any]],
 ) -> None:
     try:
         lake.jobs.start(str(topic), kind, work)

@@ -16,6 +16,7 @@ from magnetar.admin.errors import NotImplementedHereError
 from magnetar.admin.topics import loaded, refuse_partitioned
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
 from magnetar.broker.policies import Policies
+from magnetar.tiered.offloading import Offloading, OffloadRunningError
 from magnetar.tiered.policy import (
     DRIVER,
     DRIVERS,
@@ -29,7 +30,6 @@ from magnetar.tiered.policy import (
     THRESHOLD_S_OF_NAMESPACE,
     other_store,
 )
-from magnetar.tiered.room import Offloading, OffloadRunningError
 
 _log = logging.getLogger("magnetar.admin")
 

@@ -15,7 +15,7 @@ from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.judge import FilterCounts
-from magnetar.broker.limits.room import SubscriptionLimits
+from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.seek_fence import SeekFence
 from magnetar.broker.tally import Tally
 from magnetar.wire.events import AckEvent

@@ -17,7 +17,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker import claims
-from magnetar.broker.access.room import ProducerAccess
+from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.errors import (
@@ -28,7 +28,7 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
     SubscriptionNotFoundError,
 )
-from magnetar.broker.limits.room import TopicLimits
+from magnetar.broker.limits.topic_limits import TopicLimits
 from magnetar.broker.producer import Producer
 from magnetar.wire.events import SendRun
 

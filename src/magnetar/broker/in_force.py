@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.dynamic import overridden
 from magnetar.broker.handlers import permission, topic_lists
 from magnetar.broker.limits import enforcement
@@ -158,7 +158,7 @@ class PoliciesInForce:
             topic.dedup.limits = limits
         wanted = self._deduplicates(own, namespace)
         if wanted and topic.dedup is None:
-            topic.dedup = await DedupRoom.load(
+            topic.dedup = await Deduplication.load(
                 topic.log, DEDUP_CURSOR, attached=topic.producers, clock=broker.clock, limits=limits
             )
         elif not wanted and topic.dedup is not None:

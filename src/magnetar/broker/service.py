@@ -30,12 +30,12 @@ from magnetar.broker.greetings import LOOK_S, Greetings
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
 from magnetar.broker.in_force import PoliciesInForce
-from magnetar.broker.inactive.room import TOPICS_PER_TURN, InactiveTopics
+from magnetar.broker.inactive.inactive_topics import TOPICS_PER_TURN, InactiveTopics
 from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.tenants import STORED_S, Connections, StoredMarks, TopicsMade
 from magnetar.broker.listeners import Listeners
-from magnetar.broker.nonpersistent.room import NonPersistentTopics
+from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
 from magnetar.broker.registry.names import Names, topic_path
@@ -44,9 +44,9 @@ from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.storage import StoredTopics
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic import Topic
-from magnetar.broker.unloaded.room import INTERVAL_S as UNLOADED_INTERVAL_S
-from magnetar.broker.unloaded.room import UnloadedTopics
-from magnetar.broker.watchers.room import TopicWatchers
+from magnetar.broker.unloaded.unloaded_topics import INTERVAL_S as UNLOADED_INTERVAL_S
+from magnetar.broker.unloaded.unloaded_topics import UnloadedTopics
+from magnetar.broker.watchers.topic_watchers import TopicWatchers
 from magnetar.managedlog.errors import LogExistsError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
@@ -56,12 +56,12 @@ from magnetar.observability.metrics import Collector
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import TaskGroup, in_slices, pause, soon, yield_loop
 from magnetar.schemas.registry import SchemaRegistry
-from magnetar.tiered.room import Offloading
+from magnetar.tiered.offloading import Offloading
 
 if TYPE_CHECKING:
     from magnetar.broker.session import Session
     from magnetar.broker.staging import PointsInTime
-    from magnetar.lake.room import LakeRoom
+    from magnetar.lake.tables import LakeTables
     from magnetar.metadata.bookkeeper.registry import ListBookies
 
 _log = logging.getLogger("magnetar.broker")
@@ -96,7 +96,7 @@ class Broker:
         self.offloading = offloading
         self.bookies: ListBookies | None = None
         """Names those that hold messages; None: this process does."""
-        self.lake: LakeRoom | None = None
+        self.lake: LakeTables | None = None
         """Tables over what was offloaded; None: there are none."""
         self.points_in_time: PointsInTime | None = None
         """For backups; None: not all of it lies in one folder here."""

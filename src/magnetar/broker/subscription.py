@@ -18,7 +18,7 @@ from magnetar.broker.any_subscription import READ_AGAIN_MS, AnySubscription, Key
 from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.compaction.source import CompactedSource, forget_progress
 from magnetar.broker.compaction.view import CompactedView
-from magnetar.broker.delayed.room import DelayedDelivery
+from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
@@ -29,7 +29,7 @@ from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.source import FilteredSource, Place, screened
-from magnetar.broker.limits.room import SubscriptionLimits
+from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.pump_turns import PumpTurns
 from magnetar.managedlog.cursor import Cursor

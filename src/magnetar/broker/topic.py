@@ -20,13 +20,13 @@ from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.base.weak import weakly
 from magnetar.broker import places
-from magnetar.broker.access.room import ProducerAccess
+from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic, ReaderStart
-from magnetar.broker.compaction.room import COMPACTION_CURSOR, TopicCompaction
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
+from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.dedup.overlap import without_known
-from magnetar.broker.dedup.room import DedupRoom
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
@@ -73,7 +73,7 @@ class Topic(AnyTopic):
         self._disk = disk
         self.log = log
         self.subscriptions: dict[str, Subscription] = {}
-        self.dedup: DedupRoom | None = None
+        self.dedup: Deduplication | None = None
         """Set while deduplication is on."""
         self._clock = clock
         self._alarms = alarms

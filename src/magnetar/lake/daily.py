@@ -14,7 +14,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 
 if TYPE_CHECKING:
-    from magnetar.lake.room import LakeRoom
+    from magnetar.lake.tables import LakeTables
 
 _log = logging.getLogger("magnetar.lake")
 
@@ -34,7 +34,7 @@ class DailyUpkeep:
         self._last_ms: dict[TopicName, int] = {}
         self._waiting: dict[TopicName, None] = {}
 
-    async def round(self, lake: LakeRoom, log_names: Sequence[str]) -> None:
+    async def round(self, lake: LakeTables, log_names: Sequence[str]) -> None:
         """Looks after the tables of these logs, and of those that had to wait before. Errors are logged; the
         table's turn comes a day later."""
         now_ms = self._clock.now_ms()

@@ -320,7 +320,7 @@ class Standalone:
 
     def _watch_over(self, broker: Broker) -> None:
         """Canaries, and the export of metrics; imported here, as no client waits for them."""
-        from magnetar.broker.canary.room import Canaries
+        from magnetar.broker.canary.canaries import Canaries
         from magnetar.server.monitoring_settings import canary_settings
 
         config = self.config

@@ -11,8 +11,8 @@ from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.broker.service import Broker
 from magnetar.lake.locations import NoLakeHereError
 from magnetar.lake.process import WorkerProcess, is_installed
-from magnetar.lake.room import LakeRoom
 from magnetar.lake.setup import NONE, catalog_settings
+from magnetar.lake.tables import LakeTables
 from magnetar.lake.values import CatalogSettings
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.tasks import TaskGroup, pause
@@ -37,13 +37,13 @@ def begin_tables(
     clock: Clock,
     tasks: TaskGroup,
     trust: MetadataTrust,
-) -> LakeRoom | None:
+) -> LakeTables | None:
     """The tables with their rounds; None when there are to be none. `file`: of the catalog where the settings
     name no other. Raises StartupError."""
     settings = None if file is None else _settings(config, file, storage)
     if file is None or settings is None:
         return None
-    lake = LakeRoom(
+    lake = LakeTables(
         store=broker.store,
         worker=WorkerProcess(settings),
         upkeep=WorkerProcess(settings),

@@ -29,10 +29,10 @@ from magnetar.server.offload_settings import default_policy
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
 from magnetar.tiered.guarded import Owners, installation_id
 from magnetar.tiered.offloader import Offloader
+from magnetar.tiered.offloading import Offloading
 from magnetar.tiered.owner import OwnerContext, StoreOwner
 from magnetar.tiered.pace import Pace
 from magnetar.tiered.parquet.api import TopicSchema, Worker
-from magnetar.tiered.room import Offloading
 from magnetar.tiered.storage import TieredStorage
 from magnetar.tiered.stores.api import ObjectStore
 from magnetar.tiered.stores.memory import MEMORY_URL
@@ -41,7 +41,7 @@ from magnetar.tiered.stores.urls import check_url, open_store
 
 if TYPE_CHECKING:
     from magnetar.lake.daily import DailyUpkeep
-    from magnetar.lake.room import LakeRoom
+    from magnetar.lake.tables import LakeTables
 
 _log = logging.getLogger("magnetar.server")
 
@@ -55,7 +55,7 @@ _SWEEP_S: Final = 3600.0
 class _LateTables:
     """A follower that loads the tables when something concerns them."""
 
-    def __init__(self, load: Callable[[], LakeRoom | None]) -> None:
+    def __init__(self, load: Callable[[], LakeTables | None]) -> None:
         self._load = load
 
     def changed(self, log_name: str) -> None:
@@ -86,7 +86,7 @@ class Tiering:
         tables where the settings name no other; None: there are no tables. Raises StartupError."""
         self._config = config
         self._catalog_file = catalog_file
-        self._lake: LakeRoom | None = None
+        self._lake: LakeTables | None = None
         self._tables_loaded = False
         self._clock = clock
         self._broker: Broker | None = None
@@ -174,7 +174,7 @@ class Tiering:
         except MagnetarError as error:
             _log.warning("object stores could not be looked at, which is done when one is needed: %s", error)
 
-    def load_tables(self) -> LakeRoom | None:
+    def load_tables(self) -> LakeTables | None:
         """The tables, begun when this is called first; None when there are none. After `begin`.
 
         Raises StartupError when the settings name a catalog that cannot be.

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.due_time import deliver_at_ms, may_be_delayed
-from magnetar.broker.limits.room import SubscriptionLimits
+from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow
 from magnetar.wire.payload import build_entry

@@ -8,8 +8,8 @@ from fakes.managed_logs import Process, until
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
+from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
 from magnetar.broker.delayed.index import IndexLimits
-from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.managedlog.cursor import Cursor
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire import pulsar_pb2 as pb

@@ -14,8 +14,8 @@ from fakes.managed_logs import Process, until
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
+from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
 from magnetar.broker.delayed.index import DelayedIndex, IndexLimits
-from magnetar.broker.delayed.room import DelayedDelivery
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.errors import MetadataError
-from magnetar.broker.access.room import EPOCH_PROPERTY
+from magnetar.broker.access.producer_access import EPOCH_PROPERTY
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, Type, World, command, in_world, send
 

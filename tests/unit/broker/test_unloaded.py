@@ -11,7 +11,7 @@ import pytest
 from magnetar.admin.metrics import registry_for
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.unloaded import room
+from magnetar.broker.unloaded import unloaded_topics
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.managedlog.peeking import peek
 from magnetar.tiered.policy import MAX_AGE
@@ -248,7 +248,7 @@ def test_a_topic_whose_policy_wants_nothing_yet_is_not_loaded(
 def test_no_more_than_so_many_are_loaded_in_one_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "WOKEN_MAX", 2)
+    monkeypatch.setattr(unloaded_topics, "WOKEN_MAX", 2)
 
     async def story(world: World) -> None:
         await published(world, {"offload_threshold": 0})
@@ -278,7 +278,7 @@ def test_the_lag_of_history_is_shown_loaded_or_not(tmp_path: Path) -> None:
         await world.broker.offloading.fresh_round()
         world.clock.advance(90_000)
         assert shown(world)[series] == 90
-        world.broker.unloaded._woken = room.WOKEN_MAX
+        world.broker.unloaded._woken = unloaded_topics.WOKEN_MAX
         await world.broker.unload(NAME)
         await world.broker.unloaded.round()
         await offload(world)

@@ -9,7 +9,7 @@ from magnetar.base.ids import Position
 from magnetar.managedlog.log import ManagedLog
 
 if TYPE_CHECKING:
-    from magnetar.broker.compaction.room import TopicCompaction
+    from magnetar.broker.compaction.topic_compaction import TopicCompaction
 
 
 class CompactedView:

@@ -24,7 +24,7 @@ async def opened(session: Session, request: pb.CommandSubscribe) -> bool:
     AuthorizationError."""
     if "*" not in request.topic:
         return False
-    from magnetar.broker.wildcards.room import Wildcard, wildcard_of
+    from magnetar.broker.wildcards.wildcard import Wildcard, wildcard_of
 
     name = TopicName.parse(request.topic)
     levels = await wildcard_of(session.broker, name)

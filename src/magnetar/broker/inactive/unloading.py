@@ -7,7 +7,7 @@ unused subscription or topic whose time to be deleted runs.
 
 from __future__ import annotations
 
-from magnetar.broker.compaction.room import Status
+from magnetar.broker.compaction.topic_compaction import Status
 from magnetar.broker.inactive.idleness import has_clients
 from magnetar.broker.topic import Topic
 

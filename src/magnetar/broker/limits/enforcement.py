@@ -15,7 +15,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import BacklogQuotaHoldsError, BacklogQuotaRefusesError, RefusedError
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy, entries_to_evict
 from magnetar.broker.limits.limits import Limits
-from magnetar.broker.limits.room import TopicLimits
+from magnetar.broker.limits.topic_limits import TopicLimits
 from magnetar.broker.producer import Producer
 from magnetar.broker.rounds import guarded
 from magnetar.managedlog.info import LedgerInfo

@@ -17,7 +17,7 @@ from magnetar.broker.explain.reading import consumer_views
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.api import FilterError, Verdict
 from magnetar.broker.filters.judge import FilterCounts, Judge
-from magnetar.broker.limits.room import SubscriptionLimits
+from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
 from magnetar.wire.events import AckEvent
 

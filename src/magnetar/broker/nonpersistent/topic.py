@@ -8,7 +8,7 @@ from typing import Any
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker.access.room import ProducerAccess
+from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.errors import NotAllowedError, RefusedError

@@ -13,7 +13,7 @@ from magnetar.broker.attached import AttachedConsumer, ConsumerConnection
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import ConsumerNotFoundError, NotAllowedError
 from magnetar.broker.explain.view import View
-from magnetar.broker.limits.room import SubscriptionLimits
+from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.wildcards.part import PartConsumer, Pool
 from magnetar.wire.events import AckEvent
 

@@ -76,7 +76,7 @@ def _known(repository: Repository) -> dict[str, FileRow]:
 
 
 def _room_behind(end: int) -> int:
-    """A segment that waits for blocks has room, and whole pages: one that ends with its log was cut off."""
+    """A segment that waits for blocks has free ones, and whole pages: one that ends with its log was cut."""
     return PAGE_BYTES - end % PAGE_BYTES
 
 

@@ -10,7 +10,7 @@ from fakes.ledgers import write_error
 from fakes.managed_logs import Process
 from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName
-from magnetar.broker.dedup.room import DedupRoom
+from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.service import BrokerConfig
 from magnetar.broker.topic import DEDUP_CURSOR
@@ -20,15 +20,15 @@ from magnetar.wire.payload import build_entry
 from support.sessions import World, entry, in_world, send
 
 
-async def load(process: Process, attached: set[str], **limits: int) -> tuple[ManagedLog, DedupRoom]:
+async def load(process: Process, attached: set[str], **limits: int) -> tuple[ManagedLog, Deduplication]:
     log, _ = await process.open()
-    room = await DedupRoom.load(
+    room = await Deduplication.load(
         log, DEDUP_CURSOR, attached=attached, clock=process.clock, limits=DedupLimits(**limits)
     )
     return log, room
 
 
-async def publish(process: Process, log: ManagedLog, room: DedupRoom, name: str, *numbers: int) -> None:
+async def publish(process: Process, log: ManagedLog, room: Deduplication, name: str, *numbers: int) -> None:
     """Appends what is new, and waits until it is durable."""
     new = [number for number in numbers if room.state.admit(name, [number], [number]) is None]
     if not new:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.compaction.room import COMPACTION_CURSOR
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.rounds import guarded
 from magnetar.broker.topic import DEDUP_CURSOR
 from magnetar.broker.watchers.selection import is_system

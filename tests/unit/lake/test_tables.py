@@ -16,7 +16,7 @@ from magnetar.base.names import TopicName
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import plan
 from magnetar.lake.process import At
-from magnetar.lake.room import LakeRoom
+from magnetar.lake.tables import LakeTables
 from magnetar.lake.values import LakeError, ListVersion, LogFiles, Synced, TableStatus
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, encode, log_path
 from magnetar.tiered.context import OffloadContext, Segment
@@ -90,7 +90,7 @@ class World:
         self.tables = FakeTables()
         self.clock = ManualClock()
         self.work: list[Coroutine[Any, Any, None]] = []
-        self.room = LakeRoom(
+        self.kept = LakeTables(
             store=self.store,
             worker=self.tables,
             upkeep=self.tables,
@@ -129,12 +129,12 @@ def run(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
 def test_a_table_follows_its_list() -> None:
     async def story(world: World) -> None:
         await world.keep(LOG, 1, incomplete=2)
-        world.room.changed(LOG)
+        world.kept.changed(LOG)
         await world.settle()
         assert world.files() == {1}
         await world.keep(LOG, 1, 2)
-        world.room.changed(LOG)
-        world.room.changed(LOG)
+        world.kept.changed(LOG)
+        world.kept.changed(LOG)
         await world.settle()
         assert world.files() == {1, 2}
         assert world.tables.calls == ["sync", "sync"]
@@ -150,14 +150,14 @@ def test_a_table_follows_its_list() -> None:
 def test_retired_files_leave_before_their_objects() -> None:
     async def story(world: World) -> None:
         await world.keep(LOG, 1, 2)
-        await world.room.sync(LOG)
-        await world.room.retire(LOG, [UUID(int=1)])
+        await world.kept.sync(LOG)
+        await world.kept.retire(LOG, [UUID(int=1)])
         assert world.files() == {2}
         # The list still names it; nobody brings it back while it does.
-        await world.room.sync(LOG)
+        await world.kept.sync(LOG)
         assert world.files() == {2}
         await world.keep(LOG, 2, 3)
-        await world.room.sync(LOG)
+        await world.kept.sync(LOG)
         assert world.files() == {2, 3}
 
     run(story)
@@ -168,10 +168,10 @@ def test_who_retires_brings_nothing_back_that_another_one_retired() -> None:
 
     async def story(world: World) -> None:
         await world.keep(LOG, 1, 2)
-        await world.room.sync(LOG)
+        await world.kept.sync(LOG)
         await world.keep(LOG, 2, 3)
-        await world.room.retire(LOG, [UUID(int=2)])
-        await world.room.retire(LOG, [UUID(int=1)])
+        await world.kept.retire(LOG, [UUID(int=2)])
+        await world.kept.retire(LOG, [UUID(int=1)])
         assert world.files() == {3}
 
     run(story)
@@ -180,10 +180,10 @@ def test_who_retires_brings_nothing_back_that_another_one_retired() -> None:
 def test_nothing_is_deleted_while_the_catalog_is_away() -> None:
     async def story(world: World) -> None:
         await world.keep(LOG, 1)
-        await world.room.sync(LOG)
+        await world.kept.sync(LOG)
         world.tables.failures = 1
         with pytest.raises(LakeError):
-            await world.room.retire(LOG, [UUID(int=1)])
+            await world.kept.retire(LOG, [UUID(int=1)])
         assert world.files() == {1}
 
     run(story)
@@ -193,16 +193,16 @@ def test_what_fails_is_tried_again() -> None:
     async def story(world: World) -> None:
         await world.keep(LOG, 1)
         world.tables.failures = 1
-        world.room.changed(LOG)
+        world.kept.changed(LOG)
         await world.settle()
-        assert world.room.errors == {LOG: "the catalog is away"}
-        await world.room.round()
+        assert world.kept.errors == {LOG: "the catalog is away"}
+        await world.kept.round()
         await world.settle()
         assert len(world.tables.calls) == 1, "not before the pause is over"
         world.clock.advance(30_000)
-        await world.room.round()
+        await world.kept.round()
         await world.settle()
-        assert world.room.errors == {}
+        assert world.kept.errors == {}
         assert world.files() == {1}
 
     run(story)
@@ -213,20 +213,20 @@ def test_objects_that_are_gone_are_named() -> None:
 
     async def story(world: World) -> None:
         await world.keep(LOG, 1, 2)
-        await world.room.sync(LOG)
+        await world.kept.sync(LOG)
         world.tables.gone = ("file:///store/a", "file:///store/b")
-        world.room.changed(LOG)
+        world.kept.changed(LOG)
         await world.settle()
-        assert "2 objects" in world.room.errors[LOG]
-        assert "file:///store/a, file:///store/b" in world.room.errors[LOG]
-        assert world.room.figures.gone == {LOG: 2}
+        assert "2 objects" in world.kept.errors[LOG]
+        assert "file:///store/a, file:///store/b" in world.kept.errors[LOG]
+        assert world.kept.figures.gone == {LOG: 2}
         # What is to be deleted is deleted all the same.
-        await world.room.retire(LOG, [UUID(int=1)])
+        await world.kept.retire(LOG, [UUID(int=1)])
         world.tables.gone = ()
         world.clock.advance(60_000)
-        await world.room.round()
+        await world.kept.round()
         await world.settle()
-        assert (world.room.errors, world.room.figures.gone) == ({}, {})
+        assert (world.kept.errors, world.kept.figures.gone) == ({}, {})
 
     run(story)
 
@@ -234,17 +234,17 @@ def test_objects_that_are_gone_are_named() -> None:
 def test_a_list_that_changes_meanwhile_is_read_anew() -> None:
     async def story(world: World) -> None:
         await world.keep(LOG, 1)
-        await world.room.sync(LOG)
+        await world.kept.sync(LOG)
 
         async def meanwhile(what: str) -> None:
             world.tables.before = None
             await world.keep(LOG, 1, 2, 3)
             await world.keep(LOG, 2, 3)
-            await world.room.retire(LOG, [UUID(int=1)])
+            await world.kept.retire(LOG, [UUID(int=1)])
 
         await world.keep(LOG, 1, 2)
         world.tables.before = meanwhile
-        await world.room.sync(LOG)
+        await world.kept.sync(LOG)
         assert world.files() == {2, 3}
 
     run(story)
@@ -255,11 +255,11 @@ def test_the_table_goes_with_the_last_partition() -> None:
         logs = [TOPIC.with_partition(number).log_name for number in range(2)]
         for number, log_name in enumerate(logs):
             await world.keep(log_name, number + 1)
-            await world.room.sync(log_name)
+            await world.kept.sync(log_name)
         for number, log_name in enumerate(logs):
-            await world.room.retire(log_name, [UUID(int=number + 1)])
+            await world.kept.retire(log_name, [UUID(int=number + 1)])
             await world.store.delete_recursive(log_path(log_name))
-            world.room.changed(log_name)
+            world.kept.changed(log_name)
             await world.settle()
             assert (str(TOPIC) in world.tables.tables) == (number == 0)
 
@@ -271,8 +271,8 @@ def test_a_topic_that_is_made_again_keeps_its_table() -> None:
 
     async def story(world: World) -> None:
         await world.keep(LOG, 1)
-        await world.room.sync(LOG)
-        await world.room.retire(LOG, [UUID(int=1)])
+        await world.kept.sync(LOG)
+        await world.kept.retire(LOG, [UUID(int=1)])
         await world.store.delete_recursive(log_path(LOG))
 
         async def meanwhile(what: str) -> None:
@@ -283,10 +283,10 @@ def test_a_topic_that_is_made_again_keeps_its_table() -> None:
                 newer = replace(stat, created_ms=stat.created_ms + 1)
                 value = world.store.values[log_path(LOG)]
                 world.store.values[log_path(LOG)] = replace(value, stat=newer)
-                await world.room.sync(LOG)
+                await world.kept.sync(LOG)
 
         world.tables.before = meanwhile
-        world.room.changed(LOG)
+        world.kept.changed(LOG)
         await world.settle()
         assert world.files() == {7}
 
@@ -296,12 +296,12 @@ def test_a_topic_that_is_made_again_keeps_its_table() -> None:
 def test_a_look_finds_what_a_crash_left() -> None:
     async def story(world: World) -> None:
         other = TopicName.parse("persistent://public/default/gone")
-        await world.room.look()
+        await world.kept.look()
         assert world.tables.calls == [], "nothing is asked where nothing was ever offloaded"
         await world.keep(LOG, 1)
         await world.keep("public/default/persistent/plain")
         world.tables.tables[str(other)] = {-1: (ListVersion(1, 1), frozenset())}
-        await world.room.look()
+        await world.kept.look()
         await world.settle()
         assert world.files() == {1}
         assert str(other) not in world.tables.tables
@@ -313,10 +313,10 @@ def test_files_of_a_partition_that_is_gone_are_removed() -> None:
     async def story(world: World) -> None:
         log_name = TOPIC.with_partition(0).log_name
         await world.keep(log_name, 1)
-        await world.room.sync(log_name)
+        await world.kept.sync(log_name)
         table = world.tables.tables[str(TOPIC)]
         table[1] = (ListVersion(1, 1), frozenset({"file:///store/left"}))
-        await world.room.look()
+        await world.kept.look()
         await world.settle()
         assert table[1][1] == frozenset()
 

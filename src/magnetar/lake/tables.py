@@ -81,7 +81,7 @@ class Figures:
         return ()
 
 
-class LakeRoom:
+class LakeTables:
     """The tables of one broker's topics."""
 
     def __init__(

@@ -20,7 +20,7 @@ _REPLAY_BYTES: Final = 4 << 20
 _REPLAY_ENTRIES: Final = 10_000
 
 
-class DedupRoom:
+class Deduplication:
     """Plugged into a topic while deduplication is on."""
 
     def __init__(
@@ -58,7 +58,7 @@ class DedupRoom:
         attached: Container[str],
         clock: Clock,
         limits: DedupLimits | None = None,
-    ) -> DedupRoom:
+    ) -> Deduplication:
         """The state as of the last durable entry: the stored snapshot and what came after it.
 
         Raises StorageError, MetadataError, LogError.
@@ -67,9 +67,9 @@ class DedupRoom:
         if cursor is None:
             cursor = await log.open_cursor(cursor_name, initial="latest")
         state = DedupState(dict(cursor.properties))
-        room = cls(log, cursor, state, attached=attached, clock=clock, limits=limits or DedupLimits())
-        await room._replay()
-        return room
+        made = cls(log, cursor, state, attached=attached, clock=clock, limits=limits or DedupLimits())
+        await made._replay()
+        return made
 
     async def _replay(self) -> None:
         position = self._log.next_position(self._complete)
