@@ -34,17 +34,26 @@ _ROOM_CODES: Final = frozenset(
 _CORRUPT_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
+def check_left_log(file: Path, *, durable: bool = True) -> None:
+    """Before anybody opens the file: SQLite drops damaged commits, and the log with the last connection.
+
+    Raises CorruptDataError, OSError.
+    """
+    if any(file.with_name(file.name + end).exists() for end in ("-wal", "-shm")):
+        # Only a process that was killed leaves them.
+        from magnetar.metadata.sqlite_log import check_log
+
+        check_log(file, durable=durable)
+
+
 def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connection:
     """A connection in write-ahead mode, without implicit transactions.
 
     `first`: nobody uses the file yet, so damage in a log that was left is looked for. Raises sqlite3.Error,
     OSError, CorruptDataError.
     """
-    if first and any(file.with_name(file.name + end).exists() for end in ("-wal", "-shm")):
-        # Only a process that was killed leaves them.
-        from magnetar.metadata.sqlite_log import check_log
-
-        check_log(file, durable=durable)
+    if first:
+        check_left_log(file, durable=durable)
     # The loop and the writer thread take turns on a connection, never at the same time.
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     try:

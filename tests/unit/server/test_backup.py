@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from magnetar.base.clock import ManualClock
+from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.store import SegmentStore
+from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.runtime.clock import SystemClock
 from magnetar.server.backup import copying, staging
 from magnetar.server.backup.manifest import BackupError, DamagedBackupError, FileRow, Manifest, decode, encode
@@ -37,7 +39,9 @@ async def write(store: SegmentStore, ledger_id: int, count: int) -> None:
 async def used(root: Path) -> AsyncIterator[tuple[DataFolder, SegmentStore, Staging]]:
     """A data folder in use, whose small segments are full of ledger 1."""
     folder = DataFolder(root)
-    sqlite3.connect(folder.metadata_file).close()
+    metadata = EmbeddedMetadataStore.open(folder.metadata_file, clock=ManualClock(1), durable=False)
+    await metadata.put("/topics/orders", b"named")
+    await metadata.close()
     try:
         async with store_in(folder.bookie_dir, segment_bytes=256 << 10, spare_segments=4) as store:
             await write(store, 1, 200)
@@ -154,6 +158,50 @@ def test_a_folder_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
         pass
     assert list(tmp_path.iterdir()) == []
     assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def damage(file: Path, what: bytes) -> None:
+    data = bytearray(file.read_bytes())
+    data[data.rindex(what)] ^= 1
+    file.write_bytes(data)
+
+
+def test_damaged_metadata_is_not_backed_up(tmp_path: Path) -> None:
+    """Such a backup was listed and verified, and nobody could start with it."""
+
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (folder, _, points):
+            damage(folder.metadata_file, b"named")
+            with pytest.raises(BackupError, match="/topics/orders fails its checksum"):
+                await points.begin()
+            assert list(folder.staged_dir.iterdir()) == []
+
+    run(scenario())
+
+
+def test_a_backup_of_a_killed_folder_drops_no_commits(tmp_path: Path) -> None:
+    """SQLite left out what followed the damage, in the copy and in the folder."""
+    folder = DataFolder(tmp_path)
+    folder.release()
+
+    async def scenario() -> None:
+        metadata = EmbeddedMetadataStore.open(folder.metadata_file, clock=ManualClock(1), durable=False)
+        for number in range(8):
+            await metadata.put(f"/topics/{number}", b"named %d" % number)
+        left = {file: file.read_bytes() for file in folder.metadata_file.parent.iterdir()}
+        await metadata.close()
+        for file, data in left.items():
+            file.write_bytes(data)
+
+    run(scenario())
+    log = folder.metadata_file.with_name("metadata.db-wal")
+    cut = bytearray(log.read_bytes())
+    at = cut.index(b"named 3")
+    cut[at : at + 4] = bytes(4)
+    log.write_bytes(cut)
+    with pytest.raises(CorruptDataError, match="commits"), staging.of_unused(tmp_path, SystemClock()):
+        pass
+    assert log.read_bytes() == cut
 
 
 def test_one_point_at_a_time_and_it_ends(tmp_path: Path) -> None:

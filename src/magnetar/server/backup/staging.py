@@ -26,9 +26,12 @@ from pathlib import Path
 from typing import Final
 
 from magnetar.base.clock import Clock
+from magnetar.base.errors import StorageError
 from magnetar.bookie.belonging import BELONGS_FILE
 from magnetar.bookie.given_up import GIVEN_UP_FILE
 from magnetar.bookie.store import SegmentStore
+from magnetar.metadata.sqlite_check import check_rows
+from magnetar.metadata.sqlite_file import check_left_log
 from magnetar.runtime.tasks import begin, happens_within
 from magnetar.runtime.threads import in_thread
 from magnetar.server.backup.manifest import BackupError
@@ -108,6 +111,17 @@ class Sources:
         ):
             source.backup(copy, pages=-1)
 
+    def check_metadata(self, staged: Path) -> None:
+        """Looks at every row of the copy. Raises BackupError: damaged, so that nobody could start with it."""
+        copied = staged / "metadata" / "metadata.db"
+        try:
+            with contextlib.closing(sqlite3.connect(copied, isolation_level=None)) as copy:
+                check_rows(copy, self.metadata_file)
+        except (StorageError, sqlite3.Error) as error:
+            raise BackupError(
+                f"no backup was made: nobody could start with it; earlier ones are whole: {error}"
+            ) from error
+
     @staticmethod
     def note(staged: Path, created_ms: int, growing: tuple[str, int] | None) -> None:
         """Says what the point is. `growing`: the segment that is written to, and what counts of it."""
@@ -151,6 +165,7 @@ class Staging:
         self._beginning = True
         try:
             await self._take(staged.folder)
+            await in_thread(self._sources.check_metadata, staged.folder)
         except (OSError, sqlite3.Error) as error:
             raise BackupError(f"no point in time of {self._root.parent} could be taken: {error}") from error
         else:
@@ -206,7 +221,7 @@ class Staging:
 def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
     """A point in time of a folder that no process uses, with the bookies in it; blocks.
 
-    Raises StartupError, BackupError.
+    Raises StartupError, BackupError, CorruptDataError.
     """
     # The broker, which starts with this module, needs none of it.
     from magnetar.server.backup.beside import stage_bookies
@@ -221,9 +236,11 @@ def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
         shutil.rmtree(folder.staged_dir, ignore_errors=True)
         sources = Sources.of(folder)
         try:
+            check_left_log(sources.metadata_file)
             stage_bookies(folder, staged, held)
             sources.link(staged)
             sources.copy_metadata(staged)
+            sources.check_metadata(staged)
             sources.note(staged, clock.now_ms(), None)
         except (OSError, sqlite3.Error) as error:
             raise BackupError(f"no point in time of {root} could be taken: {error}") from error
