@@ -26,6 +26,7 @@ pytestmark = pytest.mark.process
 
 RULES = Path(__file__).parents[2] / "monitoring" / "prometheus"
 ABSENT = (
+    "limit of stored bytes",
     "object store",
     "WebSockets",
     "Iceberg",

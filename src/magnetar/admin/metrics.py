@@ -127,6 +127,25 @@ def _collect_broker(broker: Broker, out: Exposition) -> Iterator[None]:
     out.gauge("magnetar_cache_bytes", "Entries in the tail caches of all logs.", budget.bytes_used, cluster)
     out.gauge("magnetar_cache_bytes_max", "Budget of magnetar_cache_bytes.", budget.bytes_max, cluster)
     out.gauge("magnetar_broker_draining", "1 while the broker shuts down.", int(broker.draining), cluster)
+    _collect_tenants(broker, out)
+
+
+def _collect_tenants(broker: Broker, out: Exposition) -> None:
+    for tenant, mark in broker.stored.marks.items():
+        if mark.limit:
+            whose = labels(("cluster", broker.config.cluster), ("tenant", tenant))
+            out.gauge(
+                "magnetar_tenant_stored_bytes",
+                "Bytes that a tenant stores over all its topics, offloaded ones included.",
+                mark.stored,
+                whose,
+            )
+            out.gauge(
+                "magnetar_tenant_stored_bytes_max",
+                "What magnetar_tenant_stored_bytes may be; above it the tenant's producers are refused.",
+                mark.limit,
+                whose,
+            )
 
 
 def _topics(broker: Broker) -> list[AnyTopic]:

@@ -18,6 +18,7 @@ from magnetar.observability.rows import Section as Section
 from magnetar.observability.rows import counter as _c
 from magnetar.observability.rows import gauge as _g
 from magnetar.observability.rows import histogram as _h
+from magnetar.observability.tenant_rows import TENANTS
 from magnetar.observability.topic_work_rows import TOPIC_WORK
 
 _K: Final = ("cluster",)
@@ -258,7 +259,7 @@ SECTIONS: Final = (
             _g("magnetar_cache_bytes", "bytes", _K, "Entries in the tail caches of all logs."),
             _g("magnetar_cache_bytes_max", "bytes", _K, "Budget of magnetar_cache_bytes."),
         ),
-    ),
+        ),
     Section(
         "Canaries",
         (
@@ -293,6 +294,7 @@ SECTIONS: Final = (
             ),
         ),
     ),
+    TENANTS,
     OFFLOADING,
     Section(
         "WebSockets",

@@ -48,6 +48,9 @@ def test_all_topics_are_counted_loaded_or_not() -> None:
         assert 8_000 < found["stored"] < 10_000
         assert (found["limit"], found["refusing"]) == (1_000_000, False)
         assert str(TopicName.parse("persistent://a/n/unloaded")) not in api.broker.topics
+        scrape = (await api.call("GET", "/metrics")).body.decode()
+        assert 'magnetar_tenant_stored_bytes_max{cluster="standalone",tenant="a"} 1000000' in scrape
+        assert 'magnetar_tenant_stored_bytes{cluster="standalone",tenant="b"}' not in scrape
 
     with_api(story)
 
