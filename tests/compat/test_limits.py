@@ -240,5 +240,6 @@ def test_a_tenant_that_stores_too_much_is_refused_until_something_is_deleted(
     with pytest.raises(pulsar.ProducerBlockedQuotaExceededException):
         hasty.create_producer(f"persistent://{tenant}/n/other")
     process.admin("DELETE", f"persistent/{tenant}/n/t?force=true")
-    assert process.admin("GET", f"tenants/{tenant}/storedBytes")["refusing"] is False
+    stored = f"tenants/{tenant}/storedBytes"
+    wait_until(lambda: not process.admin("GET", stored)["refusing"], DEADLINE_S, "below its limit")
     hasty.create_producer(f"persistent://{tenant}/n/other").send(b"z")

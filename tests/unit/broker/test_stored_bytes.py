@@ -128,6 +128,19 @@ def test_a_change_of_the_tenant_keeps_the_limit_and_does_not_show_it() -> None:
     with_api(story)
 
 
+def test_it_is_counted_once_a_second_however_often_somebody_asks() -> None:
+    async def story(api: AdminApi) -> None:
+        await tenants(api)
+        await api.done("POST", STORED, 1_000_000)
+        before = (await api.get(STORED))["stored"]
+        await api.publish("persistent://a/n/loaded", BODY)
+        assert (await api.get(STORED))["stored"] == before
+        api.clock.advance(1_000)
+        assert (await api.get(STORED))["stored"] > before
+
+    with_api(story)
+
+
 @pytest.mark.parametrize(("body", "status"), [(-1, 412), ("x", 400), ({}, 400), (1 << 63, 400), (None, 400)])
 def test_a_limit_is_a_number_from_0(body: object, status: int) -> None:
     async def story(api: AdminApi) -> None:

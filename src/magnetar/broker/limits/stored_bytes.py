@@ -44,9 +44,15 @@ async def look(broker: Broker) -> None:
         await guarded(look_at(broker, tenant), f"tenant {tenant}: counting what it stores")
 
 
-async def look_at(broker: Broker, tenant: str) -> None:
-    """Counts what one tenant stores, and refuses or takes its messages from now on."""
-    mark = broker.stored.of(tenant)
+async def look_at(broker: Broker, tenant: str, *, older_than_ms: float = 0) -> None:
+    """Counts what one tenant stores, and refuses or takes its messages from now on.
+
+    `older_than_ms`: a count that is younger will do.
+    """
+    mark, now_ms = broker.stored.of(tenant), broker.clock.monotonic_ms()
+    if now_ms - mark.counted_ms < older_than_ms:
+        return
+    mark.counted_ms = now_ms
     limit = limit_of(await broker.policies.tenant(tenant), broker.config.tenants.stored_bytes_max)
     if not limit:
         if mark.refusal:

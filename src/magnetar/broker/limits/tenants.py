@@ -62,6 +62,8 @@ class StoredMark:
     """0: none."""
     refusal: str = ""
     """Why its producers are refused."""
+    counted_ms: float = -1e9
+    """When it was counted last, on the monotonic clock."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of its topics that are not loaded, by their logs."""
 
