@@ -29,7 +29,7 @@ from magnetar.base.errors import DiskFullError, StorageError, StorageFailedError
 from magnetar.metadata import paths
 from magnetar.metadata.memory import report_watcher_error
 from magnetar.metadata.reserve import Reserve
-from magnetar.metadata.sqlite_file import check_file, check_format, connect, empty_log, translated
+from magnetar.metadata.sqlite_file import check_file, check_format, connect, empty_log, leave, translated
 from magnetar.metadata.sqlite_nodes import SqliteNodes
 from magnetar.metadata.store import (
     ANY_VERSION,
@@ -142,8 +142,7 @@ class EmbeddedMetadataStore:
             connections.append(connect(file, durable=durable))
             return cls(file, lock, connections[1], connections[0], clock, on_fatal, reserve)
         except BaseException as error:
-            for connection in connections:
-                connection.close()
+            leave(connections, file)
             if lock is not None:
                 lock.release()
             if isinstance(error, sqlite3.Error | OSError):

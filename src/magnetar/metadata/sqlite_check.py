@@ -48,8 +48,9 @@ def check_rows(connection: sqlite3.Connection, file: Path, *, totals: bool = Tru
         raise CorruptDataError(
             str(file),
             0,
-            f"{named}{more}. Nothing was changed; restore {file.name} from a backup, or make it anew from "
-            "what is whole with `magnetar storage rebuild-metadata`; messages that it does not name are kept",
+            f"{named}{more}. Nothing was changed; restore {file.name} from a backup (first move"
+            f" {file.name}-wal and {file.name}-shm away, where they are), or make it anew from what is whole"
+            " with `magnetar storage rebuild-metadata`; messages that it does not name are kept",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sqlite3
@@ -68,6 +69,21 @@ def connect(file: Path, *, durable: bool, first: bool = False) -> sqlite3.Connec
         connection.close()
         raise
     return connection
+
+
+def leave(connections: list[sqlite3.Connection], file: Path) -> None:
+    """Closes all, and leaves file and log as they are: the last one that may write would copy the log."""
+    if not connections:
+        return
+    reader = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        with contextlib.suppress(sqlite3.Error):
+            # Only now it counts as one that uses the log.
+            reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        for connection in connections:
+            connection.close()
+    finally:
+        reader.close()
 
 
 def peek(file: Path, path: str) -> bytes | None:

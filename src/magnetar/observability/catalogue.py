@@ -259,7 +259,7 @@ SECTIONS: Final = (
             _g("magnetar_cache_bytes", "bytes", _K, "Entries in the tail caches of all logs."),
             _g("magnetar_cache_bytes_max", "bytes", _K, "Budget of magnetar_cache_bytes."),
         ),
-        ),
+    ),
     Section(
         "Canaries",
         (

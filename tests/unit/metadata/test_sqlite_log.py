@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError
+from magnetar.metadata import embedded
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.sqlite_log import check_log, examine
 
@@ -218,3 +220,21 @@ def test_what_was_copied_to_the_file_is_not_missed(tmp_path: Path) -> None:
             check_log(left / "metadata.db")
 
     session(folder / "metadata.db", script)
+
+
+def test_a_refused_start_leaves_file_and_log(killed: Path, tmp_path: Path) -> None:
+    """SQLite copied the log into the file at the end, also the log of another file into a restored one."""
+    for name in ("metadata.db", "metadata.db-wal"):
+        shutil.copy(killed / name, tmp_path)
+    log = tmp_path / "metadata.db-wal"
+    before = (tmp_path / "metadata.db").read_bytes(), log.read_bytes()
+
+    def refuse(connection: sqlite3.Connection, file: Path) -> bool:
+        assert connection.execute("SELECT count(*) FROM node").fetchone()[0] > COMMITS
+        raise CorruptDataError(str(file), 0, "a row fails its checksum")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedded, "check_format", refuse)
+        with pytest.raises(CorruptDataError, match="fails its checksum"):
+            EmbeddedMetadataStore.open(tmp_path / "metadata.db", clock=ManualClock(1), durable=False)
+    assert ((tmp_path / "metadata.db").read_bytes(), log.read_bytes()) == before
