@@ -8,7 +8,13 @@ from magnetar.admin.call import Call, Route, check_properties, message_position
 from magnetar.admin.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics import parts, refuse_partitioned
 from magnetar.base.ids import EARLIEST, LATEST, Position
-from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError
+from magnetar.broker import lookup
+from magnetar.broker.errors import (
+    ConflictError,
+    PreconditionFailedError,
+    SubscriptionNotFoundError,
+    TopicNotFoundError,
+)
 from magnetar.broker.subscription import Subscription
 from magnetar.broker.topic import Topic
 
@@ -40,7 +46,10 @@ async def list_subscriptions(call: Call) -> object:
 
 
 async def create_subscription(call: Call) -> None:
-    """Begins at the message id of the body; at the end of the topic without one, as Pulsar does."""
+    """Begins at the message id of the body; at the end of the topic without one, as Pulsar does.
+
+    A topic that does not exist is created where clients may create it.
+    """
     name = call.params["subscription"]
     topic_name = call.topic()
     body = call.json()
@@ -51,10 +60,14 @@ async def create_subscription(call: Call) -> None:
     ):
         raise BadRequestError("properties must be an object of strings")
     properties = None if properties is None else check_properties(properties)
-    await call.broker.check_name(topic_name)
-    count = await call.broker.policies.partitions(topic_name) if topic_name.partition < 0 else 0
-    names = [topic_name.with_partition(i) for i in range(count)] if count else [topic_name]
-    topics = [await call.broker.topic(part, create=part.partition >= 0) for part in names]
+    try:
+        count = await lookup.partitions(call.broker, str(topic_name))
+        names = [topic_name.with_partition(i) for i in range(count)] if count else [topic_name]
+        topics = [await call.broker.topic(part) for part in names]
+    except TopicNotFoundError as error:
+        raise PreconditionFailedError(
+            "Topic does not exist and cannot be auto-created", remedy=f"create {topic_name} first"
+        ) from error
     if any(name in topic.subscriptions for topic in topics):
         raise ConflictError("Subscription already exists for topic")
     for topic in topics:

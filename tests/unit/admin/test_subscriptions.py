@@ -42,11 +42,29 @@ def test_creation_at_any_position() -> None:
             await api.done("PUT", f"{T}/t/subscription/{name}", body)
             assert await backlog(api, name) == left, name
         assert (await api.refused("PUT", f"{T}/t/subscription/at"))[0] == 409
-        assert (await api.refused("PUT", f"{T}/none/subscription/s"))[0] == 404
         for wrong in ("middle", 5, {"ledgerId": 1}, {"ledgerId": 1, "entryId": 1 << 63}):
             assert (await api.refused("PUT", f"{T}/t/subscription/x", wrong))[0] == 400
 
     with_api(story, config=KEEP)
+
+
+def test_a_topic_that_is_not_there_is_created_where_clients_may() -> None:
+    rules = "/admin/v2/namespaces/public/default/autoTopicCreation"
+
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{T}/new/subscription/s")
+        assert await api.get(f"{T}/new/subscriptions") == ["s"]
+        parted = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
+        await api.done("POST", rules, parted)
+        await api.done("PUT", f"{T}/parted/subscription/s")
+        assert (await api.get(f"{T}/parted/partitions"))["partitions"] == 2
+        assert await api.get(f"{T}/parted/subscriptions") == ["s"]
+        await api.done("POST", rules, {"allowAutoTopicCreation": False})
+        refused = (412, "Topic does not exist and cannot be auto-created")
+        for name in ("none", "parted-partition-2"):
+            assert await api.refused("PUT", f"{T}/{name}/subscription/s") == refused
+
+    with_api(story)
 
 
 def test_names_and_properties_have_the_bounds_of_the_protocol() -> None:
