@@ -7,6 +7,7 @@ import pytest
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import StoredQuotaError
+from magnetar.broker.limits.stored_bytes import look
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.wire import pulsar_pb2 as pb
 from support.admin_api import AdminApi, with_api
@@ -147,6 +148,29 @@ def test_a_limit_is_a_number_from_0(body: object, status: int) -> None:
         await api.done("PUT", f"{V2}/tenants/a")
         assert (await api.refused("POST", STORED, body))[0] == status
         assert (await api.refused("POST", f"{V2}/tenants/none/storedBytes", 1))[0] == 404
+
+    with_api(story)
+
+
+def test_a_tenant_that_is_made_while_a_round_reads_their_list_keeps_its_mark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(api: AdminApi) -> None:
+        before = await api.broker.policies.tenants()
+        await tenants(api)
+
+        used = api.broker.stored.of("a")
+        api.broker.stored.marks.clear()
+
+        async def late() -> list[str]:
+            api.broker.stored.marks["a"] = used
+            return before
+
+        with monkeypatch.context() as patched:
+            patched.setattr(api.broker.policies, "tenants", late)
+            await look(api.broker)
+        await api.done("POST", STORED, 1_000)
+        assert not await takes(api, "persistent://a/n/loaded")
 
     with_api(story)
 

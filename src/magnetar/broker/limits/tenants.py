@@ -89,10 +89,10 @@ class StoredMarks:
         """The tenant's, which its topics share."""
         return self.marks.setdefault(tenant, StoredMark())
 
-    def keep(self, tenants: Collection[str]) -> None:
-        """Forgets those of tenants that are gone."""
-        for gone in self.marks.keys() - set(tenants):
-            del self.marks[gone]
+    def forget(self, tenants: Collection[str]) -> None:
+        """They are gone."""
+        for gone in tenants:
+            self.marks.pop(gone, None)
 
 
 class Connections:
