@@ -192,3 +192,31 @@ def test_clients_that_publish_are_sent_away_and_hear_why() -> None:
         assert "delete topics" in answer.message
 
     in_world(story, BrokerConfig(tenants=TenantLimits(stored_bytes_max=500)))
+
+
+def test_a_limit_that_changes_while_topics_are_counted_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(api: AdminApi) -> None:
+        await tenants(api)
+        await api.done("POST", STORED, 1_000)
+        names = api.broker.logs.names
+
+        async def changed_meanwhile(namespace: str) -> list[str]:
+            monkeypatch.undo()
+            await api.done("DELETE", STORED)
+            return await names(namespace)
+
+        monkeypatch.setattr(api.broker.logs, "names", changed_meanwhile)
+        await look(api.broker)
+        assert await takes(api, "persistent://a/n/loaded")
+
+    with_api(story)
+
+
+def test_the_brokers_own_tenant_has_no_limit_by_the_setting() -> None:
+    async def story(api: AdminApi) -> None:
+        await api.done("PUT", f"{V2}/persistent/pulsar/system/t/subscription/s")
+        await api.publish("persistent://pulsar/system/t", *[BODY] * 3)
+        await api.broker._look_at_stored()
+        assert await takes(api, "persistent://pulsar/system/t")
+
+    with_api(story, config=BrokerConfig(tenants=TenantLimits(stored_bytes_max=1)))

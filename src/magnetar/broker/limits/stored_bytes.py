@@ -24,16 +24,21 @@ _log = logging.getLogger("magnetar.broker.limits")
 
 STORED_BYTES_MAX: Final = "storedBytesMax"
 """Key of a tenant's document."""
+_SYSTEM: Final = "pulsar"
+"""Tenant of the broker itself."""
 AGAIN_PERCENT: Final = 95
 """Of the limit: below it producers may come again."""
 _TOPICS_PER_TURN: Final = 200
 """Topics that are asked for their size before others have the loop."""
 
 
-def limit_of(document: dict[str, Any] | None, default: int) -> int:
+async def limit_of(broker: Broker, tenant: str) -> int:
     """Bytes that a tenant may store, by its document or the broker's setting; 0: without limit."""
-    own = (document or {}).get(STORED_BYTES_MAX)
-    return own if isinstance(own, int) and not isinstance(own, bool) and own >= 0 else default
+    own: Any = (await broker.policies.tenant(tenant) or {}).get(STORED_BYTES_MAX)
+    if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
+        return own
+    # The broker's own topics, by which its health is seen, are no tenant's that somebody must be kept from.
+    return 0 if tenant == _SYSTEM else broker.config.tenants.stored_bytes_max
 
 
 async def look(broker: Broker) -> None:
@@ -55,7 +60,9 @@ async def look_at(broker: Broker, tenant: str, *, older_than_ms: float = 0) -> N
     if now_ms - mark.counted_ms < older_than_ms:
         return
     mark.counted_ms = now_ms
-    limit = limit_of(await broker.policies.tenant(tenant), broker.config.tenants.stored_bytes_max)
+    stored = await _stored(broker, tenant, mark) if await limit_of(broker, tenant) else 0
+    # As it is now: an operator may have changed it while topics were counted.
+    limit = await limit_of(broker, tenant)
     if not limit:
         if mark.refusal:
             _log.warning(
@@ -63,7 +70,6 @@ async def look_at(broker: Broker, tenant: str, *, older_than_ms: float = 0) -> N
             )
         mark.free()
         return
-    stored = await _stored(broker, tenant, mark)
     mark.stored, mark.limit = stored, limit
     if mark.refusal and stored * 100 < limit * AGAIN_PERCENT:
         mark.refusal = ""
