@@ -55,6 +55,15 @@ def bookies(
     finally:
         for bookie in running:
             bookie.stop()
+        asyncio.run(_forget(apache))
+
+
+async def _forget(apache: ApacheBookKeeper) -> None:
+    """A later bookie may get the port of one of these, and must not be taken for it."""
+    async with world_of(apache) as world:
+        cookies = f"{ROOT}/cookies"
+        for name in await world.store.children(cookies):
+            await world.store.delete(f"{cookies}/{name}")
 
 
 class World:
