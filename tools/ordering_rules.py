@@ -29,6 +29,8 @@ CURSORS: Final = "unit/managedlog/test_cursor_store.py"
 LOGS: Final = "property/test_managedlog_machine.py"
 OFFLOADING: Final = "unit/tiered/test_offloading.py"
 DEDUP: Final = "unit/broker/test_deduplication.py"
+REQUESTS: Final = "unit/server/test_bookie_requests.py"
+POOL: Final = "unit/ledger/client/test_pool.py"
 COMPACTION: Final = "unit/broker/test_topic_compaction.py"
 
 RULES: Final = (
@@ -612,5 +614,50 @@ RULES: Final = (
         "            await self._do(name, lambda: settle_folder(self._root))\n",
         "",
         (f"{CUTS}::test_offloaded_objects_survive_power_cuts",),
+    ),
+    # -- backups of bookies beside the broker
+    Rule(
+        "bookies delete nothing while a point in time is taken",
+        "the copied metadata names ledgers that a bookie's copy has tombstones of",
+        "server/bookie_requests.py",
+        "                    self._held.enter_context(store.still.hold())\n",
+        "                    pass\n",
+        (REQUESTS,),
+    ),
+    Rule(
+        "a bookie that was started anew says so",
+        "what it deleted since its start is missing in the backup",
+        "server/bookie_requests.py",
+        "            if not self._is_holding:\n                return {_ERROR",
+        "            if False:\n                return {_ERROR",
+        (REQUESTS,),
+    ),
+    Rule(
+        "no entry is sent while bookies say how far they are",
+        "a copy confirms entries that none of its bookies has",
+        "server/replicated_stores.py",
+        "            with self._ledgers.holding_adds():\n                return await self._bookies.ends()\n",
+        "            return await self._bookies.ends()\n",
+        (REQUESTS,),
+    ),
+    Rule(
+        "entries that wait are sent later",
+        "as above",
+        "ledger/client/pool.py",
+        (
+            "        if self._held_adds is not None:\n"
+            "            self._held_adds.append((bookie, run, sink))\n"
+            "            return\n"
+        ),
+        "",
+        (POOL,),
+    ),
+    Rule(
+        "generations stay while they are copied",
+        "the copy of a bookie's folder is newer or older than the metadata beside it, and does not start",
+        "server/replicated_stores.py",
+        "        async with self._guard.steady(), self._bookies.held():\n",
+        "        async with self._bookies.held():\n",
+        (REQUESTS,),
     ),
 )

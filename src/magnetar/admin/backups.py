@@ -16,8 +16,8 @@ _P: Final = "/admin/v2/brokers/points-in-time"
 def _points(call: Call) -> PointsInTime:
     if (points := call.broker.points_in_time) is None:
         raise NotImplementedHereError(
-            "this broker's messages do not lie in one store: nothing is kept, or they are on bookies. What"
-            " bookies beside it have is backed up while it is stopped: magnetar backup create --data"
+            "this broker's messages do not lie in its data folder: nothing is kept, or they are on bookies of"
+            " a cluster, which have copies of their own"
         )
     return points
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -155,6 +156,12 @@ class BesideGuard:
             _log.error("%s. Nothing that it does not name is deleted", doubt)
         else:
             self._trust.cleared(_IDENTITY)
+
+    @asynccontextmanager
+    async def steady(self) -> AsyncIterator[None]:
+        """The generation of folders and metadata stays in this block: copies of all of them are a pair."""
+        async with self._raising:
+            yield
 
     async def _raise_to(self, generation: int) -> None:
         """The three steps. Without room they are left out: what is there belongs together as well."""

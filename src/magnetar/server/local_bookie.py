@@ -1,14 +1,16 @@
 """The process of a bookie beside a broker: it lives until its standard input ends, with the broker.
 
 The first line of its standard input is the password that clients must prove, empty where they need not:
-neither the arguments nor the environment of a process are secret.
+neither the arguments nor the environment of a process are secret. What comes after it: `bookie_requests.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 from dataclasses import asdict, dataclass
@@ -26,11 +28,14 @@ from magnetar.observability import logs
 from magnetar.runtime import loop as event_loop
 from magnetar.runtime.tasks import race, won
 from magnetar.server import open_files
+from magnetar.server.bookie_requests import BookieAnswers
 
 _log = logging.getLogger("magnetar.server")
 
 USER: Final = "broker"
 """Who has the password."""
+
+_READ_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,19 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
     loop.add_signal_handler(signal.SIGTERM, over.set)
     # That is the broker's, which reads its credentials anew; a bookie beside it has none in files.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    loop.add_reader(sys.stdin, over.set)
+    answers = BookieAnswers()
+
+    def read() -> None:
+        data = os.read(sys.stdin.fileno(), _READ_BYTES)
+        if not data:
+            over.set()
+            loop.remove_reader(sys.stdin)
+        # A broker that has ended hears nothing; its end is met at the next read.
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.buffer.write(answers.take(data))
+            sys.stdout.buffer.flush()
+
+    loop.add_reader(sys.stdin, read)
     folder = Path(bookie.folder)
     registry = FolderBookieRegistry(folder, Path(bookie.metadata_file), BookKeeperTree())
     node = await BookieNode.start(
@@ -94,6 +111,7 @@ async def _serve(bookie: LocalBookie, password: str) -> int:
         ),
         registry,
     )
+    answers.stores = node.server.entries.stores
     try:
         failing, _ = await race(node.failed(), over.wait())
         if won(failing):

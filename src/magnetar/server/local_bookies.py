@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import logging
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from magnetar.base.errors import StartupError
+from magnetar.base.errors import StartupError, StorageError
 from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
-from magnetar.runtime.tasks import TaskGroup, pause
+from magnetar.runtime.tasks import TaskGroup, begin, gathered, pause
+from magnetar.server.bookie_requests import ENDS, GO, HOLD, BookieRequests
 from magnetar.server.local_bookie import LocalBookie, encode
 
 _log = logging.getLogger("magnetar.server")
@@ -53,6 +55,8 @@ class LocalBookies:
         self._folder = folder
         self._tasks = TaskGroup("local bookies")
         self._processes: dict[str, Process] = {}
+        self._requests: dict[str, BookieRequests] = {}
+        """To those that run."""
         self._closing = asyncio.Event()
         self._bookies = [
             LocalBookie(
@@ -98,7 +102,7 @@ class LocalBookies:
                 "magnetar.server.local_bookie",
                 encode(bookie),
                 stdin=PIPE,
-                stdout=DEVNULL,
+                stdout=PIPE,
                 start_new_session=True,
             )
             assert process.stdin is not None, "it is a pipe"
@@ -106,8 +110,11 @@ class LocalBookies:
             self._processes[bookie.name] = process
             if self._closing.is_set():
                 _let_go(process)
+            requests = self._requests[bookie.name] = BookieRequests(bookie.name, process)
+            listening = begin(requests.listen())
             code = await process.wait()
-            del self._processes[bookie.name]
+            listening.cancel()
+            del self._processes[bookie.name], self._requests[bookie.name]
             if self._closing.is_set():
                 return
             if loop.time() - begun_s > _STAYED_S:
@@ -115,6 +122,36 @@ class LocalBookies:
             _log.warning("%s ended with code %d and is started again", bookie.name, code)
             await pause(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """No bookie deletes a ledger in this block. Raises StorageError: one of them does not answer."""
+        held: list[BookieRequests] = []
+        try:
+            for bookie in self._bookies:
+                requests = self._to(bookie)
+                held.append(requests)
+                await requests.ask(HOLD)
+            yield
+        finally:
+            for requests in held:
+                # One that has ended holds nothing.
+                with contextlib.suppress(StorageError):
+                    await requests.ask(GO)
+
+    async def ends(self) -> Mapping[str, int]:
+        """In `held`: see `message_stores.Ends`. Raises StorageError: one of them does not answer."""
+        told = await gathered(self._to(bookie).ask(ENDS) for bookie in self._bookies)
+        return {
+            f"bookies/{bookie.name}/segments/{name}": end
+            for bookie, ends in zip(self._bookies, told, strict=True)
+            for name, end in ends.items()
+        }
+
+    def _to(self, bookie: LocalBookie) -> BookieRequests:
+        if (requests := self._requests.get(bookie.name)) is None:
+            raise StorageError(f"{bookie.name} does not run just now: try again when it is back")
+        return requests
 
     async def close(self) -> None:
         """Lets all of them end, and waits for it."""

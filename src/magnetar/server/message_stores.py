@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
@@ -30,6 +31,37 @@ if TYPE_CHECKING:
     from magnetar.metadata.bookkeeper.registry import ListBookies
 
 
+Ends: TypeAlias = Callable[[], Awaitable[Mapping[str, int]]]
+"""Asks for the segments that are written to, as paths in the data folder, and the byte up to which each is
+durable. All ends are of one moment: no message in front of them was confirmed by one behind them."""
+
+
+class Kept(Protocol):
+    """The messages in a data folder, for who takes a point in time of it."""
+
+    def held(self) -> AbstractAsyncContextManager[Ends]:
+        """No ledger is deleted in this block. Raises MagnetarError: it cannot be done now."""
+        ...
+
+
+class KeptHere:
+    """Messages that this process keeps."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[Ends]:
+        """See `Kept`."""
+
+        async def ends() -> Mapping[str, int]:
+            name, end = self._store.supply.durable_end
+            return {f"bookie/segments/{name}": end}
+
+        with self._store.still.hold():
+            yield ends
+
+
 @dataclass(frozen=True, slots=True)
 class MessageStores:
     """What the managed logs are put on."""
@@ -46,6 +78,8 @@ class MessageStores:
     """Metrics of the stores."""
     trust: MetadataTrust = field(default_factory=MetadataTrust)
     """Asked before anything is deleted because metadata does not name it."""
+    kept: Kept | None = None
+    """What a backup of the data folder asks; None: the messages do not lie there."""
 
 
 async def open_stores(
@@ -125,4 +159,7 @@ async def _open_embedded(
         spawn(guard.run())
         collectors = (*collectors, guard.collect_metrics)
     ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=clock, guard=guard)
-    return MessageStores(store, ledgers, ledgers.tagged, bookie.syncer, collectors=collectors, trust=trust)
+    kept = None if folder is None else KeptHere(bookie)
+    return MessageStores(
+        store, ledgers, ledgers.tagged, bookie.syncer, collectors=collectors, trust=trust, kept=kept
+    )

@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -48,7 +48,7 @@ from magnetar.server.datafolder import METADATA_RESERVE_BYTES, DataFolder
 from magnetar.server.ledger_access import client_options, placement
 from magnetar.server.local_bookie import USER
 from magnetar.server.local_bookies import LocalBookies, bookie_names
-from magnetar.server.message_stores import MessageStores
+from magnetar.server.message_stores import Ends, MessageStores
 from magnetar.wire.bookkeeper.digests import DigestType
 from magnetar.wire.bookkeeper.packets import AROUND_MESSAGE_BYTES
 
@@ -123,7 +123,30 @@ async def _beside(
         options = replace(options, user=(USER, password))
     ledgers = await _ledgers(config, options, store, store, tree, registry, clock, cleanup)
     collectors = (ledgers.collect_metrics, guard.collect_metrics)
-    return MessageStores(store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust)
+    kept = KeptBeside(guard, bookies, ledgers)
+    return MessageStores(
+        store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust, kept
+    )
+
+
+class KeptBeside:
+    """Messages on bookies beside this process."""
+
+    def __init__(self, guard: BesideGuard, bookies: LocalBookies, ledgers: RemoteLedgers) -> None:
+        self._guard = guard
+        self._bookies = bookies
+        self._ledgers = ledgers
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[Ends]:
+        """See `Kept`."""
+
+        async def ends() -> Mapping[str, int]:
+            with self._ledgers.holding_adds():
+                return await self._bookies.ends()
+
+        async with self._guard.steady(), self._bookies.held():
+            yield ends
 
 
 def _packet_bytes_max(config: StandaloneConfig) -> int:

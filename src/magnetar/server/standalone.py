@@ -27,7 +27,6 @@ from magnetar.admin.server import AdminServer
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability
-from magnetar.bookie.store import SegmentStore
 from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.listeners import Listeners, parse_listeners
@@ -51,7 +50,7 @@ from magnetar.server.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.datafolder import DataFolder, losses_dir, used_percent
 from magnetar.server.exposure import check_exposure
 from magnetar.server.limit_settings import client_entrance
-from magnetar.server.message_stores import open_stores
+from magnetar.server.message_stores import Kept, open_stores
 from magnetar.server.tiering import Tiering, open_tiering
 
 if TYPE_CHECKING:
@@ -150,8 +149,8 @@ class Standalone:
         """None: still to be read."""
         self._terminal = os.isatty(0)
         """Whether somebody sits before it; SIGHUP says that the terminal is gone, if it is."""
-        self._backed_up: tuple[DataFolder, SegmentStore] | None = None
-        """What a backup copies; None: not all of it lies in one folder here."""
+        self._backed_up: tuple[DataFolder, Kept] | None = None
+        """What a backup copies; None: the messages do not lie in one folder here."""
         self._heap: Heap
         self._watch: LoopWatch
 
@@ -292,8 +291,9 @@ class Standalone:
             offloading=tiering.offloading,
         )
         broker.bookies = stores.bookies
+        if folder is not None and stores.kept is not None:
+            self._backed_up = folder, stores.kept
         if folder is not None and isinstance(ledgers, EmbeddedLedgers):
-            self._backed_up = folder, ledgers.store
             self._tasks.every(_DISK_S, partial(_look_at_disk, broker, folder.root))
         tiering.begin(broker, stores.syncer)
         self._cleanup.push_async_callback(tiering.close)

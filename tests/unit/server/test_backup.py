@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.errors import CorruptDataError
+from magnetar.bookie.segment import PAGE_BYTES
 from magnetar.bookie.store import SegmentStore
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.runtime.clock import SystemClock
@@ -21,7 +23,8 @@ from magnetar.server.backup.repository import Repository
 from magnetar.server.backup.restoring import restore
 from magnetar.server.backup.staging import Sources, Staging
 from magnetar.server.datafolder import DataFolder
-from support.storage import Sink, entries_of, run, settled, store_in
+from magnetar.server.message_stores import KeptHere
+from support.storage import Sink, entries_of, run, settled, store_in, until
 
 BODY = bytes(4000)
 
@@ -46,7 +49,7 @@ async def used(root: Path) -> AsyncIterator[tuple[DataFolder, SegmentStore, Stag
         async with store_in(folder.bookie_dir, segment_bytes=256 << 10, spare_segments=4) as store:
             await write(store, 1, 200)
             await settled(store)
-            points = Staging(folder, store, SystemClock())
+            points = Staging(folder, KeptHere(store), SystemClock())
             yield folder, store, points
             await points.close()
     finally:
@@ -112,6 +115,41 @@ def test_what_comes_after_the_point_is_not_in_it(tmp_path: Path) -> None:
             await write(store, 2, 10)
             async with store_in(copy_of(point.folder, tmp_path)) as copy:
                 assert copy.ledger_ids() == {1}
+
+    run(scenario())
+
+
+def test_what_the_log_says_of_itself_later_is_not_missed_in_the_copy(tmp_path: Path) -> None:
+    """An idle log notes in its segment how far it goes: the copy of an earlier end called that damage."""
+
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (_, store, points):
+            point = await points.begin()
+            await write(store, 2, 3)
+            await until(lambda: store._marked)
+            async with store_in(copy_of(point.folder, tmp_path)) as copy:
+                assert copy.ledger_ids() == {1}
+                assert [segment.damages for segment in copy.segments if segment.damages] == []
+                assert len(await entries_of(copy, 1)) == 200
+
+    run(scenario())
+
+
+def test_a_copy_that_is_cut_short_is_found_damaged(tmp_path: Path) -> None:
+    """It says itself how far it goes, whatever its source said of itself."""
+
+    async def scenario() -> None:
+        async with used(tmp_path / "data") as (_, store, points):
+            point = await points.begin()
+            await write(store, 2, 3)
+            await until(lambda: store._marked)
+            restored = copy_of(point.folder, tmp_path)
+            last = max((restored / "segments").glob("*.seg"))
+            end = last.stat().st_size
+            os.truncate(last, end - 2 * PAGE_BYTES)
+            os.truncate(last, end)
+            async with store_in(restored) as copy:
+                assert copy.segments.has_lost_blocks()
 
     run(scenario())
 

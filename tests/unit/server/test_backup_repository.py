@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def staged(tmp_path: Path) -> Path:
     folder = tmp_path / "staged"
     (folder / SEGMENT).parent.mkdir(parents=True)
     (folder / SEGMENT).write_bytes(b"messages")
-    (folder / STAGED_FILE).write_text(json.dumps({"created_ms": 0, "growing": "", "growing_bytes": 0}))
+    (folder / STAGED_FILE).write_text(json.dumps({"created_ms": 0, "growing": {}}))
     return folder
 
 
@@ -92,3 +93,42 @@ def test_nothing_is_deleted_while_it_is_not_known_what_is_needed(
     with pytest.raises(DamagedBackupError):
         repository.drop([first.backup_id])
     assert repository.ids() == [first.backup_id, second.backup_id]
+
+
+@pytest.mark.parametrize("sealed", [b"messag+footer", b"messages+footer"])
+def test_a_segment_that_is_sealed_while_it_is_copied_is_copied_as_sealed(
+    staged: Path, repository: Repository, sealed: bytes
+) -> None:
+    """It was full a moment ago: the copy had its old length, and some bytes of before and some of after."""
+    segment = staged / SEGMENT
+    progressed: list[int] = []
+
+    def seal(count: int) -> None:
+        if not progressed:
+            segment.write_bytes(sealed)
+            os.utime(segment, ns=(1, 1))
+        progressed.append(count)
+
+    with repository.writing():
+        made = copying.copy(staged, repository, with_history=True, progress=seal)
+    assert repository.path_of(made.files[0].sha256).read_bytes() == sealed
+    assert made.files[0].size_bytes == len(sealed)
+    assert made.files[0].origin.endswith(f" {len(sealed)} 1")
+
+
+def test_a_segment_that_is_cut_off_while_it_is_copied_is_copied_again(
+    staged: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = staged / SEGMENT
+    segment.write_bytes(b"messages and room")
+    monkeypatch.setattr("magnetar.server.backup.repository._CHUNK", 4)
+    progressed: list[int] = []
+
+    def cut(count: int) -> None:
+        if not progressed:
+            os.truncate(segment, 8)
+        progressed.append(count)
+
+    with repository.writing():
+        made = copying.copy(staged, repository, with_history=True, progress=cut)
+    assert repository.path_of(made.files[0].sha256).read_bytes() == b"messages"

@@ -11,7 +11,8 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeAlias
 
 from magnetar.base.errors import MetadataError
@@ -164,6 +165,8 @@ class BookiePool:
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
         self._channels: dict[tuple[str, int], _Channel] = {}
+        self._held_adds: list[tuple[str, AddRun, AddSink]] | None = None
+        """What waits to be sent; None: nothing has to wait."""
         self._request_ids = itertools.count(1)
 
     def _channel(self, bookie: str, ledger_id: int, *, recovery: bool) -> _Channel:
@@ -199,6 +202,9 @@ class BookiePool:
 
     def send_adds(self, bookie: str, run: AddRun, sink: AddSink) -> None:
         """Adds of one ledger to one bookie; the sink hears of each."""
+        if self._held_adds is not None:
+            self._held_adds.append((bookie, run, sink))
+            return
 
         def send(connection: BookieConnection | None) -> None:
             if connection is None:
@@ -207,6 +213,22 @@ class BookiePool:
                 connection.send_adds(run, sink)
 
         self._channel(bookie, run.ledger_id, recovery=run.recovery).use(send)
+
+    @contextmanager
+    def holding_adds(self) -> Iterator[None]:
+        """No add is sent in this block; those that came meanwhile are sent at its end, in their order.
+
+        An add says how far its ledger is confirmed. What is on the bookies at different moments of this block
+        confirms no entry that a bookie did not have at its moment.
+        """
+        assert self._held_adds is None, "one at a time"
+        self._held_adds = []
+        try:
+            yield
+        finally:
+            held, self._held_adds = self._held_adds, None
+            for bookie, run, sink in held:
+                self.send_adds(bookie, run, sink)
 
     def repair(self, bookie: str, run: AddRun) -> None:
         """Adds copies to a bookie that should have had them; whether it takes them is not told."""
@@ -219,6 +241,12 @@ class BookiePool:
 
     def forget(self, bookie: str, ledger_id: int, sink: AddSink, *, recovery: bool) -> None:
         """The sink hears nothing any more."""
+        if self._held_adds is not None:
+            self._held_adds = [
+                (to, run, hears)
+                for to, run, hears in self._held_adds
+                if not (to == bookie and run.ledger_id == ledger_id and hears is sink)
+            ]
         connection = self._channel(bookie, ledger_id, recovery=recovery).current()
         if connection is not None:
             connection.forget(ledger_id, sink)

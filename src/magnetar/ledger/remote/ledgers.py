@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -270,6 +271,10 @@ class RemoteLedgers:
                 yield ledger_id, (await registry.read(ledger_id)).metadata.custom
             except NoSuchLedgerError:
                 continue
+
+    def holding_adds(self) -> AbstractContextManager[None]:
+        """No entry is sent to a bookie in this block; see `BookiePool.holding_adds`."""
+        return self._client.cluster.pool.holding_adds()
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
         """Adds what the ledger client counts to a scrape."""

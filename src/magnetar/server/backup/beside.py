@@ -1,4 +1,4 @@
-"""Messages on bookies beside a broker, as a part of a point in time: of a data folder that nobody uses.
+"""Bookies beside a broker, as parts of a point in time.
 
 STAGED/bookies/...            where the bookies meet, but for who is alive
 STAGED/bookies/NAME/...       links to the segments of a bookie, and the small files of its folder
@@ -7,7 +7,7 @@ STAGED/GIVEN-UP.json          entries that were given up, where there are some
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -25,26 +25,18 @@ _MEETING_FILES: Final = ("instance", "doubt", "cookies/*")
 _SMALL_FILES: Final = (FORMAT_FILE, INSTANCE_FILE, BELONGS_FILE, COOKIE_FILE, MEMBER_FILE, UNSURE_FILE)
 
 
-def stage_bookies(folder: DataFolder, staged: Path, held: ExitStack) -> None:
-    """Links and copies what there is of bookies. Their folders are locked until `held` ends.
+def small_files(root: Path) -> Iterator[Path]:
+    """What is copied whole, as paths in the data folder `root`; some of it may not be there."""
+    meeting = root / "bookies"
+    found = [file for pattern in _MEETING_FILES for file in meeting.glob(pattern)]
+    found += [store.parent / name for store in meeting.glob(f"*/{FORMAT_FILE}") for name in _SMALL_FILES]
+    yield from (file.relative_to(root) for file in found)
+    yield Path(GIVEN_UP_FILE)
 
-    Raises StartupError: one of them runs; OSError.
-    """
-    root = folder.bookies_dir
-    files = [file for pattern in _MEETING_FILES for file in root.glob(pattern)]
-    for bookie in (store.parent for store in root.glob(f"*/{FORMAT_FILE}")):
+
+def lock_bookies(folder: DataFolder, held: ExitStack) -> None:
+    """Locks their folders until `held` ends. Raises StartupError: one of them runs; OSError."""
+    for store in folder.bookies_dir.glob(f"*/{FORMAT_FILE}"):
         # It outlives a broker that was killed by a moment.
-        lock = FileLock(bookie / LOCK_FILE, f"the folder of {bookie.name}")
+        lock = FileLock(store.parent / LOCK_FILE, f"the folder of {store.parent.name}")
         held.callback(lock.release)
-        files += (bookie / name for name in _SMALL_FILES)
-        for segment in (bookie / "segments").glob("*.seg"):
-            target = staged / segment.relative_to(folder.root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(segment, target)
-    if root.exists():
-        files.append(folder.root / GIVEN_UP_FILE)
-    for file in files:
-        if file.exists():
-            target = staged / file.relative_to(folder.root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.read_bytes())

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import magnetar
-from magnetar.bookie.segment import PAGE_BYTES
+from magnetar.bookie.segment import (
+    CHECKPOINT_AT,
+    CHECKPOINT_BYTES,
+    HEADER_READ_BYTES,
+    PAGE_BYTES,
+    decode_segment_header,
+    encode_checkpoint,
+)
 from magnetar.server.backup.manifest import BackupError, DamagedBackupError, FileRow, Manifest
-from magnetar.server.backup.repository import Repository
+from magnetar.server.backup.repository import Changed, Repository, ShorterError
 from magnetar.server.backup.staging import STAGED_FILE
 
 _log = logging.getLogger("magnetar.backup")
+
+_SETTLED_S: Final = 30.0
+"""A file that does not change at last changes for so long at the most."""
 
 
 def copy(
@@ -31,20 +44,12 @@ def copy(
     try:
         for path in _files(staged, with_history=with_history):
             name = path.relative_to(staged).as_posix()
-            stat = path.stat()
-            growing = path.name == note["growing"]
-            size = note["growing_bytes"] if growing else stat.st_size
-            # Sealed segments and objects never change; a rewritten segment is a new file with a later time.
-            origin = "" if growing or not _is_final(name) else f"{name} {size} {stat.st_mtime_ns}"
-            found = known.get(origin) if origin else None
-            if found is not None and repository.has(found):
-                rows.append(FileRow(name, found.sha256, size, origin))
-                progress(size)
-                continue
-            room = _room_behind(size) if growing else 0
-            digest, new = repository.add(path, size, progress, room_bytes=room)
+            if name in note["growing"]:
+                row, new = _copy_growing(path, name, note["growing"][name], repository, progress)
+            else:
+                row, new = _copy_whole(path, name, known, repository, progress)
             brought += new
-            rows.append(FileRow(name, digest, size + room, origin))
+            rows.append(row)
     except OSError as error:
         raise BackupError(f"the backup could not be written: {error.strerror or error}") from error
     manifest = Manifest(
@@ -56,6 +61,47 @@ def copy(
     )
     repository.keep(manifest)
     return manifest
+
+
+def _copy_growing(
+    path: Path, name: str, end: int, repository: Repository, progress: Callable[[int], None]
+) -> tuple[FileRow, int]:
+    """A segment that is written to, as it was when its log went to `end`."""
+    with path.open("rb") as segment:
+        header = decode_segment_header(segment.read(HEADER_READ_BYTES))
+    # What the header says by now may be of later blocks, which the copy would miss as damage.
+    checkpoint = bytes(CHECKPOINT_BYTES) if header is None else encode_checkpoint(header.salt, end)
+    changed = Changed(CHECKPOINT_AT, checkpoint, _room_behind(end))
+    digest, new = repository.add(path, end, progress, changed)
+    return FileRow(name, digest, end + changed.room_bytes), new
+
+
+def _copy_whole(
+    path: Path, name: str, known: dict[str, FileRow], repository: Repository, progress: Callable[[int], None]
+) -> tuple[FileRow, int]:
+    """Any other file; one that is `known` is not copied again."""
+    deadline_s = time.monotonic() + _SETTLED_S
+    while True:
+        stat = path.stat()
+        size = stat.st_size
+        # Sealed segments and objects never change; a rewritten segment is a new file with a later time.
+        origin = f"{name} {size} {stat.st_mtime_ns}" if _is_final(name) else ""
+        found = known.get(origin) if origin else None
+        if found is not None and repository.has(found):
+            progress(size)
+            return FileRow(name, found.sha256, size, origin), 0
+        try:
+            digest, new = repository.add(path, size, progress)
+        except ShorterError:
+            if time.monotonic() > deadline_s:
+                raise
+            continue
+        after = path.stat()
+        # A segment that was full a moment ago is being sealed: it is cut off and gets its footer.
+        if (after.st_size, after.st_mtime_ns) == (size, stat.st_mtime_ns):
+            return FileRow(name, digest, size, origin), new
+        if time.monotonic() > deadline_s:
+            raise OSError(errno.EAGAIN, f"{path} changes all the time")
 
 
 def bytes_of(staged: Path, *, with_history: bool) -> int:

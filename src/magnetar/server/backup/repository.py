@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from magnetar.base.errors import StartupError
 from magnetar.runtime.durable_file import sync_folder, write_durably
@@ -22,6 +22,23 @@ from magnetar.server.backup.manifest import BackupError, DamagedBackupError, Fil
 
 _FORMAT: Final = "magnetar-backup 1"
 _CHUNK: Final = 1 << 20
+
+
+class ShorterError(OSError):
+    """A file has fewer bytes than it had."""
+
+
+class Changed(NamedTuple):
+    """What a copy has otherwise than its source."""
+
+    at: int = 0
+    there: bytes = b""
+    """At `at`, in the first chunk, in the place of what the source has there."""
+    room_bytes: int = 0
+    """Zeros behind everything."""
+
+
+UNCHANGED: Final = Changed()
 
 
 class Repository:
@@ -121,18 +138,18 @@ class Repository:
             return False
 
     def add(
-        self, source: Path, size_bytes: int, copied: Callable[[int], None], *, room_bytes: int = 0
+        self, source: Path, size_bytes: int, copied: Callable[[int], None], changed: Changed = UNCHANGED
     ) -> tuple[str, int]:
-        """Takes the first bytes of a file in, durably, and `room_bytes` zeros behind them; the sum of all,
-        and how many bytes are new here.
+        """Takes the first bytes of a file in, durably and `changed`; the sum of all, and how many bytes are
+        new here.
 
         What was written is read back and compared, and so is what is there already: a damaged file is
-        replaced. Raises OSError, DamagedBackupError.
+        replaced. Raises OSError, ShorterError, DamagedBackupError.
         """
         part = self._files / f"{os.getpid()}.part"
         try:
             with source.open("rb") as read, part.open("wb") as out:
-                digest = _copy(read, out, size_bytes, copied, room_bytes)
+                digest = _copy(read, out, size_bytes, copied, changed)
                 out.flush()
                 os.fsync(out.fileno())
             target = self.path_of(digest)
@@ -148,7 +165,7 @@ class Repository:
             sync_folder(target.parent)
         finally:
             part.unlink(missing_ok=True)
-        return digest, size_bytes + room_bytes
+        return digest, size_bytes + changed.room_bytes
 
     def verify(self, manifest: Manifest, read: Callable[[int], None]) -> list[str]:
         """Reads every file of a backup; what is wrong, a line each."""
@@ -164,31 +181,31 @@ class Repository:
 
 
 def _copy(
-    source: IO[bytes], out: IO[bytes], size_bytes: int, copied: Callable[[int], None], room_bytes: int = 0
+    source: IO[bytes], out: IO[bytes], size_bytes: int, copied: Callable[[int], None], changed: Changed
 ) -> str:
-    """Copies so many bytes, and writes zeros behind them; the SHA-256 of all.
-
-    Raises OSError, also when the source is shorter.
-    """
+    """Copies so many bytes, `changed`; the SHA-256 of all. Raises OSError, ShorterError."""
     digest = hashlib.sha256()
     left = size_bytes
     while left:
         chunk = source.read(min(_CHUNK, left))
         if not chunk:
-            raise OSError(0, f"{source.name} is {left} bytes shorter than it was")
+            raise ShorterError(0, f"{source.name} is {left} bytes shorter than it was")
+        if left == size_bytes:
+            at, there = changed.at, changed.there
+            chunk = chunk[:at] + there + chunk[at + len(there) :]
         digest.update(chunk)
         out.write(chunk)
         left -= len(chunk)
         copied(len(chunk))
-    out.write(bytes(room_bytes))
-    digest.update(bytes(room_bytes))
+    out.write(bytes(changed.room_bytes))
+    digest.update(bytes(changed.room_bytes))
     return digest.hexdigest()
 
 
 def copy_checked(source: Path, target: Path, row: FileRow, copied: Callable[[int], None]) -> None:
     """Copies a file of a repository out, durably. Raises DamagedBackupError, OSError."""
     with source.open("rb") as read, target.open("xb") as out:
-        found = _copy(read, out, row.size_bytes, copied)
+        found = _copy(read, out, row.size_bytes, copied, UNCHANGED)
         out.flush()
         os.fsync(out.fileno())
     if found != row.sha256:

@@ -1,9 +1,10 @@
 """One point in time of a data folder: hard links to what does not change, and a copy of the metadata.
 
     STAGED/bookie/...             links to the segments, and the small files of the folder
+    STAGED/bookies/...            the same of bookies beside the broker, instead (beside.py)
     STAGED/metadata/metadata.db   copy of the metadata, in one read transaction
     STAGED/offloaded/...          links to objects, where the object store lies in the data folder
-    STAGED/STAGED                 JSON: the time, and the segment that is longer than what counts of it
+    STAGED/STAGED                 JSON: the time, and the segments that are longer than what counts of them
 
 The order of the steps, and why it is enough, is told in README.md.
 """
@@ -19,7 +20,7 @@ import os
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +30,13 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import StorageError
 from magnetar.bookie.belonging import BELONGS_FILE
 from magnetar.bookie.given_up import GIVEN_UP_FILE
-from magnetar.bookie.store import SegmentStore
 from magnetar.metadata.sqlite_check import check_rows
 from magnetar.metadata.sqlite_file import check_left_log
 from magnetar.runtime.tasks import begin, happens_within
 from magnetar.runtime.threads import in_thread
 from magnetar.server.backup.manifest import BackupError
 from magnetar.server.datafolder import DataFolder
+from magnetar.server.message_stores import Kept
 
 _log = logging.getLogger("magnetar.backup")
 
@@ -61,12 +62,14 @@ class Sources:
 
     metadata_file: Path
     bookie_dir: Path
+    bookies_dir: Path
+    """Of bookies beside the broker; there is none where the broker keeps messages itself."""
     offloaded_dir: Path
 
     @classmethod
     def of(cls, folder: DataFolder) -> Sources:
-        """Of a standalone that keeps messages itself."""
-        return cls(folder.metadata_file, folder.bookie_dir, folder.offloaded_dir)
+        """Of a standalone."""
+        return cls(folder.metadata_file, folder.bookie_dir, folder.bookies_dir, folder.offloaded_dir)
 
     def link(self, staged: Path) -> None:
         """Links what has no link there yet. Raises OSError."""
@@ -79,6 +82,8 @@ class Sources:
     def _files(self, staged: Path) -> Iterator[tuple[Path, Path]]:
         for segment in (self.bookie_dir / "segments").glob("*.seg"):
             yield segment, staged / "bookie" / "segments" / segment.name
+        for segment in self.bookies_dir.glob("*/segments/*.seg"):
+            yield segment, staged / "bookies" / segment.relative_to(self.bookies_dir)
         for place, _, names in os.walk(self.offloaded_dir):
             for name in names:
                 source = Path(place) / name
@@ -86,9 +91,11 @@ class Sources:
 
     def copy_metadata(self, staged: Path) -> None:
         """The metadata of one moment, and small files beside the messages. Raises OSError, sqlite3.Error."""
-        for name in _SMALL_FILES:
+        for source, target in self._small_files(staged):
             with contextlib.suppress(FileNotFoundError):
-                (staged / "bookie" / name).write_bytes((self.bookie_dir / name).read_bytes())
+                said = source.read_bytes()
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(said)
         for _ in range(_TRIES):
             self._copy_tree(staged)
             # A file of before the metadata and a metadata of two generations later would be refused: a pair
@@ -100,6 +107,17 @@ class Sources:
                 return
             copied.write_bytes(said)
         raise OSError(errno.EAGAIN, f"{belongs} changes all the time")
+
+    def _small_files(self, staged: Path) -> Iterator[tuple[Path, Path]]:
+        for name in _SMALL_FILES:
+            yield self.bookie_dir / name, staged / "bookie" / name
+        if self.bookies_dir.exists():
+            # A broker that keeps messages itself needs none of it.
+            from magnetar.server.backup.beside import small_files
+
+            root = self.bookies_dir.parent
+            for file in small_files(root):
+                yield root / file, staged / file
 
     def _copy_tree(self, staged: Path) -> None:
         target = staged / "metadata" / "metadata.db"
@@ -123,30 +141,30 @@ class Sources:
             ) from error
 
     @staticmethod
-    def note(staged: Path, created_ms: int, growing: tuple[str, int] | None) -> None:
-        """Says what the point is. `growing`: the segment that is written to, and what counts of it."""
-        name, size = growing or ("", 0)
-        segments = staged / "bookie" / "segments"
-        for segment in segments.glob("*.seg"):
-            # Made ahead: it is empty, and will not be when it is copied.
-            if name and segment.name > name:
-                segment.unlink()
-        if not (segments / name).is_file():
-            # It came after the links were made, and so is later than the point in time.
-            name = ""
-        told = {"created_ms": created_ms, "growing": name, "growing_bytes": size}
-        (staged / STAGED_FILE).write_text(json.dumps(told))
+    def note(staged: Path, created_ms: int, ends: Mapping[str, int]) -> None:
+        """Says what the point is. `ends`: the segments that are written to, and what counts of each."""
+        growing = {}
+        for name, size in ends.items():
+            last = staged / name
+            for segment in last.parent.glob("*.seg"):
+                # Made ahead: it is empty, and will not be when it is copied.
+                if segment.name > last.name:
+                    segment.unlink()
+            # Else it came after the links were made, and so is later than the point in time.
+            if last.is_file():
+                growing[name] = size
+        (staged / STAGED_FILE).write_text(json.dumps({"created_ms": created_ms, "growing": growing}))
 
 
 class Staging:
     """Points in time of a data folder in use, one at a time."""
 
-    def __init__(self, folder: DataFolder, store: SegmentStore, clock: Clock) -> None:
-        """`store` writes to the folder. Points in time of an earlier process are removed."""
+    def __init__(self, folder: DataFolder, kept: Kept, clock: Clock) -> None:
+        """`kept`: the messages in the folder. Points in time of an earlier process are removed."""
         self._root = folder.staged_dir
         self._sources = Sources.of(folder)
         self._clock = clock
-        self._store = store
+        self._kept = kept
         self._current: Staged | None = None
         self._beginning = False
         self._seen = asyncio.Event()
@@ -180,12 +198,12 @@ class Staging:
         return staged
 
     async def _take(self, staged: Path) -> None:
-        with self._store.still.hold():
+        async with self._kept.held() as ends:
             await in_thread(self._sources.link, staged)
             created_ms = self._clock.now_ms()
             await in_thread(self._sources.copy_metadata, staged)
             await in_thread(self._sources.link, staged)
-            self._sources.note(staged, created_ms, self._store.supply.durable_end)
+            self._sources.note(staged, created_ms, await ends())
 
     def renew(self, staged_id: str) -> bool:
         """Somebody copies it still; False when it is not there any more."""
@@ -224,7 +242,7 @@ def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
     Raises StartupError, BackupError, CorruptDataError.
     """
     # The broker, which starts with this module, needs none of it.
-    from magnetar.server.backup.beside import stage_bookies
+    from magnetar.server.backup.beside import lock_bookies
 
     # Before anything is made there, or its mode is changed.
     if not (root / "FORMAT").is_file():
@@ -237,11 +255,11 @@ def of_unused(root: Path, clock: Clock) -> Iterator[Path]:
         sources = Sources.of(folder)
         try:
             check_left_log(sources.metadata_file)
-            stage_bookies(folder, staged, held)
+            lock_bookies(folder, held)
             sources.link(staged)
             sources.copy_metadata(staged)
             sources.check_metadata(staged)
-            sources.note(staged, clock.now_ms(), None)
+            sources.note(staged, clock.now_ms(), {})
         except (OSError, sqlite3.Error) as error:
             raise BackupError(f"no point in time of {root} could be taken: {error}") from error
         yield staged

@@ -1,0 +1,130 @@
+"""What a broker asks of the process of a bookie beside it, over that one's standard input and output.
+
+    NUMBER hold LF     no ledger is deleted from now on, until `go`, or until the process ends
+    NUMBER ends LF     the segments that are written to, and up to which byte each is durable
+    NUMBER go LF       ledgers are deleted again
+
+    NUMBER JSON LF     the answer: an object with names of segments and bytes, for `ends`; else an empty one;
+                       {"error": TEXT} where it could not be done
+
+Nothing else is written there; the log goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar.base.errors import StorageError
+from magnetar.bookie.store import SegmentStore
+
+_log = logging.getLogger("magnetar.server")
+
+HOLD: Final = "hold"
+ENDS: Final = "ends"
+GO: Final = "go"
+
+_ANSWER_S: Final = 10.0
+"""For so long an answer is waited for; what is written waits meanwhile for the answer to `ends`."""
+_ERROR: Final = "error"
+
+
+class BookieRequests:
+    """The broker's end."""
+
+    def __init__(self, name: str, process: Process) -> None:
+        """`process`: of the bookie `name`, with pipes."""
+        self._name = name
+        self._process = process
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[dict[str, int]]] = {}
+        self._has_ended = False
+
+    async def listen(self) -> None:
+        """Takes answers until the process ends."""
+        assert self._process.stdout is not None, "it is a pipe"
+        try:
+            async for line in self._process.stdout:
+                number, _, said = line.partition(b" ")
+                try:
+                    answer = json.loads(said)
+                    asked = self._asked.pop(int(number), None)
+                except ValueError:
+                    _log.warning("%s said something that is no answer: %r", self._name, line)
+                    continue
+                if asked is None or asked.done():
+                    continue
+                if _ERROR in answer:
+                    asked.set_exception(StorageError(f"{self._name}: {answer[_ERROR]}"))
+                else:
+                    asked.set_result(answer)
+        finally:
+            self._has_ended = True
+            for asked in self._asked.values():
+                if not asked.done():
+                    asked.set_exception(self._ended())
+
+    def _ended(self) -> StorageError:
+        return StorageError(f"{self._name} has ended: try again when it is back")
+
+    async def ask(self, what: str) -> dict[str, int]:
+        """The answer. Raises StorageError: there is none, or it could not be done."""
+        assert self._process.stdin is not None, "it is a pipe"
+        if self._has_ended:
+            raise self._ended()
+        number = next(self._numbers)
+        asked: asyncio.Future[dict[str, int]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = asked
+        try:
+            self._process.stdin.write(f"{number} {what}\n".encode())
+            async with asyncio.timeout(_ANSWER_S):
+                await asked
+            return asked.result()
+        except TimeoutError as error:
+            raise StorageError(f"{self._name} did not answer within {_ANSWER_S:.0f} s: try again") from error
+        finally:
+            self._asked.pop(number, None)
+
+
+class BookieAnswers:
+    """The bookie's end; does no input or output."""
+
+    def __init__(self) -> None:
+        self.stores: Sequence[SegmentStore] = ()
+        """Empty until the bookie serves."""
+        self._rest = b""
+        self._held = contextlib.ExitStack()
+        self._is_holding = False
+
+    def take(self, data: bytes) -> bytes:
+        """The answers to the requests that end in the next piece of input."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        answers = []
+        for line in lines:
+            number, _, what = line.decode().partition(" ")
+            answers.append(f"{number} {json.dumps(self._answer(what))}\n")
+        return "".join(answers).encode()
+
+    def _answer(self, what: str) -> dict[str, int] | dict[str, str]:
+        if not self.stores:
+            return {_ERROR: "it is still starting: try again in a moment"}
+        if what == HOLD:
+            if not self._is_holding:
+                self._is_holding = True
+                for store in self.stores:
+                    self._held.enter_context(store.still.hold())
+            return {}
+        if what == ENDS:
+            if not self._is_holding:
+                return {_ERROR: "it was started anew: try again"}
+            return dict(store.supply.durable_end for store in self.stores)
+        assert what == GO, f"of one version with the broker: {what!r}"
+        self._is_holding = False
+        self._held.close()
+        return {}
