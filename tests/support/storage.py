@@ -118,7 +118,10 @@ async def settled(store: SegmentStore) -> None:
         kept = {segment.path for segment in store.segments}
         # The spare segment is in no set yet.
         there = all(path in kept or path > max(kept) for path in segments(store.directory))
-        return there and [segment.sealed for segment in store.segments].count(None) == 1
+        dead = [
+            segment for segment in store.segments if segment.sealed is not None and not segment.live_count
+        ]
+        return there and not dead and [segment.sealed for segment in store.segments].count(None) == 1
 
     await until(quiet)
 
