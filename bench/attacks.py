@@ -1,6 +1,7 @@
 """Clients that mean harm: `python -m bench.attacks NAME SERVICE_URL HTTP_URL` prints `ready` and attacks.
 
-What a broker refuses or closes is tried again, until the process is ended.
+What a broker refuses or closes is tried again, until the process is ended. Those of tenants
+(`attacks_of_tenants.py`) print what they have done too, as `neighbours.py` does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import base64
 import contextlib
 import itertools
 import os
+import resource
 import select
 import socket
 import sys
@@ -17,8 +19,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
+from bench import attacks_of_tenants
 from bench import frames as f
 from bench.connection import Connection
+from bench.neighbours import Count
 from bench.protobuf import field
 
 _SOCKETS: Final = 2_000
@@ -160,7 +164,13 @@ ATTACKS: Final[dict[str, Callable[[str, str], None]]] = {
 
 def main() -> int:
     """Command line."""
-    ATTACKS[sys.argv[1]](sys.argv[2], sys.argv[3])
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    name, service_url, http_url = sys.argv[1:]
+    if name in ATTACKS:
+        ATTACKS[name](service_url, http_url)
+    else:
+        attacks_of_tenants.ATTACKS[name](service_url, http_url, Count())
     return 0
 
 

@@ -4,10 +4,11 @@
     python -m bench hostile pings names          some of them
     python -m bench hostile --seconds 20 --json FILE
 
-The client that behaves is the official one: it publishes a message, waits for the receipt, and again, up to a
-hundred times a second. Each attack is a process of its own, without any rights that matter, that does what it
-does as fast as it can. Told are p50 and p99 of both times, the broker's resident memory before and after, and
-the longest stall of its event loop.
+The client that behaves is the official one: it publishes a message, waits for the receipt and until it has
+received it, and again, up to a hundred times a second, in a tenant of its own. Each attack is a process of
+its own, without any rights that matter, that does what it does as fast as it can. Told are p50 and p99 from
+the publish until the message was received, the broker's resident memory before and after, the longest stall
+of its event loop, and what the attack has done where it counts that.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ from typing import Final
 import numpy as np
 import pulsar
 
-from bench import machine
+from bench import attacks_of_tenants, machine
 from bench.attacks import ATTACKS
 from bench.broker import Broker, Cpus, magnetar_command, started
+from bench.neighbours import said
+from bench.tenants import QUIET, tenants
 
 PACE_S: Final = 0.01
-TOPIC: Final = "persistent://public/default/behaves"
+TOPIC: Final = f"persistent://{QUIET}/n/behaves"
+FAILED_MS: Final = 30_000.0
+STORIES: Final = (*ATTACKS, *attacks_of_tenants.ATTACKS)
 _STALL: Final = re.compile(r"^magnetar_loop_stall_seconds_max (\S+)", re.MULTILINE)
 
 
@@ -52,18 +57,35 @@ def longest_stall_ms(broker: Broker) -> float:
     return float(found[1]) * 1000 if found else float("nan")
 
 
-def send_times_ms(producer: pulsar.Producer, seconds: float) -> list[float]:
-    """How long each message took until its receipt was there; one that failed counts as half a minute."""
-    times = []
-    end = time.perf_counter() + seconds
-    while (began := time.perf_counter()) < end:
-        try:
-            producer.send(b"x" * 100)
-            times.append((time.perf_counter() - began) * 1000)
-        except pulsar.PulsarException:
-            times.append(30_000.0)
-        time.sleep(max(0.0, began + PACE_S - time.perf_counter()))
-    return times
+class Behaves:
+    """A client that publishes, and receives what it published."""
+
+    def __init__(self, service_url: str) -> None:
+        self._client = pulsar.Client(
+            service_url, io_threads=1, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        )
+        self._consumer = self._client.subscribe(TOPIC, "behaves")
+        self._producer = self._client.create_producer(TOPIC, batching_enabled=False)
+
+    def times_ms(self, seconds: float) -> tuple[list[float], list[float]]:
+        """How long each message took until its receipt was there, and until it was received; one that failed
+        counts as half a minute."""
+        receipts, received = [], []
+        end = time.perf_counter() + seconds
+        while (began := time.perf_counter()) < end:
+            try:
+                self._producer.send(b"x" * 100)
+                receipts.append((time.perf_counter() - began) * 1000)
+                self._consumer.acknowledge(self._consumer.receive(timeout_millis=int(FAILED_MS)))
+                received.append((time.perf_counter() - began) * 1000)
+            except pulsar.PulsarException:
+                received.append(FAILED_MS)
+            time.sleep(max(0.0, began + PACE_S - time.perf_counter()))
+        return receipts or [FAILED_MS], received
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._client.close()
 
 
 def run_story(name: str, seconds: float) -> dict[str, float]:
@@ -72,31 +94,30 @@ def run_story(name: str, seconds: float) -> dict[str, float]:
         tempfile.TemporaryDirectory(prefix="bench-hostile-") as scratch,
         started(magnetar_command(), Path(scratch), Cpus(None, None)) as broker,
     ):
-        client = pulsar.Client(
-            broker.service_url, io_threads=1, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-        )
-        producer = client.create_producer(TOPIC, batching_enabled=False)
-        send_times_ms(producer, 1.0)
-        alone = send_times_ms(producer, seconds)
+        tenants(broker.http_url)
+        client = Behaves(broker.service_url)
+        client.times_ms(1.0)
+        alone = client.times_ms(seconds)
         before_mb = resident_mb(broker.pid)
         words = [sys.executable, "-m", "bench.attacks", name, broker.service_url, broker.http_url]
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as attack:
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as attack:
             try:
                 assert attack.stdout is not None
                 attack.stdout.readline()
-                beside = send_times_ms(producer, seconds)
+                beside = client.times_ms(seconds)
                 found = {
-                    "alone_p50_ms": float(np.percentile(alone, 50)),
-                    "alone_p99_ms": float(np.percentile(alone, 99)),
-                    "beside_p50_ms": float(np.percentile(beside, 50)),
-                    "beside_p99_ms": float(np.percentile(beside, 99)),
-                    "beside_max_ms": max(beside),
                     "before_mb": before_mb,
                     "after_mb": resident_mb(broker.pid),
                     "stall_max_ms": longest_stall_ms(broker),
                 }
             finally:
                 attack.kill()
+            found |= {key: float(value) for key, value in said(attack.stdout).items()}
+        for when, (receipts, received) in (("alone", alone), ("beside", beside)):
+            for what, times in (("receipt_", receipts), ("", received)):
+                found[f"{when}_{what}p50_ms"] = float(np.percentile(times, 50))
+                found[f"{when}_{what}p99_ms"] = float(np.percentile(times, 99))
+                found[f"{when}_{what}max_ms"] = max(times)
         client.close()
         return found
 
@@ -104,22 +125,22 @@ def run_story(name: str, seconds: float) -> dict[str, float]:
 def main(words: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench hostile", description="Attacks a broker.")
-    parser.add_argument("story", nargs="*", help=f"of {', '.join(ATTACKS)}; all when none is named")
+    parser.add_argument("story", nargs="*", help=f"of {', '.join(STORIES)}; all when none is named")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement (10)")
     parser.add_argument("--json", type=Path, help="write everything measured there")
     chosen = parser.parse_args(words)
-    if unknown := set(chosen.story) - set(ATTACKS):
+    if unknown := set(chosen.story) - set(STORIES):
         parser.error(f"there is no story {', '.join(sorted(unknown))}")
     print("  ".join(str(value) for value in machine.describe(Path(tempfile.gettempdir())).values()))
-    print(f"{'story':<18}{'alone p50':>10}{'p99':>8}{'beside p50':>12}{'p99':>8}{'longest':>9}", end="")
-    print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}")
+    print(f"{'story':<25}{'alone p50':>10}{'p99':>8}{'beside p50':>12}{'p99':>8}{'longest':>9}", end="")
+    print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}{'done':>9}{'refused':>9}")
     results = {}
-    for name in chosen.story or ATTACKS:
+    for name in chosen.story or STORIES:
         found = results[name] = run_story(name, chosen.seconds)
-        print(f"{name:<18}{found['alone_p50_ms']:>10.1f}{found['alone_p99_ms']:>8.1f}", end="")
+        print(f"{name:<25}{found['alone_p50_ms']:>10.1f}{found['alone_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_p50_ms']:>12.1f}{found['beside_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_max_ms']:>9.1f}{found['before_mb']:>11.0f}{found['after_mb']:>7.0f}", end="")
-        print(f"{found['stall_max_ms']:>10.0f}", flush=True)
+        print(f"{found['stall_max_ms']:>10.0f}{found['done']:>9.0f}{found['refused']:>9.0f}", flush=True)
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
     return 0

@@ -21,5 +21,5 @@ async def chosen(call: Call, namespace: NamespaceName, topics: Iterable[TopicNam
     found = [topic for topic in topics if everything or not is_system(topic)]
     wildcard = call.query.get("match", "")
     if wildcard:
-        found = await matching(in_namespace(wildcard, namespace), found)
+        found = await matching(in_namespace(wildcard, namespace), found, call.broker.watchers.turns)
     return [str(topic) for topic in found]

@@ -9,6 +9,7 @@ A `*` within a level is a character like others. A partition's suffix is no part
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from magnetar.base.names import NamespaceName, TopicName
@@ -27,7 +28,7 @@ class Levels:
         self.text = text
         self._parts = text.split(".")
         self.work = 0
-        """Steps taken so far; grows with each name."""
+        """Steps taken since it rested; grows with each name."""
 
     def matches_local(self, local: str) -> bool:
         """Whether it names the topic of this own name."""
@@ -47,6 +48,15 @@ class Levels:
     def matches(self, text: str) -> bool:
         """The same for `tenant/namespace/name`, which are of the wildcard's own namespace."""
         return self.matches_local(text.rpartition("/")[2])
+
+    def in_pieces(self, text: str) -> Generator[None, None, bool]:
+        """The same for who would pause within a long piece of work; here there is none."""
+        yield from ()
+        return self.matches(text)
+
+    def rest(self) -> None:
+        """A list of names ends: work is counted anew."""
+        self.work = 0
 
 
 def is_wildcard(local: str) -> bool:

@@ -87,7 +87,7 @@ async def topics_of_namespace(broker: Broker, request: pb.CommandGetTopicsOfName
     if request.topics_pattern and len(request.topics_pattern) <= PATTERN_CHARS_MAX:
         # What this broker cannot match safely, the client matches: that is what `filtered` is for.
         with contextlib.suppress(PatternError):
-            topics = await matching(compiled(request.topics_pattern), topics)
+            topics = await matching(compiled(request.topics_pattern), topics, broker.watchers.turns)
             filtered = True
     names = [str(name) for name in topics]
     digest = topics_digest(names)

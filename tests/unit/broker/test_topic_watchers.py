@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Generator
 from typing import Any
+
+import pytest
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.config import BrokerConfig
+from magnetar.broker.watchers import pattern as patterns
 from magnetar.broker.watchers.pattern import Pattern
-from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, is_system, matching, topics_digest
+from magnetar.broker.watchers.selection import (
+    PATTERN_CHARS_MAX,
+    MatchingTurns,
+    is_system,
+    matching,
+    topics_digest,
+)
 from magnetar.broker.watchers.watched import Watched
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Peer, Type, World, command, in_world
@@ -211,6 +222,117 @@ def test_ten_thousand_topics_let_others_have_their_turns() -> None:
         return turns
 
     assert asyncio.run(story()) >= 5
+
+
+DEAR = "public/default/.*a.{120}b"
+"""Has another set of states after nearly every character of a name of a's and b's."""
+
+
+def long_name(tenant: str = "public") -> TopicName:
+    return TopicName.parse(f"{tenant}/default/" + "".join(random.Random(1).choices("ab", k=2_000)))
+
+
+async def turns_during(work: Any) -> tuple[Any, int]:
+    """Its result, and how many turns others had."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.ensure_future(others())
+    result = await work
+    other.cancel()
+    return result, turns
+
+
+def test_one_long_name_lets_others_have_their_turns() -> None:
+    """A pattern paused between names only: one of 2,000 characters took half a second."""
+    _, turns = asyncio.run(turns_during(matching(Pattern(DEAR), [long_name()])))
+    assert turns >= 20
+
+
+def test_many_short_steps_are_work_too() -> None:
+    names = [TopicName.parse(f"public/default/{'n' * 2_000}-{number}") for number in range(100)]
+    found, turns = asyncio.run(turns_during(matching(Pattern(".*"), names)))
+    assert len(found) == 100
+    assert turns >= 15
+
+
+class _Slow:
+    """Counts in which turns of the loop it works."""
+
+    work = 0
+
+    def __init__(self, label: str, done: list[tuple[str, int]], now: list[int]) -> None:
+        self._label = label
+        self._done = done
+        self._now = now
+
+    def in_pieces(self, text: str) -> Generator[None, None, bool]:
+        for _ in range(5):
+            self._done.append((self._label, self._now[0]))
+            yield
+        return bool(text)
+
+    def rest(self) -> None:
+        self.work = 0
+
+
+def test_lists_that_are_asked_for_at_once_share_a_turn_tenant_after_tenant() -> None:
+    done: list[tuple[str, int]] = []
+    now = [0]
+
+    async def story() -> None:
+        async def clock() -> None:
+            while True:
+                now[0] += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.ensure_future(clock())
+        turns = MatchingTurns()
+        lists = [matching(_Slow("noisy", done, now), [long_name("noisy")], turns) for _ in range(20)]
+        quiet = matching(_Slow("quiet", done, now), [long_name("quiet")], turns)
+        await asyncio.gather(*lists, quiet)
+        ticking.cancel()
+
+    asyncio.run(story())
+    times = [at for _, at in done]
+    assert len(times) == 5 * 21
+    assert len(set(times)) == len(times), "one piece in a turn of the loop"
+    last_quiet = max(index for index, (label, _) in enumerate(done) if label == "quiet")
+    assert last_quiet < 20, "a tenant that asks for one list does not wait for all of another's"
+
+
+def test_what_a_pattern_remembers_is_bounded() -> None:
+    """A connection may have a thousand watchers: each kept megabytes."""
+    pattern = Pattern(DEAR)
+    pattern.matches(f"public/default/{long_name().local}")
+    assert 0 < pattern.remembered < 21_000
+    asyncio.run(matching(pattern, [long_name()]))
+    assert pattern.remembered <= 1_000
+
+
+def test_too_much_work_is_left_to_the_client_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "_WORK_MAX", 50_000)
+    name = str(long_name())
+
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, name, full("plain"))
+        answer = await listed(peer, topics_pattern=DEAR)
+        assert not answer.filtered
+        assert sorted(answer.topics) == sorted((name, full("plain")))
+        answer = await listed(peer, topics_pattern="public/default/pl.*")
+        assert list(answer.topics) == [full("plain")]
+        await watch(peer, "public/default/pl.*", watcher_id=1)
+        refused = await watch(peer, DEAR, request_id=51, watcher_id=2)
+        assert "too much work" in refused.message
+        assert len(world.broker.watchers) == 1
+
+    in_world(story)
 
 
 def test_what_a_watcher_is_told_adds_up() -> None:

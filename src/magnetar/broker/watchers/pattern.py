@@ -17,7 +17,7 @@ which refuses the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from magnetar.broker.errors import InvalidTopicError
@@ -34,8 +34,14 @@ from magnetar.broker.watchers.syntax import (
 
 _NODES_MAX: Final = 500
 """States of one pattern's automaton: `{n,m}` multiplies them."""
-_SETS_MAX: Final = 1_000
-"""Sets of states that are remembered; then remembering begins anew."""
+_REMEMBERED_MAX: Final = 20_000
+"""States in all sets that are remembered, about a megabyte; then remembering begins anew."""
+_AT_REST_MAX: Final = 1_000
+"""The same of a pattern that nobody matches: a connection may watch by a thousand of them."""
+_PIECE: Final = 10_000
+"""Characters and states of a piece of work: one or two milliseconds."""
+_WORK_MAX: Final = 3_000_000
+"""Of one list of names. What a person writes needs some thousands, for any number of names."""
 
 
 class PatternError(InvalidTopicError):
@@ -127,20 +133,41 @@ class Pattern:
         self._first = self._automaton.reach(self._at_start, frozenset((Edge.START,)))
         self._steps: dict[frozenset[int], dict[str, frozenset[int]]] = {}
         self._final: dict[frozenset[int], bool] = {}
+        self.remembered = 0
+        """States in `_steps`."""
         self.work = 0
-        """States that were walked through so far: grows by a few for each character that is new to a set."""
+        """States that were walked through since it rested: grows by a few for each character that is new to a
+        set."""
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern matches the whole of `text`."""
+        """Whether the pattern matches the whole of `text`. Raises PatternError when that is too much work."""
+        pieces = self.in_pieces(text)
+        while True:
+            try:
+                next(pieces)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def in_pieces(self, text: str) -> Generator[None, None, bool]:
+        """The same, with a pause after each piece of work."""
         if not text:
             both = frozenset((Edge.START, Edge.END))
             return self._end in self._automaton.reach(self._at_start, both)
         states = self._first
+        pause_at = self.work + _PIECE
         for char in text:
             known = self._steps.get(states)
             following = None if known is None else known.get(char)
             if following is None:
                 following = self._step(states, char)
+                if self.work > pause_at:
+                    if self.work > _WORK_MAX:
+                        raise PatternError(
+                            "Invalid topics pattern: it is too much work",
+                            remedy=f"{self.text[:200]!r} has too many ways to match these names",
+                        )
+                    yield
+                    pause_at = self.work + _PIECE
             if not following:
                 return False
             states = following
@@ -150,6 +177,17 @@ class Pattern:
             self._final[states] = final
         return final
 
+    def rest(self) -> None:
+        """A list of names ends: work is counted anew, and what is remembered is little."""
+        self.work = 0
+        if self.remembered > _AT_REST_MAX:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._steps.clear()
+        self._final.clear()
+        self.remembered = 0
+
     def _step(self, states: frozenset[int], char: str) -> frozenset[int]:
         targets = []
         for state in states:
@@ -158,8 +196,8 @@ class Pattern:
                 targets.append(step[1])
         following = self._automaton.reach(targets, frozenset())
         self.work += len(states) + len(following)
-        if len(self._steps) >= _SETS_MAX:
-            self._steps.clear()
-            self._final.clear()
+        if self.remembered >= _REMEMBERED_MAX:
+            self._forget()
+        self.remembered += len(following) + 1
         self._steps.setdefault(states, {})[char] = following
         return following

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Generator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.broker.watchers.pattern import Pattern
 from magnetar.runtime.tasks import yield_loop
 from magnetar.wire.checksum import crc32c
 
+if TYPE_CHECKING:
+    from magnetar.runtime.fair_places import FairPlaces
+
 PATTERN_CHARS_MAX: Final = 50
 """Longer patterns are left to the client (Pulsar's subscriptionPatternMaxLength)."""
 
-_WORK_MAX: Final = 50_000
-"""States of the automaton walked through between two turns of other tasks: some ten milliseconds."""
-_NAMES_MAX: Final = 2_000
-"""Names looked at between two turns of other tasks."""
+_PIECE: Final = 10_000
+"""States of the automaton and characters of names in one turn of the loop: one or two milliseconds."""
+_SMALL: Final = 1_000
+"""A list that walked through fewer states has no turn of its own: there may be thousands of these."""
+_WAITING_MAX: Final = 100_000
+"""Lists of one owner that wait: fewer than it may have connections and watchers."""
 
 _SYSTEM: Final = re.compile(
     r"__change_events|__canary|__transaction_buffer_snapshot(_segments|_indexes)?"
@@ -29,10 +35,35 @@ class Matcher(Protocol):
     """What chooses topics: a pattern, or a wildcard."""
 
     work: int
-    """Grows with what it has done so far."""
+    """Grows with what it has done since it rested."""
 
-    def matches(self, text: str) -> bool:
-        """Whether it chooses `tenant/namespace/name`, the name without a partition's suffix."""
+    def in_pieces(self, text: str) -> Generator[None, None, bool]:
+        """Whether it chooses `tenant/namespace/name`, the name without a partition's suffix; with a pause
+        after each piece of work. Raises PatternError when it is too much in all."""
+
+    def rest(self) -> None:
+        """Called at the end of a list of names."""
+
+
+class MatchingTurns:
+    """One piece of matching in a turn of the event loop, of all lists together, tenant after tenant: when
+    many clients ask for lists at once, a turn would take as long as a piece of each."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: FairPlaces | None = None
+
+    @asynccontextmanager
+    async def take(self, owner: str) -> AsyncIterator[None]:
+        """The block is one piece."""
+        if self._places is None:
+            # Rarely needed, and not at a start.
+            from magnetar.runtime.fair_places import FairPlaces
+
+            self._places = FairPlaces(1, waiting_max=_WAITING_MAX)
+        async with self._places.take(owner):
+            yield
 
 
 def is_system(name: TopicName) -> bool:
@@ -51,18 +82,54 @@ def compiled(text: str) -> Pattern:
     return Pattern(f"\\Q{rest}" if domain.rpartition("\\E")[2].find("\\Q") >= 0 else rest)
 
 
-async def matching(pattern: Matcher, names: Iterable[TopicName]) -> list[TopicName]:
-    """Those of the names that match; other tasks get their turns in between."""
-    found = []
-    pause_at = pattern.work + _WORK_MAX
-    for number, name in enumerate(names, 1):
-        base = name.base
-        if pattern.matches(f"{base.tenant}/{base.namespace}/{base.local}"):
-            found.append(name)
-        if pattern.work > pause_at or number % _NAMES_MAX == 0:
-            await yield_loop()
-            pause_at = pattern.work + _WORK_MAX
+async def matching(
+    pattern: Matcher, names: Iterable[TopicName], turns: MatchingTurns | None = None
+) -> list[TopicName]:
+    """Those of the names, which are of one tenant, that match; other tasks get their turns in between.
+
+    `turns`: shared with all other lists of the broker. Raises PatternError.
+    """
+    found: list[TopicName] = []
+    pieces = _pieces(pattern, names, found)
+    turns = turns or MatchingTurns()
+    owner = next(pieces, None)
+    try:
+        while owner is not None:
+            async with turns.take(owner):
+                owner = next(pieces, None)
+                if owner is not None or pattern.work > _SMALL:
+                    # The place is held meanwhile: nobody else's piece comes in this turn.
+                    await yield_loop()
+    finally:
+        pattern.rest()
     return found
+
+
+def _pieces(
+    pattern: Matcher, names: Iterable[TopicName], found: list[TopicName]
+) -> Generator[str, None, None]:
+    """Pauses before the first and after each piece of work, and tells whose it is."""
+    pause_at, characters = _PIECE, 0
+    tenant = ""
+    for name in names:
+        base = name.base
+        if not tenant:
+            tenant = base.tenant
+            yield tenant
+        text = f"{base.tenant}/{base.namespace}/{base.local}"
+        walk = pattern.in_pieces(text)
+        while True:
+            try:
+                next(walk)
+            except StopIteration as end:
+                if end.value:
+                    found.append(name)
+                break
+            yield tenant
+        characters += len(text)
+        if pattern.work + characters > pause_at:
+            yield tenant
+            pause_at = pattern.work + characters + _PIECE
 
 
 def topics_digest(names: Iterable[str]) -> str:

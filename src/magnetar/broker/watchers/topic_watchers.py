@@ -9,7 +9,14 @@ from typing import Any, Final, Protocol
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import NotAllowedError
-from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, Matcher, compiled, matching
+from magnetar.broker.watchers.pattern import PatternError
+from magnetar.broker.watchers.selection import (
+    PATTERN_CHARS_MAX,
+    Matcher,
+    MatchingTurns,
+    compiled,
+    matching,
+)
 from magnetar.broker.watchers.watched import Update, Watched
 from magnetar.metadata import keys
 from magnetar.metadata.store import Change, MetadataStore, Notification
@@ -85,6 +92,8 @@ class TopicWatchers:
         self._spawn = spawn
         self._namespaces: dict[NamespaceName, _Namespace] = {}
         self._clients: dict[Client, dict[int, tuple[_Namespace, _Watcher]]] = {}
+        self.turns = MatchingTurns()
+        """Of all lists that are matched, whoever asks for them."""
 
     def __len__(self) -> int:
         """Watchers of all clients."""
@@ -189,20 +198,27 @@ class TopicWatchers:
                     entry.stale = False
                     entry.topics = frozenset(await self._topics_of(entry.name))
                 for watcher in list(entry.watchers):
-                    await self._catch_up(watcher, entry.topics)
+                    try:
+                        await self._catch_up(watcher, entry.topics)
+                    except PatternError as error:
+                        self._fail(watcher, error)
         except MagnetarError as error:
             _log.warning("topics of %s could not be listed for watchers: %s", entry.name, error)
             entry.stale = True
             for watcher in list(entry.watchers):
-                for request_id, _ in watcher.requests:
-                    watcher.client.watching_failed(request_id, error)
                 if watcher.requests:
-                    self.close(watcher.client, watcher.watcher_id)
+                    self._fail(watcher, error)
         finally:
             entry.running = False
 
-    @staticmethod
-    async def _catch_up(watcher: _Watcher, topics: frozenset[TopicName]) -> None:
+    def _fail(self, watcher: _Watcher, error: MagnetarError) -> None:
+        """Ends a watch; who does not wait for an answer is not told, as the protocol has no word for it."""
+        for request_id, _ in watcher.requests:
+            watcher.client.watching_failed(request_id, error)
+        if not watcher.closed:
+            self.close(watcher.client, watcher.watcher_id)
+
+    async def _catch_up(self, watcher: _Watcher, topics: frozenset[TopicName]) -> None:
         """Tells a watcher what it does not know yet, if its client can take it."""
         if topics is watcher.seen and not watcher.requests:
             return
@@ -213,7 +229,7 @@ class TopicWatchers:
         watched = watcher.watched
         update = None
         if topics is not watcher.seen:
-            came = await matching(watched.pattern, topics - watcher.seen)
+            came = await matching(watched.pattern, topics - watcher.seen, self.turns)
             update = watched.change(map(str, came), map(str, watcher.seen - topics))
             watcher.seen = topics
         if watcher.closed:

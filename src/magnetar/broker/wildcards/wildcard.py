@@ -64,7 +64,8 @@ class Wildcard:
             raise UnsupportedError("a wildcard is for durable subscriptions: it has no readers")
         broker, namespace = self._broker, self._name.namespace_name
         await broker.policies.namespace(namespace)
-        names = await matching(self._levels, await lookup.visible_topics(broker, namespace))
+        visible = await lookup.visible_topics(broker, namespace)
+        names = await matching(self._levels, visible, broker.watchers.turns)
         if len(names) > PARTS_MAX:
             raise NotAllowedError(f"{self._name} names {len(names)} topics; {PARTS_MAX} are possible")
         earliest = request.initialPosition == pb.CommandSubscribe.InitialPosition.Earliest
