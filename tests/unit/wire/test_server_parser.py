@@ -341,6 +341,21 @@ class TestFraming:
         assert isinstance(run, SendRun)
         assert (run.sequence_ids, run.size_bytes) == ([0, 1, 2], sum(map(len, run.entries)))
 
+    @pytest.mark.parametrize("wrong", ["key", "value"])
+    @pytest.mark.parametrize("where", ["metadata", "subscription_properties"])
+    def test_properties_that_are_no_text(self, where: str, wrong: str) -> None:
+        subscribe = pb.CommandSubscribe(
+            topic="t", subscription="s", subType=pb.CommandSubscribe.Shared, consumer_id=1, request_id=2
+        )
+        pairs = getattr(subscribe, where)
+        pairs.add(key="good", value="good")
+        pairs.add(**{"key": "good", "value": "good", wrong: "WRONG"})
+        command = pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe)
+        good = encode_command(command)
+        (event,) = parse(good)
+        assert isinstance(event, CommandEvent)
+        refused(good.replace(b"WRONG", b"\xff\xfeABC"))
+
     def test_nested_too_deep(self) -> None:
         nested = b""
         for _ in range(500):
