@@ -6,10 +6,11 @@ Topics of six kinds: plain with delays, in batches, partitioned, chunked up to s
 compacted, deduplicated. Each has a producer and two subscriptions that acknowledge and give back. Meanwhile
 topics and namespaces are unloaded, bundles split, ledgers offloaded, topics compacted, policies changed,
 subscriptions made, moved and deleted, statistics asked, all of it chosen by the seed; and every few seconds
-the broker is killed or stopped, and started again.
+the broker is killed or stopped, and started again. Backups are made, also while it is killed.
 
 In the end every acknowledged message must be in its topic, once where it is deduplicated, and must have come
-to both subscriptions. Which errors clients meet on the way is told, and does not count.
+to both subscriptions; and in folders that are made of some backups must be what was acknowledged before each.
+Which errors clients meet on the way is told, and does not count.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pulsar
+from chaos_backups import ChaosBackups
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -96,7 +98,8 @@ class Run:
             folder, options=("--port", ports[0], "--http-port", ports[1], *options)
         )
         self.broker.start()
-        self._folder = folder
+        self._options = options
+        self._backups = ChaosBackups(folder)
         self.lanes = [Lane(topic) for topic in KINDS]
         self.operations: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
@@ -227,10 +230,15 @@ class Run:
             "seek": lambda: self.call("POST", f"{subscription}/resetcursor/{past_ms}"),
             "expire": lambda: self.call("POST", f"{subscription}/expireMessages/1"),
             "peek": lambda: self.call("GET", f"{topic}/subscription/shared/position/1"),
+            "back up": self._back_up,
         }
         what = self._chance.choice(list(todo))
         status, _ = todo[what]()
         self.operations[f"{what} {status}"] += 1
+
+    def _back_up(self) -> tuple[int, bytes]:
+        acknowledged = {lane.topic: lane.acknowledged for lane in self.lanes}
+        return 0, self._backups.begin(self.broker.http_url, acknowledged).encode()
 
     def _offload(self, topic: str) -> tuple[int, bytes]:
         status, text = self.call("GET", f"{topic}/internalStats")
@@ -293,7 +301,7 @@ class Run:
         """What is wrong with the messages of all topics."""
         wrong = []
         for lane in self.lanes:
-            stored = self._stored(lane)
+            stored = self._stored(self._client, lane)
             lost = sorted(lane.acknowledged - set(stored))
             repeated = sum(stored.values()) - len(stored)
             print(f"{lane.topic:6} {len(lane.acknowledged):7} acknowledged, {repeated} twice", flush=True)
@@ -304,14 +312,16 @@ class Run:
             for name, missing in lane.missing().items():
                 if missing:
                     wrong.append(f"{lane.topic}: {len(missing)} did not come to {name}, from {missing[0]} on")
+        lanes = {lane.topic: lane for lane in self.lanes}
+        wrong += self._backups.faults(
+            self._chance, self._options, lambda client, topic: set(self._stored(client, lanes[topic]))
+        )
         return wrong
 
-    def _stored(self, lane: Lane) -> Counter[int]:
+    def _stored(self, client: pulsar.Client, lane: Lane) -> Counter[int]:
         found: Counter[int] = Counter()
         for part in lane.parts:
-            reader = self._client.create_reader(
-                f"persistent://public/default/{part}", pulsar.MessageId.earliest
-            )
+            reader = client.create_reader(f"persistent://public/default/{part}", pulsar.MessageId.earliest)
             while reader.has_message_available():
                 found[number_of(reader.read_next(60_000))] += 1
             reader.close()

@@ -1,8 +1,11 @@
 """A key directory: which of many segments have messages with a key. Pure.
 
-    "MGKD" | version u32 | bits u32 | size of the list u32
+    "MGKD" | version u32 | bits u32 | size of the list u32 | size of the section u32 | CRC32C u32
     the list, JSON: the segments as [ledger, attempt, first entry]
     a section as `key_index` writes it, whose records name the segment in place of the row group
+
+The CRC32C is that of the numbers before it and of the list. The head of version 1 ends with the size of the
+list, and its section is of version 1 as well.
 
 A look-up by key would else ask every segment of a topic for its own index, two ranged reads each. One read
 of the directory's beginning gives the list, at most two more where the key is; directories of a topic without
@@ -17,6 +20,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -25,7 +29,9 @@ from magnetar.tiered.parquet.api import ByteSource, DamagedSegmentError, KeyPlac
 
 _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKD"
-_VERSION: Final = 1
+_SUMMED: Final = struct.Struct("<II")
+"""What follows the head since version 2."""
+_VERSION: Final = 2
 
 BEGINNING_BYTES: Final = 64 << 10
 """Read at first: holds the list of a thousand segments."""
@@ -53,7 +59,12 @@ def encode(parts: Sequence[tuple[Sequence[KeyPlace], Hashes, npt.NDArray[np.int6
         raise TooManyKeysError(f"{len(records)} keys are more than a directory takes")
     section, bits = key_index.section(records) if len(records) else (b"", 0)
     listed = json.dumps([list(place) for place in segments], separators=(",", ":")).encode()
-    return b"".join((_HEAD.pack(_MAGIC, _VERSION, bits, len(listed)), listed, section))
+    head = _HEAD.pack(_MAGIC, _VERSION, bits, len(listed))
+    return b"".join((head, _SUMMED.pack(len(section), _sum(head, len(section), listed)), listed, section))
+
+
+def _sum(head: bytes, section_bytes: int, listed: bytes) -> int:
+    return google_crc32c.value(b"".join((head, struct.pack("<I", section_bytes), listed)))
 
 
 class Found(NamedTuple):
@@ -73,20 +84,39 @@ class KeyDirectory:
         self._source = source
 
     @cached_property
+    def _head(self) -> tuple[int, int, int]:
+        """Version, bits, and where the list begins."""
+        data = self._first
+        magic, version, bits, _ = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (b"", 0, 0, 0)
+        list_at = _HEAD.size + (_SUMMED.size if version > 1 else 0)
+        if magic != _MAGIC or not 1 <= version <= _VERSION or len(data) < list_at:
+            raise DamagedSegmentError(f"{self._source.name} is no directory of keys")
+        return version, bits, list_at
+
+    @cached_property
+    def _first(self) -> bytes:
+        return self._source.read_at(0, min(self._source.size, BEGINNING_BYTES))
+
+    @cached_property
     def _beginning(self) -> bytes:
-        source = self._source
-        data = source.read_at(0, min(source.size, BEGINNING_BYTES))
-        magic, version, _, size = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (b"", 0, 0, 0)
-        if magic != _MAGIC or version > _VERSION or _HEAD.size + size > source.size:
+        """All in front of the section, and what was read with it."""
+        source, data = self._source, self._first
+        version, _, list_at = self._head
+        end = list_at + int(_HEAD.unpack_from(data)[3])
+        if end > source.size:
             raise DamagedSegmentError(f"{source.name} is no directory of keys")
-        if _HEAD.size + size > len(data):
-            data += source.read_at(len(data), _HEAD.size + size - len(data))
+        if end > len(data):
+            data += source.read_at(len(data), end - len(data))
+        if version > 1:
+            section_bytes, said = _SUMMED.unpack_from(data, _HEAD.size)
+            found = _sum(data[: _HEAD.size], section_bytes, data[list_at:end])
+            if found != said or end + section_bytes != source.size:
+                raise DamagedSegmentError(f"{source.name} fails its checksum, or is cut off")
         return data
 
     @cached_property
     def _section_at(self) -> int:
-        size: int = _HEAD.unpack_from(self._beginning)[3]
-        return _HEAD.size + size
+        return self._head[2] + int(_HEAD.unpack_from(self._beginning)[3])
 
     @cached_property
     def segments(self) -> list[KeyPlace]:
@@ -94,15 +124,19 @@ class KeyDirectory:
         try:
             return [
                 KeyPlace(int(ledger), str(attempt), int(first))
-                for ledger, attempt, first in json.loads(self._beginning[_HEAD.size : self._section_at])
+                for ledger, attempt, first in json.loads(self._beginning[self._head[2] : self._section_at])
             ]
         except (ValueError, TypeError) as error:
             raise DamagedSegmentError(f"{self._source.name} has a list that makes no sense") from error
 
     def find(self, key: bytes) -> Found:
         """Which of its segments may have the key."""
-        bits: int = _HEAD.unpack_from(self._beginning)[2]
-        places = key_index.find(key, self._read_at, bits) if self._source.size > self._section_at else []
+        version, bits, _ = self._head
+        if self._source.size == self._section_at:
+            return Found(self.segments, [])
+        places = key_index.find(key, self._read_at, bits, version)
+        if any(place.row_group >= len(self.segments) for place in places):
+            raise DamagedSegmentError(f"{self._source.name} names segments that it does not list")
         return Found(self.segments, [self.segments[place.row_group] for place in places])
 
     def _read_at(self, offset: int, length: int) -> bytes:

@@ -1,12 +1,15 @@
 """The key index of a segment: which row groups have messages with a key. Pure.
 
     "MGKI" | version u32 | bits u32 | records u32
-    2^bits + 1 numbers u32: where the records of each hash prefix start
+    2^bits + 1 times, by hash prefix: where its records start u32 | CRC32C u32, 0 of the last one
     records, by hash and row group: hash u64 | row group u32 | row u32
+
+The CRC32C is that of prefix, start and end, u32 each, and of the records between: one flipped bit would deny
+a key that is there, and what is older would pass for its last message. Version 1 has none.
 
 The hash is the first half of MurmurHash3 x64 128 of the key, seed 0; its first `bits` bits are the prefix.
 The row is that of the last message with the key in the row group. All numbers are little-endian; `bits` also
-stands in the file's metadata. Two ranged reads, of 8 bytes and of one prefix's records, tell where a key is,
+stands in the file's metadata. Two ranged reads, of 16 bytes and of one prefix's records, tell where a key is,
 or that it is nowhere. Keys of equal hash share records, so keys have to be compared.
 """
 
@@ -14,8 +17,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
+import google_crc32c
 import mmh3
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +31,14 @@ from magnetar.tiered.parquet.api import DamagedSegmentError
 
 _HEAD: Final = struct.Struct("<4sIII")
 _MAGIC: Final = b"MGKI"
-_VERSION: Final = 1
+VERSION: Final = 2
+_ENTRY_BYTES: Final = {1: 4, 2: 8}
+"""Of a prefix, by version."""
 _RECORD: Final = np.dtype([("hash", "<u8"), ("group", "<u4"), ("row", "<u4")])
 Records = npt.NDArray[np.void]
 _RECORDS_PER_PREFIX: Final = 64
 """About a kilobyte: a read of that size costs what the smallest costs."""
+_DAMAGED: Final = "the key index fails a checksum"
 
 
 def hash_of(key: bytes) -> int:
@@ -93,9 +101,20 @@ def section(records: Records) -> tuple[bytes, int]:
     prefixes = np.arange((1 << bits) + 1, dtype=np.float64) * 2.0 ** (64 - bits)
     # The last prefix ends where the records end; as a number of 64 bits it would not fit.
     starts = np.searchsorted(hashes, prefixes[:-1].astype(np.uint64))
-    directory = np.append(starts, len(records)).astype("<u4")
-    head = _HEAD.pack(_MAGIC, _VERSION, bits, len(records))
-    return b"".join((head, directory.tobytes(), records.tobytes())), bits
+    ends = np.append(starts, len(records)).tolist()
+    data = records.tobytes()
+    entries = np.zeros((len(ends), 2), "<u4")
+    entries[:, 0] = ends
+    for prefix, (start, stop) in enumerate(pairwise(ends)):
+        entries[prefix, 1] = _sum(
+            prefix, start, stop, data[_RECORD.itemsize * start : _RECORD.itemsize * stop]
+        )
+    head = _HEAD.pack(_MAGIC, VERSION, bits, len(records))
+    return b"".join((head, entries.tobytes(), data)), bits
+
+
+def _sum(prefix: int, start: int, stop: int, records: bytes) -> int:
+    return google_crc32c.extend(google_crc32c.value(struct.pack("<III", prefix, start, stop)), records)
 
 
 def records_of(hashes: npt.NDArray[np.uint64], groups: npt.NDArray[np.int64]) -> Records:
@@ -112,26 +131,38 @@ def read_records(data: bytes) -> Records:
     if not data:
         return np.zeros(0, _RECORD)
     magic, version, bits, count = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (b"", 0, 0, 0)
-    start = _HEAD.size + 4 * ((1 << min(bits, 32)) + 1)
-    if magic != _MAGIC or version != _VERSION or len(data) != start + _RECORD.itemsize * count:
+    size = _ENTRY_BYTES.get(version, 0)
+    start = _HEAD.size + size * ((1 << min(bits, 32)) + 1)
+    if magic != _MAGIC or not size or len(data) != start + _RECORD.itemsize * count:
         raise DamagedSegmentError("the key index makes no sense")
+    if version > 1:
+        entries = np.frombuffer(data[_HEAD.size : start], "<u4").reshape(-1, 2).tolist()
+        if entries[-1] != [count, 0]:
+            raise DamagedSegmentError(_DAMAGED)
+        for prefix, ((first, said), (stop, _)) in enumerate(pairwise(entries)):
+            here = data[start + _RECORD.itemsize * first : start + _RECORD.itemsize * stop]
+            if _sum(prefix, first, stop, here) != said:
+                raise DamagedSegmentError(_DAMAGED)
     return np.frombuffer(data, _RECORD, offset=start)
 
 
-def find(key: bytes, read_at: Callable[[int, int], bytes], bits: int) -> list[Place]:
+def find(key: bytes, read_at: Callable[[int, int], bytes], bits: int, version: int) -> list[Place]:
     """Where the key may be, last row group first. `read_at` reads inside of the section.
 
-    Raises DamagedSegmentError when the section makes no sense.
+    Raises DamagedSegmentError: what was read is not as it was written.
     """
     wanted = hash_of(key)
     prefix = wanted >> (64 - bits) if bits else 0
-    start, stop = np.frombuffer(read_at(_HEAD.size + 4 * prefix, 8), "<u4").tolist()
+    size = _ENTRY_BYTES[version]
+    entries = np.frombuffer(read_at(_HEAD.size + size * prefix, 2 * size), "<u4").tolist()
+    start, stop = entries[0], entries[len(entries) // 2]
     if stop < start:
         raise DamagedSegmentError("the key index has prefixes out of order")
-    if start == stop:
-        return []
-    records_at = _HEAD.size + 4 * ((1 << bits) + 1)
-    data = read_at(records_at + _RECORD.itemsize * start, _RECORD.itemsize * (stop - start))
+    records_at = _HEAD.size + size * ((1 << bits) + 1)
+    length = _RECORD.itemsize * (stop - start)
+    data = read_at(records_at + _RECORD.itemsize * start, length) if length else b""
+    if version > 1 and _sum(prefix, start, stop, data) != entries[1]:
+        raise DamagedSegmentError(_DAMAGED)
     records = np.frombuffer(data, _RECORD)
     found = records[records["hash"] == np.uint64(wanted)]
     return [Place(int(record["group"]), int(record["row"])) for record in found[::-1]]

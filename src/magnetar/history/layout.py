@@ -31,9 +31,11 @@ class KeyIndexPlace(NamedTuple):
     offset: int
     length: int
     bits: int
+    version: int = 1
+    """Of its bytes; where nothing is said it is 1."""
 
     def encode(self) -> str:
-        """`offset:length:bits` in decimal."""
+        """`offset:length:bits:version` in decimal."""
         return ":".join(map(str, self))
 
     @classmethod

@@ -71,6 +71,8 @@ class SegmentReader:
 
     def __init__(self, source: ByteSource, room: Room | None = None) -> None:
         """Reads nothing yet. `room`: what readers that are used in turn have in common."""
+        self.key_damage = ""
+        """What is wrong with the key index, once it was asked; empty: nothing is known."""
         self._source = source
         self._windows = Windows(source, room or Room())
         self._rebuilt: dict[tuple[int, int], tuple[RebuiltEntries, Ints]] = {}
@@ -315,7 +317,7 @@ class SegmentReader:
         return frozenset(place.row_group for key in keys for place in self._places(key))
 
     def key_hashes(self) -> npt.NDArray[np.uint64]:
-        """Hashes of all keys, in order, each once."""
+        """Hashes of all keys, in order, each once. Raises DamagedSegmentError for a damaged key index."""
         place = self._key_index
         if place is None:
             return np.zeros(0, np.uint64)
@@ -342,9 +344,17 @@ class SegmentReader:
         index = self._key_index
         if index is None:
             return []
-        places = key_index.find(key, partial(self._read_key_index, index), index.bits)
-        if any(place.row_group >= self._metadata.num_row_groups for place in places):
-            raise DamagedSegmentError(f"{self._source.name} has a key index of other row groups")
+        groups = self._metadata.num_row_groups
+        try:
+            if index.version > key_index.VERSION:
+                raise DamagedSegmentError(f"its key index has version {index.version}, of a later release")
+            places = key_index.find(key, partial(self._read_key_index, index), index.bits, index.version)
+            if any(place.row_group >= groups for place in places):
+                raise DamagedSegmentError("the key index is that of other row groups")
+        except DamagedSegmentError as error:
+            # It is derived: what it would say is in the row groups.
+            self.key_damage = f"{self._source.name}: {error}"
+            return [key_index.Place(group, 0) for group in reversed(range(groups))]
         return places
 
     def _message(self, row: dict[str, Any]) -> FoundMessage:

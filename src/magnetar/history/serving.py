@@ -182,7 +182,7 @@ class Server:
         if kind is Kind.LOOKUP:
             before = None if request["before"] is None else MessagePlace(*request["before"])
             found = reader.lookup(bytes.fromhex(request["key"]), request["count_max"], before)
-            return requests.dump_messages(found)
+            return requests.dump_messages(found, reader.key_damage)
         assert kind is Kind.VERIFY
         compared = verify_segment(reader, self._connection.runs(), self._manners)
         return requests.dump({"entries": compared})

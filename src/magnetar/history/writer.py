@@ -22,7 +22,7 @@ from magnetar.history.building import build_rows
 from magnetar.history.codecs import PLAIN_BYTES_MAX
 from magnetar.history.columns import SCHEMA
 from magnetar.history.files import SummedFile
-from magnetar.history.key_index import KeyIndexBuilder
+from magnetar.history.key_index import VERSION, KeyIndexBuilder
 from magnetar.history.manners import AtOnce, Manners
 from magnetar.history.spans import LedgerSpan, Start, encode
 from magnetar.history.values import ValueColumn, leaves_of
@@ -200,7 +200,7 @@ class SegmentWriter:
         kept: dict[str, str] = {}
         if section:
             # Buffered by nobody: what was written to the sink lies in the file.
-            place = layout.KeyIndexPlace(self._file.size, len(section), _bits(section))
+            place = layout.KeyIndexPlace(self._file.size, len(section), _bits(section), VERSION)
             self._sink.write(section)
             kept[layout.KEY_INDEX_KEY] = place.encode()
         summary = self._summary(keys)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,6 +16,8 @@ from magnetar.history import end
 from magnetar.history import writer as writing
 from magnetar.history.columns import COLUMNS
 from magnetar.history.files import LocalFile
+from magnetar.history.key_index import read_records
+from magnetar.history.layout import KeyIndexPlace
 from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import SegmentWriter, write_segment
@@ -262,6 +266,48 @@ def test_a_key_is_a_few_reads(many_groups: CountedFile) -> None:
     assert [each.entry_id for each in newest] == [9942, 9842, 9742]
     assert many_groups.taken() <= 3
     assert len(reader.lookup(b"42", 1000)) == 100
+
+
+def test_a_damaged_key_index_denies_nothing(file_of_many_groups: Path, tmp_path: Path) -> None:
+    """One flipped bit hid the last message of a key: an older one was given in its place."""
+    data = file_of_many_groups.read_bytes()
+    place = SegmentReader(CountedFile(file_of_many_groups))._key_index
+    assert place is not None
+    damaged = tmp_path / "damaged"
+    noticed = 0
+    for bit in range(8 * place.offset, 8 * (place.offset + place.length), 997):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        damaged.write_bytes(changed)
+        reader = SegmentReader(CountedFile(damaged))
+        assert [each.entry_id for each in reader.lookup(b"42", 3)] == [9942, 9842, 9742], bit
+        assert [each.entry_id for each in reader.lookup(b"once", 5)] == [4321], bit
+        assert reader.lookup(b"nowhere", 1) == [], bit
+        assert reader.row_groups_with([b"42"]) == frozenset(range(10)), bit
+        noticed += "key index" in reader.key_damage
+    assert noticed > 5
+
+
+def test_a_key_index_without_checksums_is_read(
+    many_groups: CountedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of earlier releases have those, and say nothing of a version."""
+    assert KeyIndexPlace.decode("7:10:3") == KeyIndexPlace(7, 10, 3, 1)
+    reader = SegmentReader(many_groups)
+    place = reader._key_index
+    assert place is not None
+    section = reader._read_key_index(place, 0, place.length)
+    records = read_records(section)
+    starts = np.frombuffer(section[16 : 16 + 8 * ((1 << place.bits) + 1)], "<u4")[::2]
+    first = struct.pack("<4sIII", b"MGKI", 1, place.bits, len(records)) + starts.tobytes() + records.tobytes()
+    old = KeyIndexPlace(0, len(first), place.bits)
+    monkeypatch.setattr(reader, "_key_index", old)
+    monkeypatch.setattr(reader, "_read_key_index", lambda _, offset, length: first[offset : offset + length])
+    assert [each.entry_id for each in reader.lookup(b"42", 3)] == [9942, 9842, 9742]
+    assert [each.entry_id for each in reader.lookup(b"once", 5)] == [4321]
+    assert reader.lookup(b"nowhere", 1) == []
+    assert len(reader.key_hashes()) == 101
+    assert reader.key_damage == ""
 
 
 def test_a_footer_beyond_the_tail_is_one_read_more(

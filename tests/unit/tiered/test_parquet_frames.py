@@ -73,7 +73,7 @@ def test_origins_and_messages_come_over() -> None:
         is_null_value=False,
         payload=b"\x00",
     )
-    assert requests.load_messages(requests.load(requests.dump_messages([message]))) == [message]
+    assert requests.load_messages(requests.load(requests.dump_messages([message], ""))) == [message]
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def load_origin(values: dict[str, Any]) -> SegmentOrigin:
     return SegmentOrigin(values["topic"], values["ledger_id"], schemas, values["merged"])
 
 
-def dump_messages(messages: list[FoundMessage]) -> bytes:
-    """Found messages as JSON."""
+def dump_messages(messages: list[FoundMessage], key_damage: str) -> bytes:
+    """Found messages as JSON, and what is wrong with the key index, if something is."""
     rows = []
     for message in messages:
         row = asdict(message)
@@ -60,7 +60,7 @@ def dump_messages(messages: list[FoundMessage]) -> bytes:
         row["payload"] = base64.b64encode(message.payload).decode()
         row["schema_version"] = message.schema_version.hex()
         rows.append(row)
-    return dump({"messages": rows})
+    return dump({"messages": rows, "key_damage": key_damage})
 
 
 def load_messages(values: dict[str, Any]) -> list[FoundMessage]:

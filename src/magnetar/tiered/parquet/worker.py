@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import subprocess
@@ -43,6 +44,8 @@ from magnetar.tiered.parquet.frames import (
 )
 from magnetar.tiered.parquet.handover import Handover
 from magnetar.tiered.parquet.supply import Supply, in_frame
+
+_log = logging.getLogger("magnetar.tiered")
 
 PROGRAM: Final = "magnetar.history.worker"
 IDLE_S: Final = 60.0
@@ -136,8 +139,10 @@ class OffloadWorker:
     ) -> list[FoundMessage]:
         """See `Worker.lookup`."""
         request = {**_described(source), "key": key.hex(), "count_max": count_max, "before": before}
-        answer = await self._call(Kind.LOOKUP, requests.dump(request), source, None)
-        return requests.load_messages(requests.load(answer))
+        answer = requests.load(await self._call(Kind.LOOKUP, requests.dump(request), source, None))
+        if answer["key_damage"]:
+            _log.warning("%s: every row group is looked into for a key", answer["key_damage"])
+        return requests.load_messages(answer)
 
     async def merge_keys(self, sources: Sequence[KeySource], path: str) -> int:
         """See `Worker.merge_keys`."""
