@@ -64,7 +64,7 @@ def encode(parts: Sequence[tuple[Sequence[KeyPlace], Hashes, npt.NDArray[np.int6
 
 
 def _sum(head: bytes, section_bytes: int, listed: bytes) -> int:
-    return google_crc32c.value(b"".join((head, struct.pack("<I", section_bytes), listed)))
+    return int(google_crc32c.value(b"".join((head, struct.pack("<I", section_bytes), listed))))
 
 
 class Found(NamedTuple):

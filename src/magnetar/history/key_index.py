@@ -114,7 +114,7 @@ def section(records: Records) -> tuple[bytes, int]:
 
 
 def _sum(prefix: int, start: int, stop: int, records: bytes) -> int:
-    return google_crc32c.extend(google_crc32c.value(struct.pack("<III", prefix, start, stop)), records)
+    return int(google_crc32c.extend(google_crc32c.value(struct.pack("<III", prefix, start, stop)), records))
 
 
 def records_of(hashes: npt.NDArray[np.uint64], groups: npt.NDArray[np.int64]) -> Records:
