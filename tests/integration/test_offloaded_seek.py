@@ -61,7 +61,7 @@ def test_a_seek_by_time_costs_a_few_reads(tmp_path: Path) -> None:
         workers: list[OffloadWorker] = []
 
         def new_worker(waited_for: bool) -> OffloadWorker:
-            workers.append(OffloadWorker(niceness=0 if waited_for else 10))
+            workers.append(OffloadWorker(niceness=0))
             return workers[-1]
 
         process.tiering.new_worker = new_worker

@@ -155,6 +155,7 @@ def _check_offloading(config: StandaloneConfig) -> None:
     age_s = config.offload_max_age_seconds
     _require(is_max_age(age_s), config, "offload_max_age_seconds", f"0, or at least {MAX_AGE_LEAST_S}")
     _require(2 <= config.offload_busy_percent <= 100, config, "offload_busy_percent", "from 2 to 100")
+    _require(0 <= config.offload_niceness <= 19, config, "offload_niceness", "from 0 to 19")
     _require(config.offload_bytes_per_s_max >= 0, config, "offload_bytes_per_s_max", "0 or more")
     _require(config.offload_read_cache_bytes >= 8 * MIB, config, "offload_read_cache_bytes", "at least 8 MiB")
     _require(config.offload_orphan_hours >= 1, config, "offload_orphan_hours", "at least 1")

@@ -30,6 +30,8 @@ class OffloadSettings(LimitSettings):
     """Between two looks at all topics. At least 1."""
     offload_merge_interval_seconds: int = 600
     """Between two looks for small objects that become one; 0: only on request."""
+    offload_niceness: int = 10
+    """By how much other processes of the machine go before the one that makes history's files. 0 to 19."""
     offload_busy_percent: int = 25
     """Share of time that offloading takes while clients publish, at most. 2 to 100."""
     offload_bytes_per_s_max: int = 0

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -103,7 +104,7 @@ class Tiering:
             work_dir=self._work_dir,
             clock=clock,
             open_store=self._open_store,
-            new_worker=_new_worker,
+            new_worker=partial(_new_worker, config.offload_niceness),
             spawn=self._tasks.spawn,
             cache_bytes=config.offload_read_cache_bytes,
         )
@@ -313,8 +314,8 @@ def _work_dir(folder: Path | None) -> Path:
     return folder
 
 
-def _new_worker(waited_for: bool) -> Worker:
+def _new_worker(niceness: int, waited_for: bool) -> Worker:
     # Nobody who does not offload pays for it.
-    from magnetar.tiered.parquet.worker import NICE, OffloadWorker
+    from magnetar.tiered.parquet.worker import OffloadWorker
 
-    return OffloadWorker(niceness=0 if waited_for else NICE)
+    return OffloadWorker(niceness=0 if waited_for else niceness)

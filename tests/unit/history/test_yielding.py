@@ -29,6 +29,40 @@ def test_what_a_part_raises_is_raised() -> None:
         Yielding().compute(lambda: 1 // 0)
 
 
+def test_where_others_leave_no_core_parts_do_not_go_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part behind eight busy loops took more than a quarter of an hour."""
+    now_s = 100.0
+    idle_s: float | None = 7.0
+    monkeypatch.setattr(yielding.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(yielding, "idle_s", lambda: idle_s)
+    manners = Yielding()
+
+    def is_here() -> bool:
+        return manners.compute(threading.get_ident) == threading.get_ident()
+
+    assert not is_here(), "nothing is known yet"
+    now_s += 1
+    assert [is_here() for _ in range(AWAKE_PARTS)] == [True] * AWAKE_PARTS
+    now_s += 1
+    idle_s += 0.2
+    assert not is_here(), "a fifth of a core was left"
+    now_s += 1
+    manners._used_s = 0.2
+    assert not is_here(), "what was left, its own parts took"
+    now_s += 1
+    assert is_here()
+    monkeypatch.setattr(yielding, "idle_s", lambda: None)
+    silent = Yielding()
+    now_s += 1
+    assert silent.compute(threading.get_ident) != threading.get_ident(), "the system does not say"
+
+
+def test_the_system_says_how_long_it_was_idle() -> None:
+    said = yielding.idle_s()
+    assert said is None or said >= 0
+    assert (said is None) == (not Path("/proc/stat").exists())
+
+
 def test_who_was_starved_goes_on_at_its_own_priority_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     manners = Yielding()
     monkeypatch.setattr(yielding, "starved", lambda taken_s, used_s: True)

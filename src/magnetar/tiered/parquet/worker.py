@@ -50,8 +50,6 @@ _log = logging.getLogger("magnetar.tiered")
 PROGRAM: Final = "magnetar.history.worker"
 IDLE_S: Final = 60.0
 """A worker that nobody needs for so long gives its memory, some 100 MB, back."""
-NICE: Final = 10
-"""By how much others go first while something is converted, which nobody waits for."""
 _SOURCES_KEPT: Final = 256
 _EXIT_WAIT_S: Final = 5.0
 _BUFFER_BYTES: Final = 4 << 20
@@ -68,8 +66,8 @@ Outcome: TypeAlias = bytes | list[EntryRun]
 class OffloadWorker:
     """See `Worker` in `api.py`. Used on one event loop."""
 
-    def __init__(self, *, idle_s: float = IDLE_S, niceness: int = NICE) -> None:
-        """Starts nothing yet. `niceness`: 0 for a worker that consumers wait for."""
+    def __init__(self, *, idle_s: float = IDLE_S, niceness: int) -> None:
+        """Starts nothing yet. `niceness`: by how much others go first, 0 for one that consumers wait for."""
         self._niceness = niceness
         self._idle_s = idle_s
         self._process: subprocess.Popen[bytes] | None = None
