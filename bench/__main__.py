@@ -123,6 +123,7 @@ OTHERS: Final = {
     "replicated": "bench.replicated",
     "tenants": "bench.tenants",
     "hostile": "bench.hostile",
+    "holdings": "bench.holdings",
     "readers": "bench.readers",
 }
 """Words that stand for a program of their own."""

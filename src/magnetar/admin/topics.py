@@ -267,8 +267,8 @@ async def grow_partitioned(call: Call) -> None:
         raise FewerPartitionsError(
             f"Desired partitions {count} can't be less than the current partitions {current}."
         )
-    await call.broker.check_topics_max(name.namespace_name, count - current)
-    await call.broker.partitioned.grow(name, count)
+    async with call.broker.topic_room.take(name.namespace_name, count - current):
+        await call.broker.partitioned.grow(name, count)
 
 
 async def get_partitions(call: Call) -> object:

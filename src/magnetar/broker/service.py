@@ -21,7 +21,6 @@ from magnetar.broker.creation import CreationRules
 from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
-    PreconditionFailedError,
     TopicNotFoundError,
 )
 from magnetar.broker.farewells import Farewells
@@ -38,7 +37,7 @@ from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
-from magnetar.broker.registry.names import Names, topic_path
+from magnetar.broker.registry.names import Names, TopicRoom, topic_path
 from magnetar.broker.registry.partitioned import PartitionedTopics
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.storage import StoredTopics
@@ -111,7 +110,8 @@ class Broker:
         self.registry = TopicRegistry(StoredTopics(self, self._in_force), clock)
         self.topics = self.registry.topics
         """Persistent topics that are there, by full name."""
-        self.names, self.partitioned = Names(), PartitionedTopics(self)
+        self.names, self.topic_room = Names(), TopicRoom(self._topics_max, self.topics_of)
+        self.partitioned = PartitionedTopics(self)
         self.nonpersistent = NonPersistentTopics(
             clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
         )
@@ -128,14 +128,13 @@ class Broker:
         self.sessions: set[Session] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
         self.started_ms, self.clock_watch, self._left = clock.now_ms(), ClockWatch(clock), 0
-        self.intake = Intake(config.in_flight_bytes_max)
+        self.intake, self._name_prefix = Intake(config.in_flight_bytes_max), ""
         self.outputs = OutputBudget(
             config.output_bytes_max,
             self.sessions,
             lambda ms, look: self.alarms.set(self.outputs, clock.now_ms() + ms, look),
         )
-        self.unacked, self.stored = config.tenants.unacked(), StoredMarks()
-        self._names, self._name_prefix = 0, ""
+        self.unacked, self.stored, self._names = config.tenants.unacked(), StoredMarks(), 0
         self.policies.on_change(self._in_force.changed)
 
     def _guarded_by(self, authentication: Authentication, superuser_roles: frozenset[str]) -> Guard:
@@ -312,12 +311,8 @@ class Broker:
             return True
         return 0 <= name.partition < await self.policies.partitions(name)
 
-    async def check_topics_max(self, namespace: NamespaceName, more: int = 1) -> None:
-        """Raises PreconditionFailedError when so many more topics would be too many for the namespace."""
-        document = await self.policies.namespace(namespace)
-        most = self._in_force.of_namespace(document).topics_max
-        if most and len(await self.topics_of(namespace)) + more > most:
-            raise PreconditionFailedError(f"namespace {namespace} may have {most} topics, partitions counted")
+    async def _topics_max(self, namespace: NamespaceName) -> int:
+        return self._in_force.of_namespace(await self.policies.namespace(namespace)).topics_max
 
     async def topic_turn(self, tenant: str) -> None:
         """Returns when the tenant may make one more topic."""
@@ -365,9 +360,8 @@ class Broker:
                 raise ConflictError("This topic already exists")
             await self.any_topic(name)
             return
-        await self.check_topics_max(name.namespace_name)
         await self.topic_turn(name.tenant)
-        async with self.names.making(topic_path(name)):
+        async with self.topic_room.take(name.namespace_name), self.names.making(topic_path(name)):
             await self.check_name(name)
             if await self.exists(name) or await self.policies.partitions(name):
                 raise ConflictError("This topic already exists")

@@ -311,7 +311,8 @@ class Topic(AnyTopic):
                     return existing
                 continue
             created = name not in self.log.cursors
-            cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
+            with self.limits.making_subscription(self.subscriptions, name):
+                cursor = await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
             if created:
                 _log.info("%s: subscription created: %s", self.name, name)
             # Unloaded meanwhile: a consumer of this object would be forgotten.
@@ -326,6 +327,7 @@ class Topic(AnyTopic):
         existing = self.subscriptions.get(name)
         if existing is not None:
             return existing
+        self.limits.admit_subscription(self.subscriptions, name)
         return self._add_subscription(name, self.log.new_reader_cursor(start_after))
 
     async def last_message(self) -> tuple[Position, int]:

@@ -5,7 +5,8 @@ A limit that is not set costs nothing: `gate` and a subscription's `throttle` ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -71,6 +72,7 @@ class TopicLimits:
 
     __slots__ = (
         "_clock",
+        "_making",
         "_published",
         "_subscribes",
         "_topic_rate",
@@ -91,6 +93,8 @@ class TopicLimits:
         self.stored: StoredMark | None = None
         """What the topic's tenant stores; None for a topic that stores nothing."""
         self._clock = clock
+        self._making: set[str] = set()
+        """Subscriptions that are being made."""
         self._topic_rate: RateLimiter | None = None
         self._subscribes: SubscribeLimiter | None = None
 
@@ -176,10 +180,24 @@ class TopicLimits:
     def admit_subscription(self, subscriptions: Mapping[str, Holder], name: str) -> None:
         """Raises NotAllowedError when one more subscription would be too many."""
         most = self.limits.subscriptions_max
-        if name not in subscriptions and 0 < most <= len(subscriptions):
+        # Those that are being made have their places: many that come at once would all find one else.
+        if name not in subscriptions and 0 < most <= len((self._making - {name}).union(subscriptions)):
             raise NotAllowedError(
                 "Exceed the maximum number of subscriptions of the topic", remedy=f"it may have {most}"
             )
+
+    @contextmanager
+    def making_subscription(self, subscriptions: Mapping[str, Holder], name: str) -> Iterator[None]:
+        """A subscription is made in the block, and there in the turn in which it ends.
+
+        Raises NotAllowedError when it is one too many, whoever makes it: consumer, producer, administrator.
+        """
+        self.admit_subscription(subscriptions, name)
+        self._making.add(name)
+        try:
+            yield
+        finally:
+            self._making.discard(name)
 
     def admit_consumer(self, subscriptions: Mapping[str, Holder], name: str) -> None:
         """Raises ConsumerBusyError when one more consumer would be too many."""

@@ -80,6 +80,7 @@ class NonPersistentTopic(AnyTopic):
         self._check_open()
         known = self.subscriptions.get(name)
         if known is None:
+            self.limits.admit_subscription(self.subscriptions, name)
             known = NonPersistentSubscription(
                 self.name, name, durable=durable, properties=properties, clock=self._clock
             )

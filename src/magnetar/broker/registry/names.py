@@ -12,11 +12,11 @@ Rule: who holds a name waits for storage, never for another name or for a flight
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
-from magnetar.base.names import TopicName
-from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.errors import PreconditionFailedError, ServiceNotReadyError
 from magnetar.runtime.turns import Turns
 
 
@@ -73,3 +73,33 @@ class Names:
             self._ending[path] -= 1
             if not self._ending[path]:
                 del self._ending[path]
+
+
+class TopicRoom:
+    """Keeps a namespace from having more topics than it may: where there is a limit, they are made one after
+    the other. Many that were made at once would all find the last place free."""
+
+    def __init__(
+        self,
+        most_of: Callable[[NamespaceName], Awaitable[int]],
+        topics_of: Callable[[NamespaceName], Awaitable[list[TopicName]]],
+    ) -> None:
+        """`most_of`: the limit of a namespace, 0 for none; `topics_of`: its persistent topics."""
+        self._most_of = most_of
+        self._topics_of = topics_of
+        self._turns = Turns()
+
+    @asynccontextmanager
+    async def take(self, namespace: NamespaceName, more: int = 1) -> AsyncIterator[None]:
+        """So many topics are made in the block. Raises PreconditionFailedError when they would be too many.
+
+        Taken before a name is held, never by who holds one.
+        """
+        async with self._turns.hold((namespace,) if await self._most_of(namespace) else ()):
+            # As it is now: whoever waited may meet another limit.
+            most = await self._most_of(namespace)
+            if most and len(await self._topics_of(namespace)) + more > most:
+                raise PreconditionFailedError(
+                    f"namespace {namespace} may have {most} topics, partitions counted"
+                )
+            yield

@@ -30,9 +30,11 @@ class PartitionedTopics:
     ) -> None:
         """Raises ConflictError when there is a topic of that name, PreconditionFailedError beyond limits."""
         broker = self._broker
-        await broker.check_topics_max(name.namespace_name, partitions)
         await broker.topic_turn(name.tenant)
-        async with broker.names.making(topic_path(name)):
+        async with (
+            broker.topic_room.take(name.namespace_name, partitions),
+            broker.names.making(topic_path(name)),
+        ):
             await broker.check_name(name)
             if await broker.exists(name):
                 raise ConflictError("This topic already exists")

@@ -60,11 +60,16 @@ class StoredTopics:
     async def _make(self, name: TopicName, *, create: bool) -> ManagedLog:
         """Opens the log of a topic that has none yet, if it may have one."""
         broker = self._broker
-        if not await self._is_partition(name):
-            if not (create and await broker.may_create(name)):
-                raise TopicNotFoundError(f"Topic {name} not found")
-            await broker.check_topics_max(name.namespace_name)
-            await broker.topic_turn(name.tenant)
+        if await self._is_partition(name):
+            return await self._make_held(name, create=create)
+        if not (create and await broker.may_create(name)):
+            raise TopicNotFoundError(f"Topic {name} not found")
+        await broker.topic_turn(name.tenant)
+        async with broker.topic_room.take(name.namespace_name):
+            return await self._make_held(name, create=create)
+
+    async def _make_held(self, name: TopicName, *, create: bool) -> ManagedLog:
+        broker = self._broker
         async with broker.names.making(topic_path(name)):
             # Asked again: its namespace may be gone, and a partitioned topic of that name may have come.
             await broker.check_name(name)
