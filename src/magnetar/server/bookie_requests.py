@@ -30,8 +30,8 @@ HOLD: Final = "hold"
 ENDS: Final = "ends"
 GO: Final = "go"
 
-_ANSWER_S: Final = 10.0
-"""For so long an answer is waited for; what is written waits meanwhile for the answer to `ends`."""
+_ANSWER_S: Final = {HOLD: 10.0, ENDS: 2.0, GO: 2.0}
+"""For so long an answer is waited for; while it is that to `ends`, what is published waits too."""
 _ERROR: Final = "error"
 
 
@@ -83,11 +83,12 @@ class BookieRequests:
         self._asked[number] = asked
         try:
             self._process.stdin.write(f"{number} {what}\n".encode())
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(_ANSWER_S[what]):
                 await asked
             return asked.result()
         except TimeoutError as error:
-            raise StorageError(f"{self._name} did not answer within {_ANSWER_S:.0f} s: try again") from error
+            late = f"{self._name} did not answer within {_ANSWER_S[what]:.0f} s: try again"
+            raise StorageError(late) from error
         finally:
             self._asked.pop(number, None)
 

@@ -135,7 +135,7 @@ class LocalBookies:
             yield
         finally:
             for requests in held:
-                # One that has ended holds nothing.
+                # One that has ended holds nothing, and one that is late reads it later.
                 with contextlib.suppress(StorageError):
                     await requests.ask(GO)
 

@@ -93,7 +93,7 @@ def test_a_bookie_that_ends_or_says_nothing_is_named(monkeypatch: pytest.MonkeyP
             await asking
         with pytest.raises(StorageError, match="bookie-1 has ended"):
             await requests.ask(GO)
-        monkeypatch.setattr(bookie_requests, "_ANSWER_S", 0.01)
+        monkeypatch.setitem(bookie_requests._ANSWER_S, HOLD, 0.01)
         async with talking(None, silent=True) as requests:
             with pytest.raises(StorageError, match="bookie-1 did not answer"):
                 await requests.ask(HOLD)
