@@ -20,7 +20,7 @@ from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.server.bookie_security import BookieCredentials, BookieSecurity
-from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Read, StartTls
 from magnetar.wire.bookkeeper.responses import Added, ReadDone, Response, TlsStarts
 from magnetar.wire.bookkeeper.status import Status
@@ -185,7 +185,7 @@ async def said_in_clear(nodes: BookieNodes, pieces: list[bytes], *, is_v2: bool)
     reader, writer = await asyncio.open_connection("127.0.0.1", nodes.nodes["a"].port)
     writer.write(b"".join(pieces))
     got = b""
-    parser = ClientParser(is_v2=is_v2)
+    parser = BookieClientParser(is_v2=is_v2)
     responses: list[Response] = []
     while not responses and (more := await asyncio.wait_for(reader.read(1 << 16), 30)):
         got += more
@@ -213,7 +213,7 @@ def test_in_clear_nothing_is_given_and_nothing_goes_before_tls(tmp_path: Path, f
         got = b""
         with contextlib.suppress(ConnectionResetError):
             got = await asyncio.wait_for(reader.read(), 30)
-        heard, _ = ClientParser(is_v2=False).parse(got, len(got))
+        heard, _ = BookieClientParser(is_v2=False).parse(got, len(got))
         assert all(isinstance(each, TlsStarts) for each in heard)
         writer.close()
         assert nodes.nodes["a"].server.known_ledgers() == set()

@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from passlib.hash import apr_md5_crypt
 
-from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Read
 from magnetar.wire.bookkeeper.responses import Added, ReadDone, Response
 from magnetar.wire.bookkeeper.status import Status
@@ -216,7 +216,7 @@ def asked(port: int, pieces: list[bytes]) -> Response:
         got = b""
         while more := client.recv(1 << 16):
             got += more
-            responses, _ = ClientParser(is_v2=True).parse(got, len(got))
+            responses, _ = BookieClientParser(is_v2=True).parse(got, len(got))
             if responses:
                 return responses[0]
     raise AssertionError("no answer")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from magnetar.wire.bookkeeper.availability import decode_entries, encode_entries
 from magnetar.wire.bookkeeper.bookie import BookieParser
-from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
 from magnetar.wire.frames import FrameError
@@ -60,7 +60,7 @@ def test_requests_survive_any_pieces(asked: list[AddRun | Read | BatchRead], siz
 
 @given(st.binary(max_size=200), st.booleans())
 def test_bytes_of_chance(data: bytes, as_client: bool) -> None:
-    parser = ClientParser(is_v2=True, packet_bytes_max=150) if as_client else BookieParser(150)
+    parser = BookieClientParser(is_v2=True, packet_bytes_max=150) if as_client else BookieParser(150)
     try:
         _, consumed = parser.parse(data, len(data))
     except FrameError:

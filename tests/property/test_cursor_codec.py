@@ -13,7 +13,7 @@ from magnetar.managedlog import entry_set_codec
 from magnetar.managedlog import managedlog_pb2 as pb
 from magnetar.managedlog.cursor_codec import (
     IN_STORE,
-    CursorInfo,
+    CursorValue,
     decode_entry,
     decode_info,
     encode_entry,
@@ -118,7 +118,7 @@ def test_entries_of_cursor_ledgers_round_trip(delta: CursorDelta) -> None:
 
 @given(deltas, st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3))
 def test_values_of_cursors_round_trip(delta: CursorDelta, properties: dict[str, str]) -> None:
-    info = CursorInfo(IN_STORE, delta, properties, 17, (3, 4))
+    info = CursorValue(IN_STORE, delta, properties, 17, (3, 4))
     decoded = decode_info(encode_info(info), "test")
     assert plain(decoded.state) == plain(delta)
     assert decoded.state.properties == (delta.properties or {})
@@ -136,7 +136,7 @@ def test_values_of_cursors_round_trip(delta: CursorDelta, properties: dict[str, 
 def test_redelivery_counts_round_trip(counts: dict[Position, int]) -> None:
     delta = CursorDelta(Position(1, 2), True, redeliveries=counts)
     assert decode_entry(encode_entry(delta), "test").redeliveries == counts
-    assert decode_info(encode_info(CursorInfo(IN_STORE, delta)), "test").state.redeliveries == counts
+    assert decode_info(encode_info(CursorValue(IN_STORE, delta)), "test").state.redeliveries == counts
 
 
 @given(st.binary(max_size=70))

@@ -147,6 +147,16 @@ def test_modules_have_docstrings_and_one_concept() -> None:
     assert within(sizes, LINES_MAX, LONG_MODULES) == []
 
 
+def test_a_room_has_each_class_name_once() -> None:
+    """Rooms right below the package; what is generated names things as its format does."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for path in modules():
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault((name_of(path).split("/")[0], node.name), []).append(name_of(path))
+    assert {key: found for key, found in places.items() if len(found) > 1} == {}
+
+
 def test_functions_fit_the_head() -> None:
     sizes: dict[str, int] = {}
     for path in modules():

@@ -10,7 +10,7 @@ import pytest
 from magnetar.wire.bookkeeper import v2, v3_requests, v3_responses
 from magnetar.wire.bookkeeper.availability import decode_entries, encode_entries
 from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
-from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, LedgerEntry, master_key
 from magnetar.wire.bookkeeper.requests import (
     LAST_ENTRY,
@@ -158,7 +158,7 @@ def test_adds(name: str) -> None:
 def test_answers(name: str) -> None:
     golden = VECTORS[name]
     assert b"".join(encode_response(RESPONSES[name])) == golden
-    parser = ClientParser(is_v2=name.startswith("v2"))
+    parser = BookieClientParser(is_v2=name.startswith("v2"))
     assert parser.parse(golden, len(golden)) == ([RESPONSES[name]], len(golden))
 
 
@@ -167,7 +167,7 @@ def test_answers_to_adds(name: str, status: Status) -> None:
     golden = VECTORS[name]
     is_v2 = name.startswith("v2")
     assert b"".join(encode_response(Added(LEDGER, status, [ENTRY], None if is_v2 else [TXN]))) == golden
-    (added,), _ = ClientParser(is_v2=is_v2).parse(golden, len(golden))
+    (added,), _ = BookieClientParser(is_v2=is_v2).parse(golden, len(golden))
     assert isinstance(added, Added)
     assert (added.ledger_id, added.status, added.entry_ids) == (LEDGER, status, [ENTRY])
     assert added.txn_ids == (None if is_v2 else [TXN])

@@ -16,8 +16,7 @@ from magnetar.client.compression import compress, compression_type
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import ack_of_command, decode_ack, encode_ack, encode_flow
 from magnetar.wire.bookkeeper.bookie import BookieParser
-from magnetar.wire.bookkeeper.client import ClientParser as BookieClientParser
-from magnetar.wire.bookkeeper.client import encode_request
+from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, Read
 from magnetar.wire.client import ClientParser

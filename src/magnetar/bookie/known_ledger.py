@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar.bookie.served import StoredLedger
-from magnetar.bookie.tailing import Tail
+from magnetar.bookie.tailing import LedgerTail
 from magnetar.wire.bookkeeper.requests import Read
 
 
@@ -24,7 +24,7 @@ class KnownLedger:
         self.fenced = fenced
         self.fence_durable = fenced
         self.limbo = limbo
-        self.tail = Tail(lac_blob)
+        self.tail = LedgerTail(lac_blob)
         self.waiting: list[tuple[object, Read]] = []
         """Reads that came with the fence, until it is durable."""
 

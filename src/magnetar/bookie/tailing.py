@@ -38,7 +38,7 @@ def previous_of(request: Read) -> int:
     return UNKNOWN_LAC if request.previous_lac is None else request.previous_lac
 
 
-class Tail:
+class LedgerTail:
     """What is known of one ledger's end, and who waits for more of it."""
 
     __slots__ = ("blob", "lac", "waiting")

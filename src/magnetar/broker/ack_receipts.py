@@ -16,7 +16,7 @@ durability more acknowledgements than a connection can send. Those of one socket
 _REASON: Final = "receipts of acknowledgements"
 
 
-class Throttled(Protocol):
+class ReceiptConnection(Protocol):
     """The connection."""
 
     def throttle(self, reason: object) -> None:
@@ -31,7 +31,7 @@ class AckReceipts:
 
     __slots__ = ("_connection", "_held", "waiting")
 
-    def __init__(self, connection: Throttled) -> None:
+    def __init__(self, connection: ReceiptConnection) -> None:
         # It calls only itself: a connection that is lost is freed without the garbage collector.
         self._connection = weakref.proxy(connection)
         self._held = False

@@ -27,7 +27,7 @@ BUSY_BYTES: Final = 16 << 10
 """A connection that brings so much with one read is paused with its tenant, before its next read."""
 
 
-class Source(Protocol):
+class PausableConnection(Protocol):
     """A connection."""
 
     def pause_reading(self) -> None: ...
@@ -36,7 +36,7 @@ class Source(Protocol):
         """Reads on, unless something else forbids it."""
 
 
-class Share:
+class TenantShare:
     """What connections of one tenant have in flight. Compared by identity."""
 
     __slots__ = ("busy", "bytes_used", "held", "seen", "tenant")
@@ -47,10 +47,10 @@ class Share:
         """Bytes that were read and are not durable yet."""
         self.seen = -ACTIVE_TICKS - 1
         """The tick in which it published last."""
-        self.busy: dict[Source, int] = {}
+        self.busy: dict[PausableConnection, int] = {}
         """Connections that bring much at a time, since the share was not over its limit for a tick, and how
         many bytes the last time."""
-        self.held: dict[Source, int] = {}
+        self.held: dict[PausableConnection, int] = {}
         """Connections that are not read until the share has budget, the longest waiting first; how many bytes
         they brought the last time."""
 
@@ -64,16 +64,16 @@ class Intake:
         self.bytes_max = bytes_max
         self.bytes_used = 0
         """Bytes that were read from producers and are not durable yet."""
-        self._paused: set[Source] = set()
-        self._shares: dict[str, Share] = {}
+        self._paused: set[PausableConnection] = set()
+        self._shares: dict[str, TenantShare] = {}
         self._limit = bytes_max
         self._tick = 0
 
-    def share(self, tenant: str) -> Share:
+    def share(self, tenant: str) -> TenantShare:
         """The share of a tenant; all of its connections have the same one."""
         share = self._shares.get(tenant)
         if share is None:
-            share = self._shares[tenant] = Share(tenant)
+            share = self._shares[tenant] = TenantShare(tenant)
         return share
 
     @property
@@ -106,7 +106,7 @@ class Intake:
             for share in self._shares.values():
                 self._let_go(share, self._limit)
 
-    def took(self, source: Source, share: Share, size_bytes: int) -> None:
+    def took(self, source: PausableConnection, share: TenantShare, size_bytes: int) -> None:
         """A connection read so many bytes that are not durable yet."""
         self.bytes_used += size_bytes
         share.bytes_used += size_bytes
@@ -122,7 +122,7 @@ class Intake:
             source.pause_reading()
             self._paused.add(source)
 
-    def _hold(self, source: Source, size_bytes: int, share: Share) -> None:
+    def _hold(self, source: PausableConnection, size_bytes: int, share: TenantShare) -> None:
         # All that bring much: each would take one more read before it is its turn to be paused, and hundreds
         # of connections would take the room of all others at once.
         for one, size in share.busy.items():
@@ -133,7 +133,7 @@ class Intake:
             share.held[source] = size_bytes
             source.pause_reading()
 
-    def gave_back(self, share: Share, size_bytes: int) -> None:
+    def gave_back(self, share: TenantShare, size_bytes: int) -> None:
         """So many of these bytes are durable or were refused."""
         self.bytes_used -= size_bytes
         share.bytes_used -= size_bytes
@@ -144,7 +144,7 @@ class Intake:
             for source in paused:
                 source.resume_reading()
 
-    def _let_go(self, share: Share, bytes_max: int) -> None:
+    def _let_go(self, share: TenantShare, bytes_max: int) -> None:
         """Lets connections be read again, as many as will bring `bytes_max` with what is in flight."""
         if share.bytes_used > self._limit // 2:
             return
@@ -154,13 +154,13 @@ class Intake:
             room -= share.held.pop(source)
             source.resume_reading()
 
-    def left(self, source: Source, share: Share | None) -> None:
+    def left(self, source: PausableConnection, share: TenantShare | None) -> None:
         """The connection is gone; its bytes are given back as they become durable."""
         self._paused.discard(source)
         if share is not None:
             share.busy.pop(source, None)
             share.held.pop(source, None)
 
-    def holds(self, source: Source, share: Share | None) -> bool:
+    def holds(self, source: PausableConnection, share: TenantShare | None) -> bool:
         """Whether the connection waits for others' bytes to become durable."""
         return source in self._paused or (share is not None and source in share.held)

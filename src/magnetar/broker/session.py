@@ -27,7 +27,7 @@ from magnetar.broker.errors import (
     wire_code,
 )
 from magnetar.broker.handlers import handshake, producers, table, texts, topics, unsupported
-from magnetar.broker.intake import Share
+from magnetar.broker.intake import TenantShare
 from magnetar.broker.openings import Openings
 from magnetar.broker.outputs import SHARES
 from magnetar.broker.producer import Producer
@@ -99,7 +99,7 @@ class Session:
         self.opening_producers = Openings("producer")
         self.opening_consumers = Openings("consumer")
         self._in_flight_bytes = 0
-        self._share: Share | None = None  # Of the intake: that of the tenant to which it published first.
+        self._share: TenantShare | None = None  # Of the tenant to which it published first.
         self.requests, self._ack_receipts = Requests(self), AckReceipts(self)
         self._heard = True
         self._pinged = False

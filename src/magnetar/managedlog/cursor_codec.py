@@ -30,7 +30,7 @@ IN_STORE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class CursorInfo:
+class CursorValue:
     """The stored value of a cursor."""
 
     ledger_id: int
@@ -136,7 +136,7 @@ def decode_entry(data: bytes, where: str) -> CursorDelta:
     )
 
 
-def encode_info(info: CursorInfo) -> bytes:
+def encode_info(info: CursorValue) -> bytes:
     """The bytes of a cursor's value."""
     state = info.state
     value = pb.ManagedCursorInfo(
@@ -159,7 +159,7 @@ def encode_info(info: CursorInfo) -> bytes:
     return bytes(value.SerializeToString())
 
 
-def decode_info(data: bytes, where: str) -> CursorInfo:
+def decode_info(data: bytes, where: str) -> CursorValue:
     """The inverse of `encode_info`; `where` names the value in InvalidLogDataError."""
     value = pb.ManagedCursorInfo()
     try:
@@ -179,7 +179,7 @@ def decode_info(data: bytes, where: str) -> CursorInfo:
         {item.name: item.value for item in value.properties},
         given_back,
     )
-    return CursorInfo(
+    return CursorValue(
         value.cursorsLedgerId,
         state,
         {item.name: item.value for item in value.cursorProperties},

@@ -27,7 +27,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError, disk_full
 from magnetar.ledger.api import Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, encode_entry, encode_info
+from magnetar.managedlog.cursor_codec import IN_STORE, CursorValue, encode_entry, encode_info
 from magnetar.managedlog.cursor_delta import CursorDelta
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_state import CursorState
@@ -50,7 +50,7 @@ class CursorStore:
         *,
         state: CursorState,
         path: str,
-        info: CursorInfo,
+        info: CursorValue,
         version: int,
         log_name: str,
         cursor_name: str,
@@ -267,7 +267,7 @@ class CursorStore:
             if self._ledger_id not in (IN_STORE, ledger_id):
                 deleted.append(self._ledger_id)
             properties, side_ledgers = self.cursor_properties, self.side_ledgers
-            info = CursorInfo(ledger_id, state, properties, active_ms, tuple(deleted), side_ledgers)
+            info = CursorValue(ledger_id, state, properties, active_ms, tuple(deleted), side_ledgers)
             value = encode_info(info)
             try:
                 stat = await self._store.put(self._path, value, expected_version=self._version)

@@ -17,7 +17,7 @@ from magnetar.base.weak import nobody
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError, may_have_lost
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor import Cursor
-from magnetar.managedlog.cursor_codec import IN_STORE, CursorInfo, decode_info, encode_info
+from magnetar.managedlog.cursor_codec import IN_STORE, CursorValue, decode_info, encode_info
 from magnetar.managedlog.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursor_replay import CursorReplay, ReplayProgress
@@ -89,7 +89,7 @@ class LogCursors:
             if (cursor := self._cursors.get(name)) is not None:
                 return cursor
             state = CursorState(self._ledger_list, mark_delete, properties)
-            info = CursorInfo(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
+            info = CursorValue(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
             try:
                 stat = await self._store.put(
                     self._path(name), encode_info(info), expected_version=MUST_NOT_EXIST
@@ -101,7 +101,7 @@ class LogCursors:
                 raise fenced from error
             return self._add(name, state, info, stat.version)
 
-    def _add(self, name: str, state: CursorState, info: CursorInfo, version: int) -> Cursor:
+    def _add(self, name: str, state: CursorState, info: CursorValue, version: int) -> Cursor:
         store = self._stores[name] = CursorStore(
             state=state,
             path=self._path(name),
@@ -142,7 +142,7 @@ class LogCursors:
         self._advanced, self._fence = advanced, fence
         if is_new:
             return
-        stored: dict[str, tuple[CursorInfo, int]] = {}
+        stored: dict[str, tuple[CursorValue, int]] = {}
         for child in await self._store.children(log_path(self._log_name)):
             path = f"{log_path(self._log_name)}/{child}"
             if (value := await self._store.get(path)) is not None:

@@ -46,7 +46,7 @@ class StagedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QueryRun:
     """Which start of the query wrote a record."""
 
     id: str = ""
@@ -54,11 +54,11 @@ class Run:
     earlier: tuple[str, ...] = ()
     """Those that committed before it, the newest first; at most RUNS_KEPT."""
 
-    def of(self, run_id: str) -> Run:
+    def of(self, run_id: str) -> QueryRun:
         """What the run writes that comes to a log with this one in its newest record."""
         if run_id == self.id or not run_id:
             return self
-        return Run(run_id, (self.id, *self.earlier)[:RUNS_KEPT] if self.id else self.earlier)
+        return QueryRun(run_id, (self.id, *self.earlier)[:RUNS_KEPT] if self.id else self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Manifest:
     ends: dict[str, Position | None] = field(default_factory=dict)
     """Last message of each partition that the batch touches before it; None when that was empty."""
     rows: int = 0
-    run: Run = Run()
+    run: QueryRun = QueryRun()
     digest: int | None = None
     """Of the rows, whatever their order; None when it is not known."""
 
@@ -112,7 +112,7 @@ class Done:
 
     batch_id: int
     rows: int = 0
-    run: Run = Run()
+    run: QueryRun = QueryRun()
     digest: int | None = None
 
     def encode(self) -> bytes:
@@ -134,7 +134,7 @@ def decode_record(record: bytes) -> Manifest | Done:
         size = _U32.unpack_from(record)[0]
         head = json.loads(record[4 : 4 + size])
         first, *earlier = head.get("run") or [""]
-        run = Run(first, tuple(earlier))
+        run = QueryRun(first, tuple(earlier))
         if head["kind"] == "done":
             return Done(head["batch"], head.get("rows", 0), run, head.get("digest"))
         parts: list[bytes | StagedTask] = []

@@ -25,7 +25,7 @@ from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.errors import ClientError
 from magnetar.client.retry import Retry
-from magnetar.spark.commit_log import CommitLog, Done, Manifest, Run, StagedTask
+from magnetar.spark.commit_log import CommitLog, Done, Manifest, QueryRun, StagedTask
 from magnetar.spark.deduplication import deduplicate
 from magnetar.spark.errors import SparkSourceError
 from magnetar.spark.options import WriteOptions
@@ -99,7 +99,7 @@ class Sink:
             self._open_log()
             # Another driver may have come first; only the writer's own look counts.
             last = self._log.last()
-        run = Run().of(batch.run_id)
+        run = QueryRun().of(batch.run_id)
         if last is not None:
             record = last[0]
             self._refuse(record, batch)
@@ -173,7 +173,7 @@ class Sink:
             if self._options.enable_deduplication:
                 deduplicate(self._client, self._commits)
 
-    def _manifest(self, batch: Batch, run: Run) -> Manifest:
+    def _manifest(self, batch: Batch, run: QueryRun) -> Manifest:
         """What the batch consists of. Rows that do not fit into the record are staged first."""
         ends = {name: end_of(self._client, TopicName.parse(name)) for name in batch.partitions}
         parts = list(batch.parts)
@@ -199,7 +199,7 @@ class Sink:
                 writer.close()
         return result
 
-    def _finish(self, manifest: Manifest, run: Run, *, resume: bool) -> None:
+    def _finish(self, manifest: Manifest, run: QueryRun, *, resume: bool) -> None:
         publisher = Publisher(
             self._client,
             Targets(self._client, self._options.topic),

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from magnetar.broker.intake import ACTIVE_TICKS, BUSY_BYTES, SHARE_BYTES_MIN, SHARED_BYTES, Intake, Share
+from magnetar.broker.intake import (
+    ACTIVE_TICKS,
+    BUSY_BYTES,
+    SHARE_BYTES_MIN,
+    SHARED_BYTES,
+    Intake,
+    TenantShare,
+)
 
 MIB = 1 << 20
 HALF = SHARED_BYTES // 2
@@ -12,7 +19,7 @@ class Connection:
     """Notes whether it is read."""
 
     def __init__(self, intake: Intake, tenant: str) -> None:
-        self.share: Share = intake.share(tenant)
+        self.share: TenantShare = intake.share(tenant)
         self._intake = intake
         self.read = True
 

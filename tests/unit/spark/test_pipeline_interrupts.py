@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.spark.pipelines.run import Run, RunSettings
+from magnetar.spark.pipelines.run import PipelineRun, RunSettings
 
 
 def interrupted() -> int:
@@ -37,6 +37,6 @@ def broken() -> int:
 def test_what_ends_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], work: Callable[[], int], code: int, said: str
 ) -> None:
-    run = Run(tmp_path / "job.py", RunSettings(log_file=tmp_path / "log"))
+    run = PipelineRun(tmp_path / "job.py", RunSettings(log_file=tmp_path / "log"))
     assert run.guarded(work, lambda: None) == code
     assert said in capsys.readouterr().err

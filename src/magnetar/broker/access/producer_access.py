@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.broker.access.state import AccessState, Admission, Candidate, Turn
+from magnetar.broker.access.state import AccessState, Admission, ProducerCandidate, Turn
 from magnetar.broker.errors import ProducerFencedError, TopicTerminatedError
 
 _log = logging.getLogger("magnetar.broker.access")
@@ -17,7 +17,7 @@ EPOCH_PROPERTY: Final = "pulsar.topic.epoch"
 """Property of the log that holds the topic epoch (Pulsar's name), a decimal number."""
 
 
-class Outlet(Protocol):
+class ProducerOutlet(Protocol):
     """What the room needs of a producer's connection. The producers are the room's own."""
 
     def producer_detached(self, producer: Any) -> None:
@@ -30,7 +30,7 @@ class Outlet(Protocol):
         """The producer, which was queued or waited for its epoch, will not publish."""
 
 
-class Attachable(Candidate, Protocol):
+class Attachable(ProducerCandidate, Protocol):
     """A producer, as far as the room handles it."""
 
     topic_epoch: int | None
@@ -38,7 +38,7 @@ class Attachable(Candidate, Protocol):
     """Whether it may publish; set here."""
 
     @property
-    def connection(self) -> Outlet: ...
+    def connection(self) -> ProducerOutlet: ...
 
 
 class EpochHome(Protocol):

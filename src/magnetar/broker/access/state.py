@@ -17,7 +17,7 @@ class AccessMode(IntEnum):
     EXCLUSIVE_WITH_FENCING = 3
 
 
-class Candidate(Protocol):
+class ProducerCandidate(Protocol):
     """What the rules look at. Candidates are told apart by identity."""
 
     @property
@@ -44,7 +44,7 @@ class Candidate(Protocol):
         """The epoch under which it held the topic before; None: never."""
 
 
-P = TypeVar("P", bound=Candidate)
+P = TypeVar("P", bound=ProducerCandidate)
 
 
 class Admission(Enum):
@@ -204,7 +204,7 @@ class AccessState(Generic[P]):
         )
 
 
-def _same(candidate: Candidate, other: Candidate) -> bool:
+def _same(candidate: ProducerCandidate, other: ProducerCandidate) -> bool:
     """The same client's same producer, asked for again: there is nobody else to tell."""
     return other.connection is candidate.connection and other.producer_id == candidate.producer_id
 
@@ -214,5 +214,5 @@ def _others(candidate: P, predecessors: list[P | None]) -> list[P]:
     return [each for each in predecessors if each is not None and not _same(candidate, each)]
 
 
-def _succeeds(candidate: Candidate, other: Candidate) -> bool:
+def _succeeds(candidate: ProducerCandidate, other: ProducerCandidate) -> bool:
     return _same(candidate, other) or (not candidate.user_named and candidate.epoch > other.epoch)

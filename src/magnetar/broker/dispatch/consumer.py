@@ -11,7 +11,7 @@ UNACKED_MESSAGES_MAX: Final = 50_000
 """Messages a Shared or Key_Shared consumer may hold unacknowledged (Pulsar's default)."""
 
 
-class Outlet(Protocol):
+class ConsumerOutlet(Protocol):
     """Where a consumer's messages go: its connection."""
 
     @property
@@ -36,7 +36,7 @@ class Consumer:
     consumer_id: int
     """Chosen by the client, unique on its connection."""
     name: str
-    outlet: Outlet
+    outlet: ConsumerOutlet
     priority: int = 0
     """0 is served first."""
     permits: int = 0

@@ -34,14 +34,14 @@ _MESSAGES_MAX: Final = 1_000
 """Of them, as batches are opened; one entry may have more."""
 
 
-class Source(Protocol):
+class EntrySource(Protocol):
     """Where entries are read: the log, or its compacted view."""
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None: ...
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]: ...
 
 
-class Acks(Protocol):
+class AckedEntries(Protocol):
     """What is acknowledged of them."""
 
     @property
@@ -51,7 +51,7 @@ class Acks(Protocol):
     def ack(self, positions: Sequence[Position]) -> None: ...
 
 
-class Delays(Protocol):
+class Postponing(Protocol):
     """Where entries are put off."""
 
     def postpone(self, positions: Sequence[Position], due_ms: int) -> None: ...
@@ -60,8 +60,8 @@ class Delays(Protocol):
 class Place(NamedTuple):
     """What the subscription reads from and sends to at the moment."""
 
-    source: Source
-    acks: Acks
+    source: EntrySource
+    acks: AckedEntries
     dispatcher: Dispatcher | None
 
 
@@ -87,7 +87,7 @@ class FilteredSource:
         judge: Judge,
         counts: FilterCounts,
         place: Callable[[], Place],
-        delays: Delays,
+        delays: Postponing,
         alarms: Alarms,
         clock: Clock,
         *,
@@ -170,7 +170,7 @@ class FilteredSource:
         return runs
 
     def _unjudged(
-        self, position: Position, runs: list[EntryRun], acks: Acks
+        self, position: Position, runs: list[EntryRun], acks: AckedEntries
     ) -> list[tuple[EntryRun, int, Position]]:
         """Run, offset and position of the entries that are to be judged."""
         is_acked = acks.is_acked if acks.may_know_from(position) else None
@@ -275,7 +275,7 @@ def screened(
     rules: FilterRules,
     before: FilteredSource | None,
     place: Callable[[], Place],
-    delays: Delays,
+    delays: Postponing,
     alarms: Alarms,
     clock: Clock,
     caught_up: Callable[[], None],

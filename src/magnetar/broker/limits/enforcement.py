@@ -57,7 +57,7 @@ class BoundedTopic(Protocol):
     def send_producer_away(self, producer: Producer) -> None: ...
 
 
-class LimitedTopic(BoundedTopic, Protocol):
+class EnforcedTopic(BoundedTopic, Protocol):
     """A topic with its limits."""
 
     limits: TopicLimits
@@ -138,7 +138,7 @@ async def enforce(topic: BoundedTopic, limits: Limits, now_ms: int) -> None:
             return
 
 
-async def enforce_all(topics: Iterable[LimitedTopic], clock: Clock) -> None:
+async def enforce_all(topics: Iterable[EnforcedTopic], clock: Clock) -> None:
     """One round on each of these topics; what fails is tried again in the next one."""
     async for topic in in_slices(topics, _TOPICS_PER_TURN):
         if topic.limits.works_alone:

@@ -14,7 +14,7 @@ from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
 
 
-class Share(NamedTuple):
+class ConsumerShare(NamedTuple):
     """What one consumer gets of a vector."""
 
     consumer: Consumer
@@ -34,7 +34,7 @@ class Chooser(Protocol):
     def remove(self, consumer: Consumer) -> None:
         """Detaches a consumer."""
 
-    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[Share]:
+    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[ConsumerShare]:
         """Takes permits and says who gets what; `counts` are messages per entry, None: one each.
 
         Entries that are in no share are dropped.
@@ -53,14 +53,14 @@ class _Division:
         entries.append(entry)
         self._taken[id(consumer)] = (consumer, entries, total + messages)
 
-    def shares(self) -> list[Share]:
-        return [Share(*taken) for taken in self._taken.values()]
+    def shares(self) -> list[ConsumerShare]:
+        return [ConsumerShare(*taken) for taken in self._taken.values()]
 
 
 class ActiveChooser(ActiveConsumers):
     """Exclusive and Failover: everything to the active consumer."""
 
-    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[Share]:
+    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[ConsumerShare]:
         active = self.active
         if active is None or not active.ready:
             return []
@@ -74,7 +74,7 @@ class ActiveChooser(ActiveConsumers):
                 stop += 1
             taken = entries[:stop]
         active.permits -= messages
-        return [Share(active, taken, messages)]
+        return [ConsumerShare(active, taken, messages)]
 
 
 class SharedChooser:
@@ -95,7 +95,7 @@ class SharedChooser:
         if consumer in self._consumers:
             self._consumers.remove(consumer)
 
-    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[Share]:
+    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[ConsumerShare]:
         division = _Division()
         line = self._line()
         for row, entry in enumerate(entries):
@@ -138,7 +138,7 @@ class KeyChooser:
             self._owners.remove(consumer)
             self._consumers.remove(consumer)
 
-    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[Share]:
+    def divide(self, entries: list[bytes], counts: list[int] | None) -> list[ConsumerShare]:
         if not self._consumers:
             return []
         division = _Division()

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeAlias, cast
 
 from magnetar.auth.digest_md5 import DigestClient, DigestError
 from magnetar.runtime.tasks import call_later
-from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Auth, BatchRead, Read, Request, StartTls
 from magnetar.wire.bookkeeper.responses import (
     Added,
@@ -92,7 +92,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         self._lost = lost
         self._adds_took = adds_took
         self._loop = asyncio.get_running_loop()
-        self._parser = ClientParser(is_v2=is_v2, packet_bytes_max=packet_bytes_max)
+        self._parser = BookieClientParser(is_v2=is_v2, packet_bytes_max=packet_bytes_max)
         self._buffer = bytearray(_BUFFER_BYTES)
         self._filled = 0
         self._txn_id = 0

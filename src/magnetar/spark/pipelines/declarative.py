@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magnetar.spark.errors import SparkSourceError
-from magnetar.spark.pipelines.run import Run, RunSettings, stderr_to, terminated_as_interrupted
+from magnetar.spark.pipelines.run import PipelineRun, RunSettings, stderr_to, terminated_as_interrupted
 from magnetar.spark.session import LOCAL_DEFAULTS, prepare
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run_project(spec: Path, settings: RunSettings, selection: Selection) -> int:
     Raises NoJavaError; SparkSourceError without the packages that Connect needs.
     """
     _check_packages()
-    run = Run(spec, settings)
+    run = PipelineRun(spec, settings)
     with terminated_as_interrupted():
         with stderr_to(run.log_file):
             spark = _session(spec, settings)

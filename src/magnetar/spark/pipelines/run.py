@@ -38,7 +38,7 @@ class RunSettings:
     """No progress, no summary."""
 
 
-class Run:
+class PipelineRun:
     """One run, from start to summary. What it says goes to stderr."""
 
     def __init__(self, file: Path, settings: RunSettings) -> None:

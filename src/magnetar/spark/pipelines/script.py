@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.logger import PySparkLogger
 
 from magnetar.spark.pipelines.failures import is_worker_missing
-from magnetar.spark.pipelines.run import Run, RunSettings, stderr_to, terminated_as_interrupted
+from magnetar.spark.pipelines.run import PipelineRun, RunSettings, stderr_to, terminated_as_interrupted
 from magnetar.spark.session import session
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run_script(file: Path, arguments: Sequence[str], settings: RunSettings) -> i
     Returns the exit code: 0, what the program exits with, 1 after an error, 130 when it was interrupted.
     Raises NoJavaError.
     """
-    run = Run(file, settings)
+    run = PipelineRun(file, settings)
     with terminated_as_interrupted():
         with stderr_to(run.log_file):
             spark = session(file.stem, master=settings.master, config=settings.config)
@@ -118,7 +118,7 @@ def _is_running(spark: SparkSession) -> bool:
     return spark.sparkContext._jsc is not None
 
 
-def _heard(spark: SparkSession, listener: LagListener, run: Run) -> LagListener:
+def _heard(spark: SparkSession, listener: LagListener, run: PipelineRun) -> LagListener:
     """The listener when it has heard of everything: events come late, on a thread of their own."""
     with suppress(Py4JError):
         if _is_running(spark):

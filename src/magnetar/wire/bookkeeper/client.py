@@ -20,7 +20,7 @@ _V3_START: Final = b"\x0a"
 """First byte of an answer of version 3: the field of its header. One of version 2 begins with a 2."""
 
 
-class ClientParser:
+class BookieClientParser:
     """Reads what one bookie answers. After a FrameError it must not be used again."""
 
     __slots__ = ("_cutter", "is_v2")

@@ -7,7 +7,7 @@ import pytest
 from magnetar.wire.bookkeeper import bookkeeper_pb2 as pb
 from magnetar.wire.bookkeeper import v2
 from magnetar.wire.bookkeeper.bookie import BookieParser, encode_response
-from magnetar.wire.bookkeeper.client import ClientParser, encode_request
+from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.digests import Digester, DigestType, master_key
 from magnetar.wire.bookkeeper.requests import AddRun, BatchRead, ForceLedger, Read, ReadLac, Request, Unserved
 from magnetar.wire.bookkeeper.responses import Added, BatchReadDone, ReadDone, Refused, Response
@@ -124,7 +124,7 @@ def test_what_can_only_be_refused_keeps_its_number(
     request.header.txnId = 77
     assert parsed(v3_packet(request)) == [Unserved(operation, 77, wrong_version)]
     refusal = b"".join(encode_response(Refused(operation, Status.BAD_REQUEST, 77)))
-    assert ClientParser(is_v2=False).parse(refusal, len(refusal))[0] == [
+    assert BookieClientParser(is_v2=False).parse(refusal, len(refusal))[0] == [
         Refused(operation, Status.BAD_REQUEST, 77)
     ]
 
@@ -158,7 +158,7 @@ def test_bytes_that_are_no_request_end_the_connection(body: bytes) -> None:
 
 
 def test_a_packet_beyond_the_limit_is_refused_before_it_is_there() -> None:
-    for parser in (BookieParser(100), ClientParser(is_v2=True, packet_bytes_max=100)):
+    for parser in (BookieParser(100), BookieClientParser(is_v2=True, packet_bytes_max=100)):
         with pytest.raises(FrameError, match="packet of 101 bytes, 100 are allowed"):
             parser.parse(struct.pack(">I", 101), 4)
 
@@ -236,7 +236,7 @@ def test_answers_with_one_outcome_come_as_one(txns: list[int] | None) -> None:
         )
         for piece in encode_response(answer)
     )
-    answers, _ = ClientParser(is_v2=txns is None).parse(data, len(data))
+    answers, _ = BookieClientParser(is_v2=txns is None).parse(data, len(data))
     assert [(a.status, a.entry_ids, a.txn_ids) for a in answers if isinstance(a, Added)] == [
         (Status.OK, [0, 1], txns and txns[:2]),
         (Status.FENCED, [2], txns and txns[2:]),
@@ -259,7 +259,7 @@ def test_answers_with_one_outcome_come_as_one(txns: list[int] | None) -> None:
 def test_bytes_that_are_no_answer_end_the_connection(is_v2: bool, body: bytes) -> None:
     data = packet(body)
     with pytest.raises(FrameError):
-        ClientParser(is_v2=is_v2).parse(data, len(data))
+        BookieClientParser(is_v2=is_v2).parse(data, len(data))
 
 
 def test_answers_of_all_kinds_in_any_pieces() -> None:
@@ -273,7 +273,7 @@ def test_answers_of_all_kinds_in_any_pieces() -> None:
     ]
     data = b"".join(piece for answer in answers for piece in encode_response(answer))
     for step in (1, 27, 28, 29, len(data)):
-        parser = ClientParser(is_v2=True)
+        parser = BookieClientParser(is_v2=True)
         waiting = b""
         told: list[object] = []
         for at in range(0, len(data), step):
@@ -300,7 +300,7 @@ def test_answers_of_all_kinds_in_any_pieces() -> None:
 def test_a_failed_read_has_no_entry() -> None:
     for answer in (ReadDone(1, 2, Status.NO_ENTRY), BatchReadDone(1, 2, 3, Status.NO_ENTRY)):
         data = b"".join(encode_response(answer))
-        assert ClientParser(is_v2=True).parse(data, len(data))[0] == [answer]
+        assert BookieClientParser(is_v2=True).parse(data, len(data))[0] == [answer]
 
 
 def test_entries_are_not_copied_on_their_way_out() -> None:
