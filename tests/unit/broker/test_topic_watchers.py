@@ -335,6 +335,35 @@ def test_too_much_work_is_left_to_the_client_or_refused(monkeypatch: pytest.Monk
     in_world(story)
 
 
+def test_watchers_of_a_namespace_share_the_names() -> None:
+    """A connection may have a thousand watchers, each of which kept all that matched, of 4,096 characters."""
+
+    def held(world: World) -> list[set[str]]:
+        clients = world.broker.watchers._clients.values()
+        return [watcher.watched.topics for own in clients for _, watcher in own.values()]
+
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("a-1"), full("a-2"))
+        await watch(peer, "public/default/a-.*", watcher_id=1)
+        await watch(peer, "public/default/.*", watcher_id=2, request_id=51)
+        first, second = held(world)
+        assert first == second == {full("a-1"), full("a-2")}
+        assert {id(name) for name in first} == {id(name) for name in second}
+        await world.broker.delete_topic(TopicName.parse(full("a-1")), force=True)
+        await create(world, full("a-3"))
+        wanted = {full("a-2"), full("a-3")}
+        for _ in range(1_000):
+            if all(names == wanted for names in held(world)):
+                break
+            await asyncio.sleep(0.01)
+        assert [*held(world)] == [wanted, wanted]
+        (entry,) = world.broker.watchers._namespaces.values()
+        assert set(entry.texts.values()) == wanted, "what is gone is not kept"
+
+    in_world(story)
+
+
 def test_what_a_watcher_is_told_adds_up() -> None:
     watched = Watched(Pattern("a.*"))
     assert watched.change(["a1", "a2"], []) is not None

@@ -68,6 +68,8 @@ class _Namespace:
     def __init__(self, name: NamespaceName) -> None:
         self.name = name
         self.topics: frozenset[TopicName] = frozenset()
+        self.texts: dict[TopicName, str] = {}
+        """Full names that some watcher has matched: thousands of watchers share them, as they may be long."""
         self.watchers: list[_Watcher] = []
         self.stale = True
         """Whether something changed since `topics` were listed."""
@@ -75,6 +77,19 @@ class _Namespace:
         """Whether some watcher may not know all of `topics`."""
         self.running = False
         self.cancels: list[Callable[[], None]] = []
+
+    def text(self, name: TopicName) -> str:
+        """The full name."""
+        found = self.texts.get(name)
+        if found is None:
+            found = self.texts[name] = str(name)
+        return found
+
+    def now_has(self, topics: list[TopicName]) -> None:
+        """These are the topics that there are now."""
+        before, self.topics = self.topics, frozenset(topics)
+        for gone in before - self.topics:
+            self.texts.pop(gone, None)
 
 
 class TopicWatchers:
@@ -196,10 +211,10 @@ class TopicWatchers:
                 entry.pending = False
                 if entry.stale:
                     entry.stale = False
-                    entry.topics = frozenset(await self._topics_of(entry.name))
+                    entry.now_has(await self._topics_of(entry.name))
                 for watcher in list(entry.watchers):
                     try:
-                        await self._catch_up(watcher, entry.topics)
+                        await self._catch_up(watcher, entry)
                     except PatternError as error:
                         self._fail(watcher, error)
         except MagnetarError as error:
@@ -218,8 +233,9 @@ class TopicWatchers:
         if not watcher.closed:
             self.close(watcher.client, watcher.watcher_id)
 
-    async def _catch_up(self, watcher: _Watcher, topics: frozenset[TopicName]) -> None:
+    async def _catch_up(self, watcher: _Watcher, entry: _Namespace) -> None:
         """Tells a watcher what it does not know yet, if its client can take it."""
+        topics = entry.topics
         if topics is watcher.seen and not watcher.requests:
             return
         # What is not told now is part of the next difference: nothing piles up for who does not read.
@@ -230,7 +246,7 @@ class TopicWatchers:
         update = None
         if topics is not watcher.seen:
             came = await matching(watched.pattern, topics - watcher.seen, self.turns)
-            update = watched.change(map(str, came), map(str, watcher.seen - topics))
+            update = watched.change(map(entry.text, came), map(str, watcher.seen - topics))
             watcher.seen = topics
         if watcher.closed:
             return
