@@ -333,6 +333,32 @@ def test_what_a_restore_that_was_cut_short_left_is_removed(tmp_path: Path) -> No
     restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
     assert (tmp_path / "data" / "bookie" / "x").read_bytes() == b"abc"
     assert not (tmp_path / "data" / "half").exists()
+    assert not (tmp_path / "data" / "RESTORING").exists()
+
+
+def test_a_restore_that_is_cut_short_at_its_last_step_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had left was called a stranger's, and stayed in the way."""
+    repository = Repository.open(tmp_path / "backups", create=True)
+    source = tmp_path / "file"
+    source.write_bytes(b"abc")
+    digest, _ = repository.add(source, 3, lambda _: None)
+    manifest = replace(MANIFEST, files=(FileRow("bookie/x", digest, 3),))
+
+    replaced = Path.replace
+
+    def killed(path: Path, target: Path) -> Path:
+        if path.name == "data.restoring":
+            raise KeyboardInterrupt
+        return replaced(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
+    restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
+    assert (tmp_path / "data" / "bookie" / "x").read_bytes() == b"abc"
 
 
 def test_a_folder_that_cannot_be_replaced_is_named_at_once(

@@ -60,10 +60,11 @@ def _clear(part: Path) -> None:
 
 def _finish(part: Path, data: Path) -> None:
     write_durably(part / "FORMAT", f"{FORMAT_VERSION}\n".encode())
-    (part / _UNFINISHED).unlink()
     for folder in sorted({path.parent for path in part.rglob("*")}, reverse=True):
         sync_folder(folder)
     with contextlib.suppress(FileNotFoundError):
         data.rmdir()
     part.replace(data)
     sync_folder(data.parent)
+    # Last: without it a folder that was cut short would be a stranger's. Where it stays, it hurts nobody.
+    (data / _UNFINISHED).unlink()
