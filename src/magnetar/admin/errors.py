@@ -22,6 +22,7 @@ from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, HasChildrenError, NotFoundError, StoreClosedError
 from magnetar.schemas.errors import IncompatibleSchemaError, InvalidSchemaError
+from magnetar.tiered.errors import ReadOnlyStoreError
 
 
 class RequestError(MagnetarError):
@@ -109,6 +110,7 @@ _BRANCHES: Final[tuple[tuple[type[MagnetarError], int], ...]] = (
     (HasChildrenError, 409),
     (StoreClosedError, 503),
     (DiskFullError, 507),
+    (ReadOnlyStoreError, 409),
     (StorageFailedError, 500),
     (LogError, 500),
     (MetadataError, 500),

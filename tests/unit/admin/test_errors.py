@@ -15,6 +15,7 @@ from magnetar.ledger.api import NoSuchEntryError
 from magnetar.managedlog.errors import LogClosedError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, StoreClosedError
 from magnetar.observability.metrics import Registry
+from magnetar.tiered.errors import ReadOnlyStoreError
 
 
 def subclasses(of: type[MagnetarError]) -> Iterator[type[MagnetarError]]:
@@ -36,6 +37,7 @@ def subclasses(of: type[MagnetarError]) -> Iterator[type[MagnetarError]]:
         (BadVersionError("x", 1, 2), 409),
         (StoreClosedError("x"), 503),
         (DiskFullError("x"), 507),
+        (ReadOnlyStoreError("s3://x", "another installation has it"), 409),
         (StorageFailedError("x"), 500),
         (MagnetarError("x"), 500),
     ],
