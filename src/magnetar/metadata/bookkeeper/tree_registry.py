@@ -53,6 +53,7 @@ class TreeBookieRegistry:
         self._registered: dict[str, tuple[BookieInfo, bool]] = {}
         self._tasks = TaskGroup("bookie registration")
         self._session_events = 0
+        self._renewals = 0
         self._unwatch = store.watch_session(self._session_changed)
 
     @property
@@ -68,7 +69,11 @@ class TreeBookieRegistry:
 
     async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
         check_bookie_id(bookie.bookie_id)
-        await self._claim(bookie, read_only=read_only)
+        renewals = -1
+        while renewals != self._renewals:
+            # What was made in a session that ended meanwhile goes with it, and nobody would bring it back.
+            renewals = self._renewals
+            await self._claim(bookie, read_only=read_only)
         self._registered[bookie.bookie_id] = (bookie, read_only)
         await self._release(bookie.bookie_id, read_only=not read_only)
 
@@ -192,7 +197,11 @@ class TreeBookieRegistry:
 
     def _session_changed(self, event: SessionEvent) -> None:
         self._session_events += 1
+        if event is SessionEvent.SESSION_LOST and self._registered:
+            names = ", ".join(sorted(self._registered))
+            _log.warning("the session ended, and with it the registration of bookie %s", names)
         if event is SessionEvent.SESSION_RENEWED:
+            self._renewals += 1
             for bookie, read_only in self._registered.values():
                 self._tasks.spawn(self._bring_back(bookie, read_only=read_only))
 
@@ -200,6 +209,7 @@ class TreeBookieRegistry:
         while self._registered.get(bookie.bookie_id) == (bookie, read_only):
             try:
                 await self._claim(bookie, read_only=read_only)
+                _log.warning("bookie %s is registered again", bookie.bookie_id)
                 return
             except MetadataError as error:
                 _log.warning("bookie %s is not registered again yet: %s", bookie.bookie_id, error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,9 @@ from magnetar.metadata.store import (
     MetadataStore,
     NotFoundError,
     SessionEvent,
+    Stat,
 )
+from support.storage import until
 
 INSTANCE = "1c9d3ba8-1b8e-4b05-9e0e-5a7a3b6f7c11"
 OPEN = LedgerMetadata(LedgerState.OPEN, None, ((0, ("a:1", "b:1", "c:1")),), 3, 2)
@@ -126,6 +129,58 @@ def test_each_interruption_makes_another_connection(run: Callable[[Script], None
             store.tell(event)
             seen.append(registry.connection_id())
         assert len(set(seen)) == 4
+        await registry.close()
+
+    run(script)
+
+
+def test_a_registration_of_a_session_that_ends_meanwhile_is_made_again(run: Callable[[Script], None]) -> None:
+    """It went with its session, and as it was not known yet, nobody brought it back."""
+
+    class Ending(MemoryMetadataStore):
+        renewals = 2
+
+        def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+            self.tell = callback
+            return super().watch_session(callback)
+
+        async def put(self, path: str, data: bytes, **options: Any) -> Stat:
+            stat = await super().put(path, data, **options)
+            if self.renewals:
+                self.renewals -= 1
+                await self.delete(path)
+                for event in (SessionEvent.SESSION_LOST, SessionEvent.SESSION_RENEWED):
+                    self.tell(event)
+            return stat
+
+    async def script(_: MetadataStore) -> None:
+        registry = TreeBookieRegistry(Ending(ManualClock()), BookKeeperTree())
+        await registry.register(BookieInfo("b1"))
+        assert (await registry.bookies()).writable == {"b1"}
+        await registry.close()
+
+    run(script)
+
+
+def test_what_a_session_took_along_is_brought_back_and_said(
+    run: Callable[[Script], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ending(MemoryMetadataStore):
+        def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+            self.tell = callback
+            return super().watch_session(callback)
+
+    async def script(_: MetadataStore) -> None:
+        store = Ending(ManualClock())
+        registry = TreeBookieRegistry(store, BookKeeperTree())
+        await registry.register(BookieInfo("b1"))
+        await store.delete(registry.tree.registration("b1", read_only=False))
+        store.tell(SessionEvent.SESSION_LOST)
+        assert (await registry.bookies()).all() == frozenset()
+        store.tell(SessionEvent.SESSION_RENEWED)
+        await until(lambda: "b1 is registered again" in caplog.text)
+        assert (await registry.bookies()).writable == {"b1"}
+        assert "the session ended, and with it the registration of bookie b1" in caplog.text
         await registry.close()
 
     run(script)
