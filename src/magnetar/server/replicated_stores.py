@@ -175,7 +175,7 @@ async def _on_cluster(
     scope = f"{_SCOPE}/{config.cluster}"
     # The racks are the cluster's, for all that use it.
     store = ScopedMetadataStore(service, scope, beside=frozenset({BOOKIE_RACKS}))
-    await _claim(store, scope, timeout_s + 5.0)
+    await claim(store, scope, timeout_s + 5.0)
 
     def changed(event: SessionEvent) -> None:
         if event is SessionEvent.SESSION_LOST:
@@ -192,8 +192,27 @@ async def _on_cluster(
     return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
 
 
+async def claim(store: MetadataStore, scope: str, patience_s: float) -> None:
+    """Takes the place of the one broker, in the session that lasts on return; waits `patience_s` for that of
+    a predecessor to end. Raises StartupError: it is taken; MetadataError."""
+    lost = 0
+
+    def count(event: SessionEvent) -> None:
+        nonlocal lost
+        lost += event is SessionEvent.SESSION_LOST
+
+    unwatch = store.watch_session(count)
+    try:
+        before = -1
+        while before != lost:
+            # What was taken in a session that ended meanwhile is free for others.
+            before = lost
+            await _claim(store, scope, patience_s)
+    finally:
+        unwatch()
+
+
 async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
-    """Takes the place of the one broker; waits for the session of a predecessor to end."""
     me = f"{socket.gethostname()} process {os.getpid()}"
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + patience_s
