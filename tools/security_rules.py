@@ -14,6 +14,16 @@ GUARD: Final = "unit/broker/test_guard.py"
 PLACES: Final = "unit/runtime/test_fair_places.py"
 CALLS: Final = "unit/admin/test_call_places.py"
 ENTRANCE: Final = "unit/runtime/test_entrance.py"
+STRANGERS: Final = "integration/test_strangers.py"
+GREETINGS: Final = "unit/broker/test_greetings.py"
+TURNS: Final = "unit/broker/test_command_turns.py"
+COMPRESSION: Final = "unit/client/test_compression.py"
+FILTERS: Final = "unit/broker/test_filter_rules.py"
+STORED: Final = "unit/broker/test_stored_bytes.py"
+TENANTS: Final = "unit/broker/test_tenant_limits.py"
+UNACKED: Final = "unit/broker/test_unacked_of_broker.py"
+LOGS: Final = "unit/observability/test_logs.py"
+EVENTS: Final = "unit/observability/test_events.py"
 
 SECURITY_RULES: Final = (
     # -- what a token must be
@@ -372,5 +382,247 @@ SECURITY_RULES: Final = (
         'return ADDRESS if 0 < self._per_address_max <= self._by_address.get(address, 0) else ""',
         'return ""',
         (ENTRANCE,),
+    ),
+    # -- who has not said who it is
+    Rule(
+        "who waits for CONNECT has a deadline",
+        "idle sockets stay for ever",
+        "broker/greetings.py",
+        ("            if self._looks - came <= self._looks_max:\n                return\n"),
+        "            return\n",
+        (GREETINGS,),
+    ),
+    Rule(
+        "connections before CONNECT are bounded",
+        "idle sockets take all places",
+        "broker/greetings.py",
+        "        if len(self._guests) >= _WAITING_MAX:\n",
+        "        if False:\n",
+        (GREETINGS,),
+    ),
+    Rule(
+        "bytes before CONNECT are bounded together",
+        "halves of CONNECTs take all memory",
+        "broker/greetings.py",
+        "        return self._kept_bytes <= _KEPT_BYTES_MAX\n",
+        "        return True\n",
+        (GREETINGS,),
+    ),
+    Rule(
+        "a frame before CONNECT is small",
+        "who says a size gets the memory",
+        "broker/connection.py",
+        "            if needed > CONNECT_BYTES_MAX:\n",
+        "            if False:\n",
+        (STRANGERS,),
+    ),
+    # -- shares of a turn
+    Rule(
+        "a read handles some commands",
+        "one read of PINGs stops everybody",
+        "broker/command_turns.py",
+        "            self.per_read = 1\n",
+        "            self.per_read = 8\n",
+        (TURNS,),
+    ),
+    Rule(
+        "a turn begins some requests",
+        "one connection's requests stop everybody",
+        "broker/command_turns.py",
+        "        if self._waiting or self._begun >= _REQUESTS_PER_TURN:\n",
+        "        if self._waiting:\n",
+        (TURNS,),
+    ),
+    Rule(
+        "a turn ends after its time",
+        "what is left over is done at once",
+        "broker/command_turns.py",
+        "            if not self._waiting or self._now_ms() >= until_ms:\n",
+        "            if not self._waiting:\n",
+        (TURNS,),
+    ),
+    Rule(
+        "roles take turns",
+        "a role with many connections has more of the loop",
+        "broker/command_turns.py",
+        (
+            "            workers = self._waiting.pop(owner)\n"
+            "            worker = next(iter(workers))\n"
+            "            del workers[worker]\n"
+            "            if workers:\n"
+            "                self._waiting[owner] = workers\n"
+        ),
+        (
+            "            workers = self._waiting[owner]\n"
+            "            worker = next(iter(workers))\n"
+            "            del workers[worker]\n"
+            "            if not workers:\n"
+            "                del self._waiting[owner]\n"
+        ),
+        (TURNS,),
+    ),
+    Rule(
+        "a role's commands have a rate",
+        "a role has the broker over seconds",
+        "broker/command_turns.py",
+        "        rate.take(commands, now_ms)\n",
+        "",
+        (TURNS,),
+    ),
+    # -- what is opened
+    Rule(
+        "who shares a process opens no more than it can spare",
+        "one message takes gigabytes",
+        "client/compression.py",
+        "    if bytes_max is not None and size > bytes_max:\n",
+        "    if False:\n",
+        (COMPRESSION,),
+    ),
+    Rule(
+        "zlib gives no more than was said",
+        "as above",
+        "client/compression.py",
+        "        plain = stream.decompress(payload, size + 1)\n",
+        "        plain = stream.decompress(payload)\n",
+        (COMPRESSION,),
+    ),
+    Rule(
+        "a payload is as long as was said",
+        "compaction and filters read bytes of nobody",
+        "client/compression.py",
+        "    if not whole or len(plain) != size:\n",
+        "    if not whole:\n",
+        (COMPRESSION,),
+    ),
+    # -- entry filters
+    Rule(
+        "an expression is short",
+        "parsing it stops everybody",
+        "broker/filters/expression.py",
+        "        if len(text) > _CHARS_MAX:\n",
+        "        if False:\n",
+        (FILTERS,),
+    ),
+    Rule(
+        "metadata that an expression sees are bounded",
+        "a message with very many properties stops everybody",
+        "broker/filters/expression.py",
+        "        if candidate.metadata.ByteSize() > _METADATA_BYTES_MAX:\n",
+        "        if False:\n",
+        (FILTERS, "unit/broker/test_entry_filters.py"),
+    ),
+    Rule(
+        "work on a batch is bounded",
+        "a batch that says very much stops everybody",
+        "broker/filters/expression.py",
+        "        return said_bytes > self._said_bytes_max or any(\n",
+        "        return any(\n",
+        (FILTERS, "unit/broker/test_entry_filters.py"),
+    ),
+    Rule(
+        "a turn judges some entries",
+        "many entries at once stop everybody",
+        "broker/filters/judge.py",
+        "            if left_bytes < 0 and place:\n",
+        "            if False:\n",
+        (FILTERS, "unit/broker/test_entry_filters.py"),
+    ),
+    # -- what a tenant stores and holds
+    Rule(
+        "a tenant that stores too much is refused",
+        "a tenant fills the disk",
+        "broker/limits/tenants.py",
+        ("        if self.refusal:\n            raise StoredQuotaError("),
+        ("        if False:\n            raise StoredQuotaError("),
+        (STORED,),
+    ),
+    Rule(
+        "producers of a tenant that stores too much are sent away",
+        "those that are there go on",
+        "broker/limits/stored_bytes.py",
+        "        await _send_away(broker, tenant)\n",
+        "",
+        (STORED,),
+    ),
+    Rule(
+        "topics that nobody loaded are counted",
+        "a restart makes a tenant's history free",
+        "broker/limits/stored_bytes.py",
+        "                size = 0 if found is None else found.size_bytes\n",
+        "                size = 0\n",
+        (STORED,),
+    ),
+    Rule(
+        "a tenant is taken again below its limit only",
+        "it goes in and out with each message",
+        "broker/limits/stored_bytes.py",
+        "stored * 100 < limit * AGAIN_PERCENT",
+        "stored <= limit",
+        (STORED,),
+    ),
+    Rule(
+        "connections of an address have a limit",
+        "one address has all connections",
+        "broker/limits/tenants.py",
+        "limits.connections_max_per_address, f",
+        "0, f",
+        (TENANTS,),
+    ),
+    Rule(
+        "connections of a role have a limit",
+        "one role has all connections",
+        "broker/limits/tenants.py",
+        '            _check(self._by_role[role], self._limits.connections_max_per_role, f"role {role}")\n',
+        "            pass\n",
+        (TENANTS,),
+    ),
+    Rule(
+        "unacknowledged messages of all have a limit",
+        "tenants that never acknowledge take all memory",
+        "broker/dispatch/unacked.py",
+        "        elif self.total > self.maximum:\n",
+        "        elif False:\n",
+        (UNACKED,),
+    ),
+    Rule(
+        "who holds little goes on",
+        "one tenant's unacknowledged messages stop everybody's",
+        "broker/dispatch/unacked.py",
+        "        if limit.total > self.part:\n",
+        "        if True:\n",
+        (UNACKED,),
+    ),
+    # -- the log
+    Rule(
+        "control characters of errors are escaped",
+        "a name forges a line of the log",
+        "observability/logs.py",
+        "error.translate(_CONTROLS)",
+        "error",
+        (LOGS,),
+    ),
+    Rule(
+        "refusals are counted by who is refused",
+        "one address's refusals hide those of others",
+        "observability/logs.py",
+        '        of_subject = self._subjects.admit(f"{event} {subject}", now_s)\n',
+        "        of_subject = self._subjects.admit(event, now_s)\n",
+        (LOGS, EVENTS),
+    ),
+    Rule(
+        "refusals of all are bounded",
+        "very many addresses fill the disk with refusals",
+        "observability/logs.py",
+        "        of_all = self._refusals.admit(event, now_s)\n",
+        "        of_all = 0\n",
+        (LOGS, EVENTS),
+    ),
+    Rule(
+        "what comes too often is left out",
+        "a client fills the disk with lines of the log",
+        "observability/logs.py",
+        ("        if left_out is None:\n            _FIGURES.suppressed += 1\n            return False\n"),
+        "",
+        (LOGS, EVENTS),
     ),
 )

@@ -85,6 +85,13 @@ def test_what_is_no_expression_is_said(text: str) -> None:
         ExpressionFilter(Context("t", "s", {PROPERTY: text}))
 
 
+def test_an_expression_that_is_long_is_refused_before_it_is_read() -> None:
+    """Of few parts, so that nothing else bounds it."""
+    text = f'key == "{"k" * 3_000}"'
+    with pytest.raises(FilterError, match="more than 2000 characters"):
+        ExpressionFilter(Context("t", "s", {PROPERTY: text}))
+
+
 def test_installed_ones_must_be_allowed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
         EntryPoint("colours", "magnetar.broker.filters.expression:ExpressionFilter", installed.GROUP),
