@@ -23,6 +23,9 @@ STORED: Final = "unit/broker/test_stored_bytes.py"
 TENANTS: Final = "unit/broker/test_tenant_limits.py"
 UNACKED: Final = "unit/broker/test_unacked_of_broker.py"
 LOGS: Final = "unit/observability/test_logs.py"
+HTTP_SERVER: Final = "unit/admin/test_server.py"
+HTTP_APP: Final = "unit/admin/test_app.py"
+HTTP_CALLS: Final = "unit/admin/test_limits.py"
 EVENTS: Final = "unit/observability/test_events.py"
 
 SECURITY_RULES: Final = (
@@ -624,5 +627,22 @@ SECURITY_RULES: Final = (
         ("        if left_out is None:\n            _FIGURES.suppressed += 1\n            return False\n"),
         "",
         (LOGS, EVENTS),
+    ),
+    # -- HTTP and WebSockets
+    Rule(
+        "the head of a call has a deadline",
+        "heads that do not end take all sockets",
+        "admin/loop_server.py",
+        "now_s - self._head_since_s > HEAD_S",
+        "False",
+        (HTTP_SERVER,),
+    ),
+    Rule(
+        "a body is bounded",
+        "a call takes all memory",
+        "admin/app.py",
+        "                if size > BODY_BYTES_MAX:\n",
+        "                if False:\n",
+        (HTTP_APP, HTTP_CALLS),
     ),
 )
