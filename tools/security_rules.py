@@ -638,6 +638,14 @@ SECURITY_RULES: Final = (
         (HTTP_SERVER,),
     ),
     Rule(
+        "an answer that nobody takes ends its connection",
+        "clients that read nothing take memory and sockets",
+        "admin/loop_server.py",
+        "        elif now_s - self._stuck[1] > STUCK_S:\n",
+        "        elif False:\n",
+        (HTTP_SERVER,),
+    ),
+    Rule(
         "a body is bounded",
         "a call takes all memory",
         "admin/app.py",

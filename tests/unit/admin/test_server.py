@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -247,3 +248,37 @@ def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.Monke
         await server.stop()
 
     with_api(story)
+
+
+class _Unread:
+    """A transport whose client takes `unsent` bytes less than it should."""
+
+    def __init__(self) -> None:
+        self.unsent = 0
+        self.aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_a_client_that_takes_nothing_of_its_answer_is_dropped() -> None:
+    """One that takes a little now and then is not."""
+    protocol: Any = loop_server.CallProtocol.__new__(loop_server.CallProtocol)
+    transport = protocol.transport = _Unread()
+    looks = iter(range(1_000))
+
+    def look() -> bool:
+        protocol.look(next(looks) * loop_server.STUCK_S * 0.6)
+        return transport.aborted
+
+    assert not look()
+    transport.unsent = 500
+    assert not look(), "it is new"
+    assert not look(), "not for so long"
+    transport.unsent = 400
+    assert not look(), "some of it was taken"
+    assert not look()
+    assert look()
