@@ -335,6 +335,25 @@ def test_too_much_work_is_left_to_the_client_or_refused(monkeypatch: pytest.Monk
     in_world(story)
 
 
+def test_a_watch_that_becomes_too_much_work_ends_with_a_line_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody heard of it: the protocol has no word for who waits for no answer."""
+    monkeypatch.setattr(patterns, "_WORK_MAX", 50_000)
+
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await create(world, full("plain"))
+        await watch(peer, DEAR, watcher_id=1)
+        assert len(world.broker.watchers) == 1
+        await create(world, str(long_name()))
+        await world.until(lambda: len(world.broker.watchers) == 0, "ended")
+
+    in_world(story)
+    assert "a client's watch of topics" in caplog.text
+    assert "too much work" in caplog.text
+
+
 def test_watchers_of_a_namespace_share_the_names() -> None:
     """A connection may have a thousand watchers, each of which kept all that matched, of 4,096 characters."""
 
