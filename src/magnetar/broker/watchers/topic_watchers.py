@@ -230,7 +230,7 @@ class TopicWatchers:
         """Ends a watch; who does not wait for an answer is not told, as the protocol has no word for it."""
         if not watcher.requests:
             # Its consumer of a pattern looks at the list itself, once a minute unless it was told otherwise.
-            _log.warning("a client's watch of topics ends: %s: %s", watcher.watched.pattern.text[:200], error)
+            _log.warning("a client's watch of topics ends: %s; %s", error, getattr(error, "remedy", ""))
         for request_id, _ in watcher.requests:
             watcher.client.watching_failed(request_id, error)
         if not watcher.closed:
