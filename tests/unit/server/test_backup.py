@@ -17,7 +17,7 @@ from magnetar.bookie.segment import PAGE_BYTES
 from magnetar.bookie.store import SegmentStore
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.runtime.clock import SystemClock
-from magnetar.server.backup import copying, staging
+from magnetar.server.backup import copying, restoring, staging
 from magnetar.server.backup.manifest import BackupError, DamagedBackupError, FileRow, Manifest, decode, encode
 from magnetar.server.backup.repository import Repository
 from magnetar.server.backup.restoring import restore
@@ -326,14 +326,44 @@ def test_what_a_restore_that_was_cut_short_left_is_removed(tmp_path: Path) -> No
     manifest = replace(MANIFEST, files=(FileRow("bookie/x", digest, 3),))
     part = tmp_path / "data.restoring"
     part.mkdir()
+    (part / "half").touch()
     with pytest.raises(BackupError, match="none of ours"):
         restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
     (part / "RESTORING").touch()
-    (part / "half").touch()
+    (part / "bookie").mkdir()
     restore(repository, manifest, tmp_path / "data", progress=lambda _: None)
     assert (tmp_path / "data" / "bookie" / "x").read_bytes() == b"abc"
     assert not (tmp_path / "data" / "half").exists()
     assert not (tmp_path / "data" / "RESTORING").exists()
+
+
+def test_what_a_restore_left_that_was_cut_short_at_its_begin_is_no_strangers(tmp_path: Path) -> None:
+    """Before it had its mark, or while it removed what another one had left."""
+    part = tmp_path / "data.restoring"
+    part.mkdir()
+    restoring._clear(part)
+    assert not part.exists()
+    part.write_text("of somebody")
+    with pytest.raises(BackupError, match="none of ours"):
+        restoring._clear(part)
+
+
+def test_the_mark_of_a_restore_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = tmp_path / "data.restoring"
+    (part / "bookie").mkdir(parents=True)
+    (part / "RESTORING").touch()
+    (part / "FORMAT").touch()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restoring._clear(part)
+    assert (part / "RESTORING").exists()
+    restoring._clear(part)
+    assert not part.exists()
 
 
 def test_a_restore_that_is_cut_short_at_its_last_step_can_be_repeated(

@@ -53,9 +53,17 @@ def _clear(part: Path) -> None:
     """Removes what a restoring that was cut short left behind. Raises BackupError."""
     if not part.exists():
         return
-    if not (part / _UNFINISHED).exists():
+    mark = part / _UNFINISHED
+    # An empty one was left before it had its mark, or after it had lost it: the mark is the last thing to go.
+    if not part.is_dir() or (any(part.iterdir()) and not mark.exists()):
         raise BackupError(f"{part} is in the way: it is none of ours, move it elsewhere")
-    shutil.rmtree(part)
+    for each in part.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        elif each != mark:
+            each.unlink()
+    mark.unlink(missing_ok=True)
+    part.rmdir()
 
 
 def _finish(part: Path, data: Path) -> None:
@@ -67,4 +75,5 @@ def _finish(part: Path, data: Path) -> None:
     part.replace(data)
     sync_folder(data.parent)
     # Last: without it a folder that was cut short would be a stranger's. Where it stays, it hurts nobody.
-    (data / _UNFINISHED).unlink()
+    with contextlib.suppress(OSError):
+        (data / _UNFINISHED).unlink()
