@@ -18,7 +18,7 @@ from typing import Final
 from bench import frames as f
 from bench import protobuf as pb
 from bench.connection import Connection
-from bench.neighbours import NAMESPACE, SAYS_S, Count, counted, never_acks, topics
+from bench.neighbours import NAMESPACE, Count, counted, never_acks, topics
 from bench.scan import BrokerAnswerError
 
 _LINES: Final = 4
@@ -78,13 +78,7 @@ def _ask_without_end(service_url: str, count: Count, requests: Iterator[bytes]) 
 
     for _ in range(_LINES):
         threading.Thread(target=line, daemon=True).start()
-    _say_for_ever(count)
-
-
-def _say_for_ever(count: Count) -> None:
-    while True:
-        count.say()
-        time.sleep(SAYS_S / 5)
+    count.say_for_ever()
 
 
 def _subscribe(number: int, more: bytes = b"") -> bytes:
@@ -153,7 +147,7 @@ def _publish(service_url: str, count: Count, block: Callable[[str], list[bytes]]
 
     for work in (reader, *[line] * _LINES):
         threading.Thread(target=work, daemon=True).start()
-    _say_for_ever(count)
+    count.say_for_ever()
 
 
 def _sent(metadata: bytes, payload: bytes, sequence_id: int) -> bytes:

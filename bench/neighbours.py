@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.client import HTTPConnection, HTTPException
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from bench import frames as f
@@ -57,6 +57,13 @@ class Count:
         if now_s - self._said_s >= SAYS_S:
             self._said_s = now_s
             print(json.dumps({"done": self.done, "refused": self.refused}), flush=True)
+
+    def say_for_ever(self) -> NoReturn:
+        """For who works in other threads; whoever started this process ends it."""
+        while True:
+            self.say()
+            # The pace of the reports, which no work waits for.
+            time.sleep(SAYS_S / 5)
 
 
 def flood(service_url: str, http_url: str, count: Count, payload_bytes: int) -> None:
@@ -156,9 +163,7 @@ def topics(service_url: str, http_url: str, count: Count) -> None:
         for number in range(4):
             pool.submit(over_rest, number)
             pool.submit(by_producers, number)
-        while True:
-            count.say()
-            time.sleep(SAYS_S / 5)
+        count.say_for_ever()
 
 
 def counted(count: Count, *, good: bool) -> None:

@@ -30,6 +30,8 @@ LOGS: Final = "property/test_managedlog_machine.py"
 OFFLOADING: Final = "unit/tiered/test_offloading.py"
 DEDUP: Final = "unit/broker/test_deduplication.py"
 REQUESTS: Final = "unit/server/test_bookie_requests.py"
+REGISTRY: Final = "unit/metadata/bookkeeper/test_registry.py"
+CLAIM: Final = "unit/server/test_broker_claim.py"
 POOL: Final = "unit/ledger/client/test_pool.py"
 COMPACTION: Final = "unit/broker/test_topic_compaction.py"
 
@@ -659,5 +661,14 @@ RULES: Final = (
         "        async with self._guard.steady(), self._bookies.held():\n",
         "        async with self._bookies.held():\n",
         (REQUESTS,),
+    ),
+    # -- sessions
+    Rule(
+        "what a session took along while it was made is made again",
+        "a bookie is never registered, two brokers serve the same topics",
+        "metadata/lasting.py",
+        "        while before != lost:\n",
+        "        while before == -1:\n",
+        (REGISTRY, CLAIM),
     ),
 )

@@ -37,6 +37,7 @@ from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import BOOKIE_RACKS
+from magnetar.metadata.lasting import in_lasting_session
 from magnetar.metadata.opening import open_metadata, parse_metadata_url
 from magnetar.metadata.scoped import ScopedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
@@ -195,21 +196,7 @@ async def _on_cluster(
 async def claim(store: MetadataStore, scope: str, patience_s: float) -> None:
     """Takes the place of the one broker, in the session that lasts on return; waits `patience_s` for that of
     a predecessor to end. Raises StartupError: it is taken; MetadataError."""
-    lost = 0
-
-    def count(event: SessionEvent) -> None:
-        nonlocal lost
-        lost += event is SessionEvent.SESSION_LOST
-
-    unwatch = store.watch_session(count)
-    try:
-        before = -1
-        while before != lost:
-            # What was taken in a session that ended meanwhile is free for others.
-            before = lost
-            await _claim(store, scope, patience_s)
-    finally:
-        unwatch()
+    await in_lasting_session(store, lambda: _claim(store, scope, patience_s))
 
 
 async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:

@@ -204,34 +204,6 @@ def test_a_namespace_may_come_after_its_watcher() -> None:
     in_world(story)
 
 
-def test_ten_thousand_topics_let_others_have_their_turns() -> None:
-    async def story() -> int:
-        turns = 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        other = asyncio.ensure_future(others())
-        names = [TopicName.parse(f"public/default/topic-{number}") for number in range(10_000)]
-        found = await matching(Pattern("(.*a?){9}!|public/default/topic-.*9"), names)
-        other.cancel()
-        assert len(found) == 1_000
-        return turns
-
-    assert asyncio.run(story()) >= 5
-
-
-DEAR = "public/default/.*a.{120}b"
-"""Has another set of states after nearly every character of a name of a's and b's."""
-
-
-def long_name(tenant: str = "public") -> TopicName:
-    return TopicName.parse(f"{tenant}/default/" + "".join(random.Random(1).choices("ab", k=2_000)))
-
-
 async def turns_during(work: Any) -> tuple[Any, int]:
     """Its result, and how many turns others had."""
     turns = 0
@@ -246,6 +218,22 @@ async def turns_during(work: Any) -> tuple[Any, int]:
     result = await work
     other.cancel()
     return result, turns
+
+
+def test_ten_thousand_topics_let_others_have_their_turns() -> None:
+    names = [TopicName.parse(f"public/default/topic-{number}") for number in range(10_000)]
+    pattern = Pattern("(.*a?){9}!|public/default/topic-.*9")
+    found, turns = asyncio.run(turns_during(matching(pattern, names)))
+    assert len(found) == 1_000
+    assert turns >= 5
+
+
+DEAR = "public/default/.*a.{120}b"
+"""Has another set of states after nearly every character of a name of a's and b's."""
+
+
+def long_name(tenant: str = "public") -> TopicName:
+    return TopicName.parse(f"{tenant}/default/" + "".join(random.Random(1).choices("ab", k=2_000)))
 
 
 def test_one_long_name_lets_others_have_their_turns() -> None:

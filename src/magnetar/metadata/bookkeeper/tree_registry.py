@@ -20,6 +20,7 @@ from magnetar.metadata.bookkeeper.registry import (
 )
 from magnetar.metadata.bookkeeper.service_info import decode_info, encode_info
 from magnetar.metadata.bookkeeper.tree import READ_ONLY, BookKeeperTree
+from magnetar.metadata.lasting import in_lasting_session
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,
     BadVersionError,
@@ -53,7 +54,6 @@ class TreeBookieRegistry:
         self._registered: dict[str, tuple[BookieInfo, bool]] = {}
         self._tasks = TaskGroup("bookie registration")
         self._session_events = 0
-        self._renewals = 0
         self._unwatch = store.watch_session(self._session_changed)
 
     @property
@@ -69,11 +69,8 @@ class TreeBookieRegistry:
 
     async def register(self, bookie: BookieInfo, *, read_only: bool = False) -> None:
         check_bookie_id(bookie.bookie_id)
-        renewals = -1
-        while renewals != self._renewals:
-            # What was made in a session that ended meanwhile goes with it, and nobody would bring it back.
-            renewals = self._renewals
-            await self._claim(bookie, read_only=read_only)
+        # Until it is known as registered, nobody would bring back what goes with a session.
+        await in_lasting_session(self._store, lambda: self._claim(bookie, read_only=read_only))
         self._registered[bookie.bookie_id] = (bookie, read_only)
         await self._release(bookie.bookie_id, read_only=not read_only)
 
@@ -201,7 +198,6 @@ class TreeBookieRegistry:
             names = ", ".join(sorted(self._registered))
             _log.warning("the session ended, and with it the registration of bookie %s", names)
         if event is SessionEvent.SESSION_RENEWED:
-            self._renewals += 1
             for bookie, read_only in self._registered.values():
                 self._tasks.spawn(self._bring_back(bookie, read_only=read_only))
 

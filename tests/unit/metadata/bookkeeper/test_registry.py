@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,8 +31,8 @@ from magnetar.metadata.store import (
     MetadataStore,
     NotFoundError,
     SessionEvent,
-    Stat,
 )
+from support.ending_sessions import EndingSessions
 from support.storage import until
 
 INSTANCE = "1c9d3ba8-1b8e-4b05-9e0e-5a7a3b6f7c11"
@@ -115,13 +114,8 @@ def test_bookies_come_change_and_go(run: Callable[[Script], None]) -> None:
 
 
 def test_each_interruption_makes_another_connection(run: Callable[[Script], None]) -> None:
-    class Flapping(MemoryMetadataStore):
-        def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-            self.tell = callback
-            return super().watch_session(callback)
-
     async def script(_: MetadataStore) -> None:
-        store = Flapping(ManualClock())
+        store = EndingSessions(ManualClock())
         registry = TreeBookieRegistry(store, BookKeeperTree())
         seen = [registry.connection_id()]
         assert registry.connection_id() == seen[0]
@@ -137,24 +131,10 @@ def test_each_interruption_makes_another_connection(run: Callable[[Script], None
 def test_a_registration_of_a_session_that_ends_meanwhile_is_made_again(run: Callable[[Script], None]) -> None:
     """It went with its session, and as it was not known yet, nobody brought it back."""
 
-    class Ending(MemoryMetadataStore):
-        renewals = 2
-
-        def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-            self.tell = callback
-            return super().watch_session(callback)
-
-        async def put(self, path: str, data: bytes, **options: Any) -> Stat:
-            stat = await super().put(path, data, **options)
-            if self.renewals:
-                self.renewals -= 1
-                await self.delete(path)
-                for event in (SessionEvent.SESSION_LOST, SessionEvent.SESSION_RENEWED):
-                    self.tell(event)
-            return stat
-
     async def script(_: MetadataStore) -> None:
-        registry = TreeBookieRegistry(Ending(ManualClock()), BookKeeperTree())
+        store = EndingSessions(ManualClock())
+        store.ends = 2
+        registry = TreeBookieRegistry(store, BookKeeperTree())
         await registry.register(BookieInfo("b1"))
         assert (await registry.bookies()).writable == {"b1"}
         await registry.close()
@@ -165,13 +145,8 @@ def test_a_registration_of_a_session_that_ends_meanwhile_is_made_again(run: Call
 def test_what_a_session_took_along_is_brought_back_and_said(
     run: Callable[[Script], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Ending(MemoryMetadataStore):
-        def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
-            self.tell = callback
-            return super().watch_session(callback)
-
     async def script(_: MetadataStore) -> None:
-        store = Ending(ManualClock())
+        store = EndingSessions(ManualClock())
         registry = TreeBookieRegistry(store, BookKeeperTree())
         await registry.register(BookieInfo("b1"))
         await store.delete(registry.tree.registration("b1", read_only=False))

@@ -1,0 +1,29 @@
+"""Ephemeral nodes that are there when whoever made them goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from magnetar.metadata.store import MetadataStore, SessionEvent
+
+
+async def in_lasting_session(store: MetadataStore, work: Callable[[], Awaitable[None]]) -> None:
+    """Does `work`, which makes ephemeral nodes, again and again until no session has ended meanwhile.
+
+    The nodes of a session go with it, and who begins to watch for its end after `work` does not hear of it.
+    Raises what `work` raises.
+    """
+    lost = 0
+
+    def count(event: SessionEvent) -> None:
+        nonlocal lost
+        lost += event is SessionEvent.SESSION_LOST
+
+    unwatch = store.watch_session(count)
+    try:
+        before = -1
+        while before != lost:
+            before = lost
+            await work()
+    finally:
+        unwatch()

@@ -1,0 +1,37 @@
+"""A metadata store whose sessions end when the test says so, or as soon as something was written in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.metadata.store import SessionEvent, Stat
+
+
+class EndingSessions(MemoryMetadataStore):
+    """Of its first `ends` writes each is the last of its session, and goes with it."""
+
+    ends = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._told: list[Callable[[SessionEvent], None]] = []
+
+    def watch_session(self, callback: Callable[[SessionEvent], None]) -> Callable[[], None]:
+        self._told.append(callback)
+        return lambda: self._told.remove(callback)
+
+    def tell(self, event: SessionEvent) -> None:
+        """To all who watch."""
+        for callback in list(self._told):
+            callback(event)
+
+    async def put(self, path: str, data: bytes, **options: Any) -> Stat:
+        stat = await super().put(path, data, **options)
+        if self.ends:
+            self.ends -= 1
+            await self.delete(path)
+            for event in (SessionEvent.SESSION_LOST, SessionEvent.SESSION_RENEWED):
+                self.tell(event)
+        return stat
