@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from magnetar.base.clock import Clock
 from magnetar.base.errors import DiskFullError
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.runtime.alarms import Alarms
@@ -36,14 +35,11 @@ RETRY_MS: Final = 1_000
 class RoomWait:
     """Of one topic."""
 
-    __slots__ = ("_alarms", "_clock", "_has_room", "_resume", "refusal")
+    __slots__ = ("_alarms", "_has_room", "_resume", "refusal")
 
-    def __init__(
-        self, alarms: Alarms, clock: Clock, has_room: Callable[[], bool], resume: Callable[[], None]
-    ) -> None:
+    def __init__(self, alarms: Alarms, has_room: Callable[[], bool], resume: Callable[[], None]) -> None:
         """`resume` is called once there is space."""
         self._alarms = alarms
-        self._clock = clock
         self._has_room = has_room
         self._resume = resume
         self.refusal: str | None = None
@@ -64,7 +60,7 @@ class RoomWait:
         self._alarms.discard(self)
 
     def _look_later(self) -> None:
-        self._alarms.set(self, self._clock.now_ms() + RETRY_MS, self._look)
+        self._alarms.after(self, RETRY_MS, self._look)
 
     def _look(self) -> None:
         if self._has_room():

@@ -376,7 +376,7 @@ class Subscription(AnySubscription):
             if throttle is not None:
                 entries_max, bytes_max = throttle.room(want.entries_max, bytes_max)
                 if not entries_max:
-                    self._alarms.set(self, throttle.due_ms(), self.pump)
+                    self._alarms.after(self, throttle.wait_ms(), self.pump)
                     return
                 want = want._replace(entries_max=entries_max)
             try:
@@ -447,4 +447,4 @@ class Subscription(AnySubscription):
         self._obstacle = f"reading at {want.position} failed: {error}"
         bug = None if isinstance(error, MagnetarError) else error
         _log.error("%s, %s: %s; dispatch waits", self.topic, self.name, self._obstacle, exc_info=bug)
-        self._alarms.set(self, self._clock.now_ms() + READ_AGAIN_MS, self.pump)
+        self._alarms.after(self, READ_AGAIN_MS, self.pump)

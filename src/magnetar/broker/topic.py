@@ -88,7 +88,7 @@ class Topic(AnyTopic):
             return (topic := me()) is None or topic.closed
 
         self.compaction = TopicCompaction(name, log, clock=clock, spawn=spawn, closed=closed)
-        self._room = RoomWait(alarms, clock, log.has_room, weakly(self._room_again))
+        self._room = RoomWait(alarms, log.has_room, weakly(self._room_again))
         assert log.listener is None, f"{name} has an object already, which hears of its log"
         log.listener = self
 

@@ -1,4 +1,4 @@
-"""Calls at wall-clock times, all of a process behind one timer of the loop."""
+"""Calls at wall-clock times and after lengths of time, all of a process behind one timer of the loop."""
 
 from __future__ import annotations
 
@@ -19,62 +19,65 @@ _SLEEP_S_MAX: Final = 1.0
 class Alarms:
     """One alarm per key. Nothing runs while no alarm is set."""
 
-    __slots__ = ("_calls", "_clock", "_order", "_set_count", "_timer", "_timer_ms")
+    __slots__ = ("_after", "_at", "_clock", "_timer")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._calls: dict[Hashable, tuple[int, Callable[[], None]]] = {}
-        self._order: list[tuple[int, int, Hashable]] = []
-        """(due, number of the call of `set`, key), a heap; replaced and discarded alarms stay in it until
-        they come up."""
-        self._set_count = 0
+        self._at = _Line()
+        """Of the wall clock."""
+        self._after = _Line()
+        """Of the clock that only runs."""
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return len(self._at) + len(self._after)
 
     def set(self, key: Hashable, due_ms: int, call: Callable[[], None]) -> None:
-        """Runs `call` once, at `due_ms` (Unix ms) or soon after. Replaces the alarm of the same key."""
-        self._calls[key] = (due_ms, call)
-        self._set_count += 1
-        heapq.heappush(self._order, (due_ms, self._set_count, key))
-        if len(self._order) > 64 and len(self._order) > 2 * len(self._calls):
-            self._order = [(due, i, known) for i, (known, (due, _)) in enumerate(self._calls.items())]
-            heapq.heapify(self._order)
-        if self._timer is None or due_ms < self._timer_ms:
-            self._start_timer(due_ms)
+        """Runs `call` once, at `due_ms` (Unix ms) or soon after. Replaces the alarm of the same key.
+
+        Where the clock is set back, the call comes later. So this is for times that people wrote down, and
+        `after` is for waits.
+        """
+        self._after.discard(key)
+        self._at.set(key, due_ms, call)
+        self._start_timer(due_ms - self._clock.now_ms())
+
+    def after(self, key: Hashable, ms: float, call: Callable[[], None]) -> None:
+        """Runs `call` once, `ms` milliseconds from now or soon after, whoever sets the clock meanwhile.
+        Replaces the alarm of the same key."""
+        self._at.discard(key)
+        self._after.set(key, self._clock.monotonic_ms() + ms, call)
+        self._start_timer(ms)
 
     def discard(self, key: Hashable) -> None:
         """Takes the alarm of this key back, if there is one."""
-        self._calls.pop(key, None)
+        self._at.discard(key)
+        self._after.discard(key)
 
     def ring(self) -> None:
-        """Runs what is due by the clock. The timer does this; tests with a clock of their own may."""
-        now_ms = self._clock.now_ms()
+        """Runs what is due by the clocks. The timer does this; tests with a clock of their own may."""
         # Alarms that are set meanwhile wait for the next round: a call that sets itself anew must not
         # keep the loop from its other work.
-        due: list[Callable[[], None]] = []
-        while self._order and self._order[0][0] <= now_ms:
-            due_ms, _, key = heapq.heappop(self._order)
-            known = self._calls.get(key)
-            if known is not None and known[0] == due_ms:
-                del self._calls[key]
-                due.append(known[1])
-        for call in due:
+        for call in self._at.take(self._clock.now_ms()) + self._after.take(self._clock.monotonic_ms()):
             try:
                 call()
             except Exception:  # noqa: BLE001  # one alarm's bug must not silence the others
                 _log.exception("an alarm failed")
         self._cancel_timer()
-        if self._calls:
-            self._start_timer(self._order[0][0])
+        if self._at:
+            self._start_timer(self._at.next_ms - self._clock.now_ms())
+        if self._after:
+            self._start_timer(self._after.next_ms - self._clock.monotonic_ms())
 
-    def _start_timer(self, due_ms: int) -> None:
-        self._cancel_timer()
-        delay_s = min(max(0.0, (due_ms - self._clock.now_ms()) / 1000), _SLEEP_S_MAX)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self.ring)
-        self._timer_ms = due_ms
+    def _start_timer(self, delay_ms: float) -> None:
+        """The timer rings in `delay_ms`, unless it does so before."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + min(max(0.0, delay_ms / 1000), _SLEEP_S_MAX)
+        if self._timer is not None:
+            if self._timer.when() <= due_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(due_s, self.ring)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -84,5 +87,47 @@ class Alarms:
     def close(self) -> None:
         """Takes all alarms back."""
         self._cancel_timer()
-        self._calls.clear()
-        self._order.clear()
+        self._at, self._after = _Line(), _Line()
+
+
+class _Line:
+    """The alarms of one clock (pure)."""
+
+    __slots__ = ("_calls", "_order", "_set_count")
+
+    def __init__(self) -> None:
+        self._calls: dict[Hashable, tuple[float, Callable[[], None]]] = {}
+        self._order: list[tuple[float, int, Hashable]] = []
+        """(due, number of the call of `set`, key), a heap; replaced and discarded alarms stay in it until
+        they come up."""
+        self._set_count = 0
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def next_ms(self) -> float:
+        """When the next comes up, at the latest: it may have been replaced. There is one."""
+        return self._order[0][0]
+
+    def set(self, key: Hashable, due_ms: float, call: Callable[[], None]) -> None:
+        self._calls[key] = (due_ms, call)
+        self._set_count += 1
+        heapq.heappush(self._order, (due_ms, self._set_count, key))
+        if len(self._order) > 64 and len(self._order) > 2 * len(self._calls):
+            self._order = [(due, i, known) for i, (known, (due, _)) in enumerate(self._calls.items())]
+            heapq.heapify(self._order)
+
+    def discard(self, key: Hashable) -> None:
+        self._calls.pop(key, None)
+
+    def take(self, now_ms: float) -> list[Callable[[], None]]:
+        """What is due, which is then gone."""
+        due: list[Callable[[], None]] = []
+        while self._order and self._order[0][0] <= now_ms:
+            due_ms, _, key = heapq.heappop(self._order)
+            known = self._calls.get(key)
+            if known is not None and known[0] == due_ms:
+                del self._calls[key]
+                due.append(known[1])
+        return due

@@ -189,7 +189,7 @@ class ConsumerSocket(Endpoint):
 
     def reject(self, held: Held) -> None:
         """The message comes again, after the delay that the client chose."""
-        now_ms = self.broker.clock.now_ms()
+        now_ms = self._running_ms()
         for position in (*held.pieces, held.position):
             self._rejected.add(held.part, position, now_ms)
         self._watch_time()
@@ -322,7 +322,7 @@ class ConsumerSocket(Endpoint):
         most = self.options.redeliveries_max
         last = most is not None and message.redelivery_count >= most
         held = Held(part.number, message.position, message.pieces, message if last else None)
-        self._unacked.sent(message_id, held, self.broker.clock.now_ms())
+        self._unacked.sent(message_id, held, self._running_ms())
         if self.options.pull:
             self._pulled -= 1
         self._watch_time()
@@ -363,10 +363,14 @@ class ConsumerSocket(Endpoint):
             time_ms for time_ms in (self._unacked.next_ms, self._rejected.next_ms) if time_ms is not None
         ]
         if times:
-            self.broker.alarms.set(self, min(times), self._ring)
+            self.broker.alarms.after(self, min(times) - self._running_ms(), self._ring)
+
+    def _running_ms(self) -> int:
+        """Of a clock that nobody sets."""
+        return int(self.broker.clock.monotonic_ms())
 
     def _ring(self) -> None:
-        now_ms = self.broker.clock.now_ms()
+        now_ms = self._running_ms()
         again = self._rejected.due(now_ms)
         for held in self._unacked.late(now_ms):
             if not self._bury(self._parts[held.part], held):

@@ -59,6 +59,7 @@ class ProducerSocket(Endpoint):
         for number, name in enumerate(names, 1):
             publishing = Publishing(
                 number,
+                self.line.session.broker.clock,
                 compression=options.compression,
                 batch_messages_max=options.batch_messages_max,
                 timeout_ms=options.send_timeout_ms,
@@ -97,12 +98,11 @@ class ProducerSocket(Endpoint):
         self._unanswered += 1
         if self._unanswered >= self._options.pending_max:
             self._room.clear()
-        now_ms = self.broker.clock.now_ms()
         try:
-            message = documents.outgoing_of(text, now_ms)
+            message = documents.outgoing_of(text, self.broker.clock.now_ms())
             self._check_size(message)
             part = self._parts[self._routing.partition_of(message.key)]
-            self._hand(part, part.publishing.add(message, now_ms))
+            self._hand(part, part.publishing.add(message))
         except MessageError as error:
             self.answer(documents.not_published(error))
             return
@@ -131,7 +131,7 @@ class ProducerSocket(Endpoint):
     def _flush_all(self) -> None:
         self._flush = None
         for part in self._parts:
-            self._hand(part, part.publishing.flush(self.broker.clock.now_ms()))
+            self._hand(part, part.publishing.flush())
         self._watch_time()
 
     # -- from the broker ---------------------------------------------------------------------------
@@ -184,14 +184,14 @@ class ProducerSocket(Endpoint):
     # -- time --------------------------------------------------------------------------------------
 
     def _watch_time(self) -> None:
-        times = [part.publishing.next_ms for part in self._parts]
-        known = [time_ms for time_ms in times if time_ms is not None]
+        times = [part.publishing.late_in_ms for part in self._parts]
+        known = [ms for ms in times if ms is not None]
         if known:
-            self.broker.alarms.set(self, min(known), self._ring)
+            self.broker.alarms.after(self, min(known), self._ring)
 
     def _ring(self) -> None:
         for part in self._parts:
-            self._answer(part, part.publishing.late(self.broker.clock.now_ms()))
+            self._answer(part, part.publishing.late())
         self._watch_time()
 
     async def close(self) -> None:

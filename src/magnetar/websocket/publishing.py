@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.client.compression import compress
 from magnetar.websocket.documents import Outgoing
@@ -44,7 +45,8 @@ class _Sent:
     count: int
     entry: bytes
     contexts: list[str | None]
-    due_ms: int
+    due_ms: float
+    """Of the clock that only runs."""
     batched: bool
 
 
@@ -52,11 +54,18 @@ class Publishing:
     """The messages of one producer on one topic or partition."""
 
     def __init__(
-        self, producer_id: int, *, compression: pb.CompressionType, batch_messages_max: int, timeout_ms: int
+        self,
+        producer_id: int,
+        clock: Clock,
+        *,
+        compression: pb.CompressionType,
+        batch_messages_max: int,
+        timeout_ms: int,
     ) -> None:
         self.producer_id = producer_id
         self.name = ""
         """The producer's; given by the broker."""
+        self._clock = clock
         self._next_id = 0
         self._compression = compression
         self._batch_max = batch_messages_max
@@ -76,31 +85,31 @@ class Publishing:
         """Whether a batch is being filled."""
         return bool(self._batch)
 
-    def add(self, message: Outgoing, now_ms: int) -> list[SendRun]:
+    def add(self, message: Outgoing) -> list[SendRun]:
         """What is to be sent now that this message came."""
         number = self._next_id if message.sequence_id is None else message.sequence_id
         self._next_id = max(self._next_id, number + 1)
         alone = self._batch_max == 1 or message.deliver_at_ms is not None or message.replicate_to is not None
         if alone:
-            return [*self.flush(now_ms), self._send([(number, message)], now_ms, batched=False)]
+            return [*self.flush(), self._send([(number, message)], batched=False)]
         runs = []
         size = len(message.payload)
         if self._batch and (
             self._batch[0][1].key != message.key or self._batch_bytes + size > BATCH_BYTES_MAX
         ):
-            runs = self.flush(now_ms)
+            runs = self.flush()
         self._batch.append((number, message))
         self._batch_bytes += size
         if len(self._batch) >= self._batch_max or self._batch_bytes >= BATCH_BYTES_MAX:
-            runs += self.flush(now_ms)
+            runs += self.flush()
         return runs
 
-    def flush(self, now_ms: int) -> list[SendRun]:
+    def flush(self) -> list[SendRun]:
         """The batch that is being filled, if there is one."""
         if not self._batch:
             return []
         batch, self._batch, self._batch_bytes = self._batch, [], 0
-        return [self._send(batch, now_ms, batched=True)]
+        return [self._send(batch, batched=True)]
 
     def unanswered(self) -> list[SendRun]:
         """Everything without a receipt once more, for a producer that was opened again."""
@@ -114,8 +123,9 @@ class Publishing:
         """The broker does not take an entry."""
         return self._settle(sequence_id, None, reason)
 
-    def late(self, now_ms: int) -> list[Receipt]:
+    def late(self) -> list[Receipt]:
         """Gives up what was sent too long ago."""
+        now_ms = self._clock.monotonic_ms()
         found: list[Receipt] = []
         while self._timeout_ms and self._sent and self._sent[0].due_ms <= now_ms:
             sent = self._sent.popleft()
@@ -124,9 +134,11 @@ class Publishing:
         return found
 
     @property
-    def next_ms(self) -> int | None:
-        """When `late` has something; None: not yet known."""
-        return self._sent[0].due_ms if self._sent and self._timeout_ms else None
+    def late_in_ms(self) -> float | None:
+        """How long it takes until `late` has something; None: not yet known."""
+        if not self._sent or not self._timeout_ms:
+            return None
+        return self._sent[0].due_ms - self._clock.monotonic_ms()
 
     def _settle(self, sequence_id: int, position: Position | None, reason: str) -> list[Receipt]:
         if not any(sent.sequence_id == sequence_id for sent in self._sent):
@@ -142,9 +154,11 @@ class Publishing:
             for index, context in enumerate(sent.contexts)
         ]
 
-    def _send(self, batch: list[tuple[int, Outgoing]], now_ms: int, *, batched: bool) -> SendRun:
+    def _send(self, batch: list[tuple[int, Outgoing]], *, batched: bool) -> SendRun:
         first_id, first = batch[0]
-        metadata = pb.MessageMetadata(producer_name=self.name, sequence_id=first_id, publish_time=now_ms)
+        metadata = pb.MessageMetadata(
+            producer_name=self.name, sequence_id=first_id, publish_time=self._clock.now_ms()
+        )
         if first.key is not None:
             metadata.partition_key = first.key
         if batched:
@@ -169,7 +183,7 @@ class Publishing:
         entry = payload.build_entry(metadata, body)
         highest = batch[-1][0] if batched else None
         contexts = [each.context for _, each in batch]
-        due_ms = now_ms + self._timeout_ms
+        due_ms = self._clock.monotonic_ms() + self._timeout_ms
         sent = _Sent(first_id, highest, len(batch), entry, contexts, due_ms, batched)
         self._sent.append(sent)
         return self._run(sent)

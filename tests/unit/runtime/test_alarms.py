@@ -53,6 +53,41 @@ def test_a_key_has_one_alarm() -> None:
     in_loop(story)
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, 0, 3_600_000])
+def test_waits_last_as_long_as_they_should_when_the_clock_is_set(step_ms: int) -> None:
+    def story(alarms: Alarms, clock: ManualClock) -> None:
+        rung: list[str] = []
+        clock.advance(7_200_000)
+        alarms.after("a", 20, lambda: rung.append("a"))
+        alarms.after("b", 10, lambda: rung.append("b"))
+        clock.step(step_ms)
+        clock.advance(19)
+        alarms.ring()
+        assert rung == ["b"]
+        clock.advance(1)
+        alarms.ring()
+        assert rung == ["b", "a"]
+
+    in_loop(story)
+
+
+def test_a_key_has_one_alarm_of_both_clocks() -> None:
+    def story(alarms: Alarms, clock: ManualClock) -> None:
+        rung: list[str] = []
+        alarms.set("key", 10, lambda: rung.append("at"))
+        alarms.after("key", 20, lambda: rung.append("after"))
+        alarms.after("other", 5, lambda: rung.append("other"))
+        alarms.set("other", 30, lambda: rung.append("other, at"))
+        assert len(alarms) == 2
+        clock.advance(20)
+        alarms.ring()
+        assert rung == ["after"]
+        alarms.discard("other")
+        assert len(alarms) == 0
+
+    in_loop(story)
+
+
 def test_an_alarm_that_sets_itself_anew_waits_for_the_next_round() -> None:
     def story(alarms: Alarms, clock: ManualClock) -> None:
         rung: list[int] = []
@@ -88,7 +123,11 @@ def test_the_timer_rings() -> None:
         rung = asyncio.Event()
         alarms.set("late", clock.now_ms() + 60_000, lambda: None)
         alarms.set("soon", clock.now_ms() + 1, rung.set)
-        await asyncio.wait_for(rung.wait(), 10)
+        await asyncio.wait_for(rung.wait(), 60)
+        rung.clear()
+        alarms.after("later", 90_000, lambda: None)
+        alarms.after("sooner", 1, rung.set)
+        await asyncio.wait_for(rung.wait(), 60)
         alarms.close()
 
     asyncio.run(run())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.clock import ManualClock
 from magnetar.base.ids import Position
 from magnetar.websocket.documents import Outgoing, all_but, message_id_of, outgoing_of
 from magnetar.websocket.errors import BadQueryError, MessageError
@@ -31,8 +32,11 @@ def outgoing(body: bytes = b"x", **more: Any) -> Outgoing:
     return Outgoing(payload=body, **{**fields, **more})
 
 
-def publishing(batch_max: int = 1, timeout_ms: int = 0, last_id: int = -1) -> Publishing:
-    made = Publishing(1, compression=pb.NONE, batch_messages_max=batch_max, timeout_ms=timeout_ms)
+def publishing(
+    batch_max: int = 1, timeout_ms: int = 0, last_id: int = -1, clock: ManualClock | None = None
+) -> Publishing:
+    clock = clock or ManualClock()
+    made = Publishing(1, clock, compression=pb.NONE, batch_messages_max=batch_max, timeout_ms=timeout_ms)
     made.opened("p", last_id, again=False)
     return made
 
@@ -43,9 +47,9 @@ def metadata_of(entry: bytes) -> pb.MessageMetadata:
 
 def test_numbers_go_on_behind_those_of_before() -> None:
     made = publishing(last_id=41)
-    assert made.add(outgoing(), 1)[0].sequence_ids == [42]
-    assert made.add(outgoing(sequence_id=100), 1)[0].sequence_ids == [100]
-    assert made.add(outgoing(), 1)[0].sequence_ids == [101]
+    assert made.add(outgoing())[0].sequence_ids == [42]
+    assert made.add(outgoing(sequence_id=100))[0].sequence_ids == [100]
+    assert made.add(outgoing())[0].sequence_ids == [101]
     assert [receipt.position for receipt in made.stored(42, Position(1, 0))] == [Position(1, 0)]
     assert [run.sequence_ids for run in made.unanswered()] == [[100], [101]]
     assert made.stored(42, Position(1, 0)) == []
@@ -53,11 +57,11 @@ def test_numbers_go_on_behind_those_of_before() -> None:
 
 def test_a_batch_has_one_key_and_delayed_messages_go_alone() -> None:
     made = publishing(batch_max=10)
-    assert made.add(outgoing(key="a", context="1"), 1) == []
-    assert made.add(outgoing(key="a", context="2"), 1) == []
-    (run,) = made.add(outgoing(key="b", context="3"), 1)
+    assert made.add(outgoing(key="a", context="1")) == []
+    assert made.add(outgoing(key="a", context="2")) == []
+    (run,) = made.add(outgoing(key="b", context="3"))
     assert (run.sequence_ids, run.counts, run.highest_sequence_ids) == ([0], [2], [1])
-    batch, alone = made.add(outgoing(deliver_at_ms=5), 1)
+    batch, alone = made.add(outgoing(deliver_at_ms=5))
     assert metadata_of(batch.entries[0]).partition_key == "b"
     assert metadata_of(alone.entries[0]).deliver_at_time == 5
     receipts = made.stored(0, Position(1, 0))
@@ -69,26 +73,31 @@ def test_a_batch_has_one_key_and_delayed_messages_go_alone() -> None:
 
 def test_a_batch_is_bounded_in_bytes() -> None:
     made = publishing(batch_max=1000)
-    assert made.add(outgoing(bytes(BATCH_BYTES_MAX - 1)), 1) == []
-    assert len(made.add(outgoing(b"xx"), 1)) == 1
+    assert made.add(outgoing(bytes(BATCH_BYTES_MAX - 1))) == []
+    assert len(made.add(outgoing(b"xx"))) == 1
     assert made.batch_waits
-    assert len(made.flush(1)) == 1
+    assert len(made.flush()) == 1
 
 
 def test_what_gets_no_receipt_is_given_up() -> None:
-    made = publishing(timeout_ms=100)
-    made.add(outgoing(context="c"), 1_000)
-    assert made.next_ms == 1_100
-    assert made.late(1_099) == []
-    (receipt,) = made.late(1_100)
+    clock = ManualClock()
+    made = publishing(timeout_ms=100, clock=clock)
+    made.add(outgoing(context="c"))
+    assert made.late_in_ms == 100
+    clock.step(3_600_000)
+    clock.advance(99)
+    assert made.late() == []
+    clock.step(-7_200_000)
+    clock.advance(1)
+    (receipt,) = made.late()
     assert (receipt.context, receipt.position) == ("c", None)
     assert made.stored(0, Position(1, 0)) == []
 
 
 def test_clusters_and_nobody_else() -> None:
     made = publishing()
-    assert metadata_of(made.add(outgoing(replicate_to=("r1",)), 1)[0].entries[0]).replicate_to == ["r1"]
-    assert metadata_of(made.add(outgoing(replicate_to=()), 1)[0].entries[0]).replicate_to == ["__local__"]
+    assert metadata_of(made.add(outgoing(replicate_to=("r1",)))[0].entries[0]).replicate_to == ["r1"]
+    assert metadata_of(made.add(outgoing(replicate_to=()))[0].entries[0]).replicate_to == ["__local__"]
 
 
 def test_routing() -> None:
@@ -113,7 +122,7 @@ def test_numbers_that_are_too_large() -> None:
     message = outgoing_of(json.dumps({"payload": "", "deliverAfterMs": largest}), 5)
     assert message.deliver_at_ms == largest
     made = publishing()
-    assert made.add(message, 5)[0].sequence_ids == [0]
+    assert made.add(message)[0].sequence_ids == [0]
     huge = pb.MessageIdData(ledgerId=1, entryId=1, batch_index=0, batch_size=(1 << 31) - 1)
     for text in ("%", "", b64encode(huge.SerializeToString()).decode()):
         with pytest.raises(MessageError):

@@ -109,9 +109,9 @@ class FilteredSource:
         """What comes after the last that was judged."""
         self._put_off: set[Position] = set()
         """Those between the two that are to be judged again."""
-        self._held: tuple[Position, int] | None = None
+        self._held: tuple[Position, float] | None = None
         """Entry that the next ones wait for, as they are sent in order, and until when (Unix ms)."""
-        self._failure: tuple[FilterError, int] | None = None
+        self._failure: tuple[FilterError, float] | None = None
         """Why filters cannot judge, and when they are asked again (Unix ms)."""
 
     def forget(self) -> None:
@@ -140,7 +140,7 @@ class FilteredSource:
             self.forget()
         if self._failure is None and self._held is None:
             return False
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         if self._failure is not None:
             if now_ms < self._failure[1]:
                 raise self._failure[0]
@@ -207,11 +207,10 @@ class FilteredSource:
         """Has these entries judged, and does what the verdicts say. The entry before which reading ends: one
         that is put off where order counts, or the first that is left for the next go."""
         counts = [run.count_of(offset) for run, offset, _ in rows]
-        now_ms = self._clock.now_ms()
         try:
             verdicts = self._verdicts([run.entries[offset] for run, offset, _ in rows], counts)
         except FilterError as error:
-            self._failure = error, now_ms + FAILED_AGAIN_MS
+            self._failure = error, self._clock.monotonic_ms() + FAILED_AGAIN_MS
             raise
         shared = place.dispatcher if isinstance(place.dispatcher, SharedDispatcher) else None
         rejected: list[Position] = []
@@ -227,13 +226,13 @@ class FilteredSource:
                 later.append(position)
             else:
                 stop = position
-                self._held = position, now_ms + RESCHEDULE_MS
-                self._alarms.set(self, now_ms + RESCHEDULE_MS, self._pump)
+                self._held = position, self._clock.monotonic_ms() + RESCHEDULE_MS
+                self._alarms.after(self, RESCHEDULE_MS, self._pump)
                 break
         if later and shared is not None:
             self._put_off.update(later)
             shared.withdraw(later)
-            self._delays.postpone(later, now_ms + RESCHEDULE_MS)
+            self._delays.postpone(later, self._clock.now_ms() + RESCHEDULE_MS)
         if rejected:
             place.acks.ack(rejected)
             if not place.acks.backlog_entries:

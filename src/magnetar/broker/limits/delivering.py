@@ -74,7 +74,3 @@ class DispatchThrottle:
         """Milliseconds until something may be sent; 0: now."""
         now_ms = self._clock.now_ms()
         return max((each.wait_ms(now_ms) for each in self._limiters), default=0)
-
-    def due_ms(self) -> int:
-        """Unix ms at which something may be sent."""
-        return self._clock.now_ms() + self.wait_ms()

@@ -89,7 +89,7 @@ class PublishGate:
         if wait_ms:
             self._throttled.add(connection)
             connection.throttle(self)
-            self._alarms.set(self, now_ms + wait_ms, self._resume)
+            self._alarms.after(self, wait_ms, self._resume)
 
     def _wait_ms(self, now_ms: int) -> int:
         return max(rate.wait_ms(now_ms) for rate in self._rates)
@@ -98,7 +98,7 @@ class PublishGate:
         now_ms = self._clock.now_ms()
         wait_ms = self._wait_ms(now_ms)
         if wait_ms:
-            self._alarms.set(self, now_ms + wait_ms, self._resume)
+            self._alarms.after(self, wait_ms, self._resume)
         else:
             self.close()
 

@@ -145,8 +145,9 @@ class Wildcard:
     def _again(self, name: TopicName) -> None:
         """A topic sent the consumer away: it was unloaded, deleted, or its subscription moved."""
         if not self._closed:
-            due_ms = self._broker.clock.now_ms() + _AGAIN_MS
-            self._broker.alarms.set((self, name), due_ms, lambda: self._broker.tasks.spawn(self._later(name)))
+            self._broker.alarms.after(
+                (self, name), _AGAIN_MS, lambda: self._broker.tasks.spawn(self._later(name))
+            )
 
     async def _later(self, name: TopicName) -> None:
         if self._closed or len(self.subscription.parts) >= PARTS_MAX:
