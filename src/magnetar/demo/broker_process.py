@@ -12,7 +12,18 @@ from pathlib import Path
 
 from magnetar.demo.topics import Cluster
 
-_COMMAND = "import sys; from magnetar.cli.main import main; sys.exit(main())"
+_COMMAND = """
+import os, signal, sys, threading
+
+def end_with_the_tour():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=end_with_the_tour, daemon=True).start()
+from magnetar.cli.main import main
+sys.exit(main())
+"""
+"""However the tour ends, its end of the pipe is closed then: a broker that nobody knows of must not stay."""
 _READY_S = 30.0
 _DRAIN_S = 15.0
 
@@ -39,7 +50,7 @@ class BrokerProcess:
             # the broker; the other way round every query would fail on its way out.
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=environment,
@@ -86,7 +97,10 @@ class BrokerProcess:
                 self._process.wait(_DRAIN_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        return self._process.wait()
+        code = self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return code
 
     def _last_words(self) -> str:
         try:
