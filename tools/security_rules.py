@@ -17,6 +17,9 @@ ENTRANCE: Final = "unit/runtime/test_entrance.py"
 STRANGERS: Final = "integration/test_strangers.py"
 GREETINGS: Final = "unit/broker/test_greetings.py"
 TURNS: Final = "unit/broker/test_command_turns.py"
+QUOTAS: Final = "unit/broker/test_role_quotas.py"
+CALL_QUOTAS: Final = "unit/admin/test_role_quotas.py"
+ALARMS: Final = "unit/runtime/test_alarms.py"
 COMPRESSION: Final = "unit/client/test_compression.py"
 FILTERS: Final = "unit/broker/test_filter_rules.py"
 STORED: Final = "unit/broker/test_stored_bytes.py"
@@ -467,10 +470,74 @@ SECURITY_RULES: Final = (
     Rule(
         "a role's commands have a rate",
         "a role has the broker over seconds",
-        "broker/command_turns.py",
-        "        rate.take(commands, now_ms)\n",
+        "broker/limits/role_quotas.py",
+        "        rest_ms = self._of_commands.take(owner, commands, int(now_ms))\n",
+        "        rest_ms = 0\n",
+        (QUOTAS, TURNS),
+    ),
+    Rule(
+        "a role's time is counted",
+        "a role with few dear commands has the broker over seconds",
+        "broker/limits/role_quotas.py",
+        "            rest_ms = max(rest_ms, self._of_time.take(owner, used_us, int(now_ms)))\n",
         "",
+        (QUOTAS,),
+    ),
+    Rule(
+        "requests count in each of their steps",
+        "a request that works behind its answer to the socket is free",
+        "broker/limits/role_quotas.py",
+        "                self.count(owner, 0, begun_ms)\n",
+        "                pass\n",
+        (QUOTAS,),
+    ),
+    Rule(
+        "no rest is without end",
+        "one dear request locks its role out",
+        "broker/limits/role_quotas.py",
+        "min(much, bucket.available(now_ms) + per_second * _REST_S_MAX)",
+        "much",
+        (QUOTAS,),
+    ),
+    Rule(
+        "connections of a role share its quota",
+        "a role has a read more for each connection",
+        "broker/connection.py",
+        "        if rest_ms := self._quotas.count(owner, 0):\n",
+        "        if rest_ms := 0:\n",
         (TURNS,),
+    ),
+    Rule(
+        "reads of messages take time of their role",
+        "a role publishes for all of the loop's time",
+        "broker/connection.py",
+        "        if parser.commands or timed:\n",
+        "        if parser.commands:\n",
+        (TURNS,),
+    ),
+    Rule(
+        "calls are in the quota of their role",
+        "who calls over HTTP has no quota",
+        "admin/app.py",
+        "        quotas.count(owner, 1)\n",
+        "",
+        (CALL_QUOTAS,),
+    ),
+    Rule(
+        "the time of calls is in the quota of their role",
+        "who calls over HTTP has all of the loop's time",
+        "admin/app.py",
+        "await self._broker.quotas.timing(owner, _answered(handler, call))",
+        "await _answered(handler, call)",
+        (CALL_QUOTAS,),
+    ),
+    Rule(
+        "waits do not follow the machine's clock",
+        "a clock that is set back stops throttled clients for as long",
+        "runtime/alarms.py",
+        "        self._after.set(key, self._clock.monotonic_ms() + ms, call)\n",
+        "        self._at.set(key, self._clock.now_ms() + int(ms), call)\n",
+        (ALARMS, TURNS),
     ),
     # -- what is opened
     Rule(

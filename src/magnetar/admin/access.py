@@ -229,6 +229,11 @@ def peer_of(request: Request) -> str:
     return f"{request.client.host}:{request.client.port}" if request.client else "?"
 
 
+def address_of(request: Request) -> str:
+    """The client's machine."""
+    return request.client.host if request.client else "?"
+
+
 def _credentials(guard: Guard, request: Request) -> Credentials:
     role = request.scope.get("state", {}).get(STATE_CERTIFICATE_ROLE)
     return credentials_of(

@@ -23,8 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin import access
 from magnetar.admin.call import BODY_BYTES_MAX, Call, Handler, Raw, Route, Service, Text, as_json, decoded
+from magnetar.admin.call_places import PROBES
 from magnetar.admin.compression import BYTES_MIN, compressing, wants_gzip
-from magnetar.admin.errors import TooLargeError, TooSlowError, status_of, words_of
+from magnetar.admin.errors import TooLargeError, TooMuchUsedError, TooSlowError, status_of, words_of
 from magnetar.admin.first_generation import present_path
 from magnetar.admin.paths import PathTree
 from magnetar.admin.sources import check_request, host_of
@@ -103,6 +104,7 @@ class _Resource:
         self._service = service
         self._methods = methods
         self._path = path
+        self._is_probe = path in PROBES
         self._allow = ", ".join(sorted(methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,6 +128,8 @@ class _Resource:
             if guard is not None:
                 # Before the body is read: strangers do not get to fill memory.
                 identity = await access.admit(guard, access.need(request.method, self._path), request, params)
+            owner = identity.role if identity is not None else access.address_of(request)
+            self._check_quota(owner)
             call = Call(
                 broker=self._broker,
                 service=self._service,
@@ -138,7 +142,7 @@ class _Resource:
                 peer=access.peer_of(request),
                 identity=identity,
             )
-            answer = _answer(await handler(call))
+            answer = await self._broker.quotas.timing(owner, _answered(handler, call))
             access.note_change(identity, request, call.body)
             return answer
         except MagnetarError as error:
@@ -146,12 +150,30 @@ class _Resource:
             if status >= 500 and status != 501:
                 _log.warning("%s %s: %s", request.method, request.url.path, error)
             reason, remedy = words_of(error, self._path)
-            return _refusal(status, reason, _CHALLENGE if status == 401 else None, remedy=remedy)
+            return _refusal(status, reason, _headers(error, status), remedy=remedy)
         except ClientDisconnect:
             raise
         except Exception:  # noqa: BLE001  # a bug met by one call is answered and must not stop others
             _log.exception("%s %s failed", request.method, request.url.path)
             return _refusal(500, "internal error; the broker's log has the details")
+
+    def _check_quota(self, owner: str) -> None:
+        quotas = self._broker.quotas
+        if self._is_probe:
+            return
+        if rest_ms := quotas.count(owner, 0):
+            raise TooMuchUsedError(owner, rest_ms)
+        quotas.count(owner, 1)
+
+
+def _headers(error: MagnetarError, status: int) -> dict[str, str] | None:
+    if isinstance(error, TooMuchUsedError):
+        return {"Retry-After": str(error.rest_s)}
+    return _CHALLENGE if status == 401 else None
+
+
+async def _answered(handler: Handler, call: Call) -> Response:
+    return _answer(await handler(call))
 
 
 def _answer(result: object) -> Response:

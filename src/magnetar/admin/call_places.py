@@ -17,7 +17,7 @@ _CALLS_MAX: Final = 256
 _CALLS_PER_ADDRESS_MAX: Final = 192
 """Of one address: others find some free."""
 _PROBES_MAX: Final = 16
-_PROBES: Final = frozenset(
+PROBES: Final = frozenset(
     (
         "/metrics",
         "/status.html",
@@ -61,7 +61,7 @@ class CallPlaces:
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif scope["path"].rstrip("/") in _PROBES and self._probes < _PROBES_MAX:
+        elif scope["path"].rstrip("/") in PROBES and self._probes < _PROBES_MAX:
             self._probes += 1
             try:
                 await self._app(scope, receive, send)

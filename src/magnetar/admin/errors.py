@@ -76,6 +76,19 @@ class TooSlowError(RequestError):
     http_status = 408
 
 
+class TooMuchUsedError(RequestError):
+    """The role has used more than it may."""
+
+    http_status = 429
+
+    def __init__(self, owner: str, rest_ms: int) -> None:
+        self.rest_s = max(1, -(-rest_ms // 1_000))
+        super().__init__(
+            f"{owner} has used what commands_per_second_per_role or loop_percent_per_role allow it",
+            remedy=f"call again in {self.rest_s} s, or have an operator raise the limit",
+        )
+
+
 class UnreadablePayloadError(RequestError):
     """A stored payload is not what its metadata says; only its producer could have made it so."""
 

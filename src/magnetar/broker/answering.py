@@ -89,7 +89,7 @@ class Requests:
 
     async def _work(self, session: Session, request: Request) -> None:
         try:
-            await request.work
+            await session.broker.quotas.timing(owner_of(session), request.work)
         except MagnetarError as error:
             _log.info("%s: request %d refused: %s", session.peer, request.request_id, error)
             session.reply(request.refuse(wire_code(error), told(error)))

@@ -4,8 +4,8 @@ One read brings twenty thousand PINGs, and the loop reads from a socket dozens o
 next one. Whoever floods would have the loop for seconds. So a read handles some commands and leaves the rest
 for the next turn; once many came in a turn, each further read handles one; and of what is left, and of
 requests that wait to begin, a turn does a few pieces, for a millisecond or two, role after role. When
-nobody else has anything to do, the next turn comes at once: nothing is slower for that. Over seconds a role
-may have a rate of commands, beyond which its connections rest.
+nobody else has anything to do, the next turn comes at once: nothing is slower for that. What a role may use
+over seconds is another matter (`limits/role_quotas.py`).
 
 Messages are no commands: what of them is read has its own budgets (`intake.py`).
 """
@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from magnetar.broker.limits.token_bucket import TokenBucket
-
 PER_READ: Final = 64
 """Commands handled of one read: less than a millisecond of work."""
 _PER_TURN: Final = 128
@@ -24,9 +22,6 @@ _PER_TURN: Final = 128
 _REQUESTS_PER_TURN: Final = 16
 """Requests that begin in a turn."""
 _PIECES_PER_TURN: Final = 16
-_SECOND_MS: Final = 1_000
-_OWNERS_KEPT: Final = 10_000
-"""Whose rates are remembered; beyond it, those are forgotten who have sent nothing for a second."""
 _TURN_MS: Final = 1.0
 """What is left over is worked on for so long in a turn."""
 
@@ -47,17 +42,12 @@ class CommandTurns:
         "_handled",
         "_later",
         "_now_ms",
-        "_per_second",
-        "_rates",
         "_waiting",
         "per_read",
     )
 
-    def __init__(
-        self, later: Callable[[Callable[[], None]], None], now_ms: Callable[[], float], per_second: int = 0
-    ) -> None:
-        """`later` calls in the next turn of the loop; `now_ms` is of a clock that only goes forward;
-        `per_second`: commands of one owner, 0 for any number."""
+    def __init__(self, later: Callable[[Callable[[], None]], None], now_ms: Callable[[], float]) -> None:
+        """`later` calls in the next turn of the loop; `now_ms` is of a clock that only goes forward."""
         self.per_read = PER_READ
         """Commands that the next read may handle."""
         self._later = later
@@ -65,8 +55,6 @@ class CommandTurns:
         self._due = False
         self._handled = 0
         self._begun = 0
-        self._per_second = per_second
-        self._rates: dict[str, TokenBucket] = {}
         self._waiting: dict[str, dict[Worker, None]] = {}
         """Who has more to do, by owner; whose turn was longest ago comes first."""
 
@@ -81,23 +69,6 @@ class CommandTurns:
         if self._handled >= _PER_TURN:
             self.per_read = 1
         self._wake()
-
-    def rest_ms(self, owner: str, commands: int) -> int:
-        """Counts commands of an owner, which were handled; for how long its next ones must wait."""
-        if not self._per_second:
-            return 0
-        now_ms = int(self._now_ms())
-        rate = self._rates.get(owner)
-        if rate is None:
-            if len(self._rates) >= _OWNERS_KEPT:
-                self._forget_rates(now_ms)
-            rate = self._rates[owner] = TokenBucket(self._per_second, _SECOND_MS, now_ms)
-        rate.take(commands, now_ms)
-        return rate.wait_ms(now_ms)
-
-    def _forget_rates(self, now_ms: int) -> None:
-        full = self._per_second
-        self._rates = {owner: rate for owner, rate in self._rates.items() if rate.available(now_ms) < full}
 
     @property
     def spent(self) -> bool:

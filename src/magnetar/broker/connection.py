@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "_loop",
         "_parser",
         "_peer",
+        "_quotas",
         "_rests",
         "_session",
         "_shared",
@@ -69,14 +70,14 @@ class Connection(asyncio.BufferedProtocol):
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._parser = ServerParser(frame_bytes_max(broker.config.message_bytes_max))
-        self._turns = broker.turns
+        self._turns, self._quotas = broker.turns, broker.quotas
         self._tail = self._left = b""
         self._large: bytearray | None = None
         self._filled = 0
         self._flush_scheduled = False
         self._closing = False
         self._rests = False
-        """Whether its role has sent more commands than it may."""
+        """Whether its role has used more than it may."""
         self._peer = "?"
         self._transport: asyncio.Transport
         self._session: Session
@@ -143,7 +144,8 @@ class Connection(asyncio.BufferedProtocol):
     # -- reading -----------------------------------------------------------------------------------
 
     def _parse(self, buffer: bytearray | bytes, size: int) -> None:
-        parser = self._parser
+        parser, timed = self._parser, self._quotas.timed
+        begun_ms = self._quotas.now_ms() if timed else None
         try:
             events, consumed = parser.parse(buffer, size, self._turns.per_read)
         except FrameError as error:
@@ -160,28 +162,38 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(buffer, consumed, size)
         if events:
             self._guarded_handle(events)
-        if parser.commands:
-            self._count_commands(parser.commands)
+        if parser.commands or timed:
+            self._count(parser.commands, begun_ms)
 
-    def _count_commands(self, commands: int) -> None:
-        """Commands were handled: the connection waits for its next turn if that was enough of them."""
+    def _count(self, commands: int, begun_ms: float | None) -> None:
+        """A read was handled: the connection rests if its role used too much, and waits for its next turn if
+        that was enough commands."""
         turns = self._turns
-        turns.handled(commands)
-        rest_ms = turns.rest_ms(owner_of(self._session), commands)
+        if commands:
+            turns.handled(commands)
+        rest_ms = self._quotas.count(owner_of(self._session), commands, begun_ms)
         if rest_ms and not self._closing:
-            self._rests = True
             self._session.throttle(_TURN)
-            self._broker.alarms.set(self, self._broker.clock.now_ms() + rest_ms, self._in_line)
-        elif (self._left or turns.spent) and not self._closing:
+            self._rest(rest_ms)
+        elif commands and (self._left or turns.spent) and not self._closing:
             # Also within a read of the loop, which would go on with this socket else.
             self._session.throttle(_TURN)
             turns.wait(owner_of(self._session), self)
 
-    def _in_line(self) -> None:
-        """Its role may send commands again."""
+    def _rest(self, ms: int) -> None:
+        self._rests = True
+        self._broker.alarms.after(self, ms, self._rested)
+
+    def _rested(self) -> None:
+        """Its role may go on, unless others of its connections used that."""
+        if self._closing:
+            return
+        owner = owner_of(self._session)
+        if rest_ms := self._quotas.count(owner, 0):
+            self._rest(rest_ms)
+            return
         self._rests = False
-        if not self._closing:
-            self._turns.wait(owner_of(self._session), self)
+        self._turns.wait(owner, self)
 
     def go_on(self) -> None:
         """Its turn: the next of its commands, or the next read."""

@@ -32,6 +32,7 @@ from magnetar.broker.in_force import PoliciesInForce
 from magnetar.broker.inactive.inactive_topics import TOPICS_PER_TURN, InactiveTopics
 from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
+from magnetar.broker.limits.role_quotas import RoleQuotas
 from magnetar.broker.limits.tenants import STORED_S, Connections, StoredMarks, TopicsMade
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics
@@ -111,17 +112,17 @@ class Broker:
         self.topics = self.registry.topics
         """Persistent topics that are there, by full name."""
         self.names, self.topic_room = Names(), TopicRoom(self._topics_max, self.topics_of)
-        self.partitioned = PartitionedTopics(self)
         self.nonpersistent = NonPersistentTopics(
             clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
         )
-        self.unloaded = UnloadedTopics(self)
+        self.partitioned, self.unloaded = PartitionedTopics(self), UnloadedTopics(self)
         self.inactive = InactiveTopics(self, partitioned=config.inactive_partitioned)
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
         self.disk = DiskMark(config.disk_full_percent, config.disk_room_percent)
-        self.turns = CommandTurns(soon, clock.monotonic_ms, config.tenants.commands_per_second_per_role)
+        self.turns = CommandTurns(soon, clock.monotonic_ms)
+        self.quotas = RoleQuotas(config.tenants, clock.monotonic_ms)
         self.greetings, self.farewells = Greetings(config.connect_timeout_s), Farewells(soon)
         self.collectors: list[Collector] = [self.greetings.collect_metrics]
         """What below the broker has something to say in `/metrics`."""
@@ -132,7 +133,7 @@ class Broker:
         self.outputs = OutputBudget(
             config.output_bytes_max,
             self.sessions,
-            lambda ms, look: self.alarms.set(self.outputs, clock.now_ms() + ms, look),
+            lambda ms, look: self.alarms.after(self.outputs, ms, look),
         )
         self.unacked, self.stored, self._names = config.tenants.unacked(), StoredMarks(), 0
         self.policies.on_change(self._in_force.changed)

@@ -24,7 +24,12 @@ NUMBER_MAX: Final = (1 << 31) - 1
 BYTES_MAX: Final = (1 << 63) - 1
 """What Pulsar's clients and tools can hold, whose numbers these are elsewhere: bytes and milliseconds in 64
 bits, everything else in 32."""
-_LARGEST: Final = {"segment_bytes": SEGMENT_BYTES_MAX, "bookies": 100, "unacked_blocked_percent": 100}
+_LARGEST: Final = {
+    "segment_bytes": SEGMENT_BYTES_MAX,
+    "bookies": 100,
+    "unacked_blocked_percent": 100,
+    "loop_percent_per_role": 100,
+}
 """Settings that may not be as large as others of their kind."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 

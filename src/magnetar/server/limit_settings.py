@@ -73,7 +73,10 @@ class LimitSettings:
     At least 1."""
     commands_per_second_per_role: int = 0
     """Commands of one role, or of one address whose clients do not say who they are; messages and their
-    acknowledgements are none."""
+    acknowledgements are none. Calls of the admin API are."""
+    loop_percent_per_role: int = 0
+    """Percent of the event loop's time that commands, messages and calls of one role, or of such an address,
+    may take."""
     tenant_stored_bytes_max: int = 0
     """Bytes that a tenant may store over all its topics, offloaded ones included."""
     topics_made_per_minute: int = 20_000
@@ -102,6 +105,7 @@ def tenant_limits(settings: LimitSettings) -> TenantLimits:
         connections_max_per_role=settings.connections_max_per_role,
         topics_made_per_minute=settings.topics_made_per_minute,
         commands_per_second_per_role=settings.commands_per_second_per_role,
+        loop_percent_per_role=settings.loop_percent_per_role,
         stored_bytes_max=settings.tenant_stored_bytes_max,
         unacked_max=settings.unacked_max_per_broker,
         unacked_blocked_percent=settings.unacked_blocked_percent,

@@ -12,10 +12,11 @@ from magnetar.broker import command_turns
 from magnetar.broker.command_turns import PER_READ, CommandTurns
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.connection import Connection, SharedBuffer
+from magnetar.broker.limits.role_quotas import RoleQuotas
 from magnetar.broker.limits.tenants import TenantLimits
 from magnetar.wire import commands
 from magnetar.wire.server import ServerParser
-from support.sessions import CONNECT, FRAME_BYTES_MAX, TOPIC, Type, World, command, in_world
+from support.sessions import CONNECT, FRAME_BYTES_MAX, TOPIC, Type, World, command, in_world, send
 
 
 class Loop:
@@ -189,26 +190,6 @@ def test_requests_of_a_flood_begin_a_few_a_turn() -> None:
     in_world(story)
 
 
-def test_a_role_has_so_many_commands_a_second() -> None:
-    loop = Loop()
-    turns = CommandTurns(loop.later.append, lambda: loop.ms, per_second=100)
-    assert turns.rest_ms("a", 100) == 10
-    assert turns.rest_ms("b", 1) == 0
-    loop.ms += 10
-    assert turns.rest_ms("a", 50) == 500
-    loop.ms += 10_000
-    assert turns.rest_ms("a", 99) == 0
-
-
-def test_roles_that_rest_are_remembered_among_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_turns, "_OWNERS_KEPT", 10)
-    turns = CommandTurns(lambda call: None, lambda: 0.0, per_second=5)
-    turns.rest_ms("flood", 100)
-    for number in range(100):
-        turns.rest_ms(f"r{number}", 0)
-    assert turns.rest_ms("flood", 0) > 10_000
-
-
 def test_a_flood_rests_and_others_go_on() -> None:
     config = BrokerConfig(tenants=TenantLimits(commands_per_second_per_role=200))
 
@@ -229,6 +210,72 @@ def test_a_flood_rests_and_others_go_on() -> None:
             world.broker.alarms.ring()
             await world.settle()
         assert flooded.written == commands.PONG * 1_000
+        assert flooded.reads
+
+    in_world(story, config)
+
+
+def test_connections_of_a_role_share_what_it_may() -> None:
+    config = BrokerConfig(tenants=TenantLimits(commands_per_second_per_role=64))
+
+    async def story(world: World) -> None:
+        shared = SharedBuffer()
+        opens = [opened(world, shared) for _ in range(20)]
+        for connection, _ in opens:
+            brings(connection, commands.PING * 64)
+        before = sum(len(wire.written) for _, wire in opens)
+        assert not any(wire.reads for _, wire in opens)
+        for connection, _ in opens:
+            # What stood in the socket's buffer meanwhile.
+            connection._left = commands.PING * 1_000
+        for _ in range(600):
+            world.clock.advance(100)
+            world.broker.alarms.ring()
+            await world.settle()
+        after = sum(len(wire.written) for _, wire in opens)
+        # A minute, 64 a second; whoever comes first takes up to 64.
+        assert 30 * 64 < (after - before) // len(commands.PONG) <= 61 * 64
+
+    in_world(story, config)
+
+
+def test_messages_and_requests_take_time_of_their_role() -> None:
+    limits = TenantLimits(loop_percent_per_role=10)
+
+    async def story(world: World) -> None:
+        def ticks() -> float:
+            world.clock.advance(30)
+            return float(world.clock.monotonic_ms())
+
+        world.broker.quotas = RoleQuotas(limits, ticks)
+        flood, flooded = opened(world, SharedBuffer())
+        brings(flood, command(Type.PRODUCER, topic=TOPIC, producer_id=1, request_id=1))
+        await world.until(lambda: flooded.written, "the producer is there")
+        world.clock.advance(10_000)
+        for number in range(8):
+            brings(flood, send(1, number))
+        assert not flooded.reads
+        asking, answered = opened(world, SharedBuffer(), "192.0.2.8")
+        brings(asking, b"".join(command(Type.LOOKUP, topic=TOPIC, request_id=n) for n in range(5)))
+        used = world.broker.quotas.count("192.0.2.8", 0)
+        await world.until(lambda: answered.written.count(b"pulsar://") == 5, "all are answered")
+        assert used == 0 < world.broker.quotas.count("192.0.2.8", 0)
+
+    in_world(story)
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_the_rest() -> None:
+    config = BrokerConfig(tenants=TenantLimits(commands_per_second_per_role=64))
+
+    async def story(world: World) -> None:
+        flood, flooded = opened(world, SharedBuffer())
+        brings(flood, commands.PING * 128)
+        assert not flooded.reads
+        world.clock.step(-3_600_000)
+        for _ in range(30):
+            world.clock.advance(100)
+            world.broker.alarms.ring()
+            await world.settle()
         assert flooded.reads
 
     in_world(story, config)

@@ -34,6 +34,8 @@ class TenantLimits:
     """Of clients that proved who they are."""
     commands_per_second_per_role: int = 0
     """Of a role, or of an address whose clients do not say who they are; messages are none."""
+    loop_percent_per_role: int = 0
+    """Percent of the event loop's time, of a role, or of an address as above."""
     topics_made_per_minute: int = 0
     """Of each tenant, partitioned topics counted once. So many may be made at once, then as time passes."""
     unacked_max: int = 0

@@ -1,0 +1,108 @@
+"""What one role may use over seconds: commands, and the time that they take of the event loop (pure).
+
+An owner is a role, or an address whose clients do not say who they are. Time is what its reads and requests
+had the loop for: reads with all that they brought, messages too; requests and calls of the admin API from
+step to step, not while they wait. What the broker does later for many together (syncs, dispatch to others,
+background rounds) is nobody's. Who has used too much rests until it is paid back, 10 seconds at most, so
+that one dear request does not lock its role out.
+
+Source: Kafka's quota `request_percentage`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Final, TypeVar
+
+from magnetar.broker.limits.tenants import TenantLimits
+from magnetar.broker.limits.token_bucket import TokenBucket
+
+T = TypeVar("T")
+
+_SECOND_MS: Final = 1_000
+_US_PER_PERCENT: Final = 10_000
+"""Microseconds of a second."""
+_REST_S_MAX: Final = 10
+_OWNERS_KEPT: Final = 10_000
+"""Who is remembered; beyond it, those are forgotten who have used nothing for a second."""
+
+
+class RoleQuotas:
+    """Of one broker."""
+
+    __slots__ = ("_now_ms", "_of_commands", "_of_time", "timed")
+
+    def __init__(self, limits: TenantLimits, now_ms: Callable[[], float]) -> None:
+        """`now_ms` is of a clock that only goes forward."""
+        self._now_ms = now_ms
+        self._of_commands = _Quota(limits.commands_per_second_per_role)
+        self._of_time = _Quota(limits.loop_percent_per_role * _US_PER_PERCENT)
+        self.timed = limits.loop_percent_per_role > 0
+        """Whether time is counted."""
+
+    def now_ms(self) -> float:
+        """When something begins that is counted."""
+        return self._now_ms()
+
+    def count(self, owner: str, commands: int, begun_ms: float | None = None) -> int:
+        """Counts commands of an owner, and the time since they began, where it is given; for how many
+        milliseconds its next ones must wait."""
+        now_ms = self._now_ms()
+        rest_ms = self._of_commands.take(owner, commands, int(now_ms))
+        if self.timed:
+            used_us = 0 if begun_ms is None else int((now_ms - begun_ms) * 1_000)
+            rest_ms = max(rest_ms, self._of_time.take(owner, used_us, int(now_ms)))
+        return rest_ms
+
+    def timing(self, owner: str, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """The same work, whose time counts while it has the loop."""
+        return self._timed(owner, work) if self.timed else work
+
+    @types.coroutine
+    def _timed(self, owner: str, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        sent: Any = None
+        error: BaseException | None = None
+        while True:
+            begun_ms = self._now_ms()
+            try:
+                waits_for = work.send(sent) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.count(owner, 0, begun_ms)
+            sent = error = None
+            try:
+                sent = yield waits_for
+            except BaseException as raised:  # noqa: BLE001  # it is the work's, cancellation too
+                error = raised
+
+
+class _Quota:
+    """So much a second for each owner."""
+
+    __slots__ = ("_buckets", "_per_second")
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._buckets: dict[str, TokenBucket] = {}
+
+    def take(self, owner: str, much: int, now_ms: int) -> int:
+        """Counts; for how many milliseconds the owner must wait."""
+        per_second = self._per_second
+        if not per_second:
+            return 0
+        bucket = self._buckets.get(owner)
+        if bucket is None:
+            if len(self._buckets) >= _OWNERS_KEPT:
+                self._forget(now_ms)
+            bucket = self._buckets[owner] = TokenBucket(per_second, _SECOND_MS, now_ms)
+        bucket.take(min(much, bucket.available(now_ms) + per_second * _REST_S_MAX), now_ms)
+        return bucket.wait_ms(now_ms)
+
+    def _forget(self, now_ms: int) -> None:
+        full = self._per_second
+        self._buckets = {
+            owner: bucket for owner, bucket in self._buckets.items() if bucket.available(now_ms) < full
+        }
