@@ -267,7 +267,7 @@ async def grow_partitioned(call: Call) -> None:
         raise FewerPartitionsError(
             f"Desired partitions {count} can't be less than the current partitions {current}."
         )
-    async with call.broker.topic_room.take(name.namespace_name, count - current):
+    async with call.broker.topic_quota.take(name.namespace_name, count - current):
         await call.broker.partitioned.grow(name, count)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from magnetar.auth.authentication import Authentication
 from magnetar.base.clock import Clock
 from magnetar.base.levels import levels_of
-from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
 from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.clock_watch import ClockWatch
@@ -35,10 +35,10 @@ from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.role_quotas import RoleQuotas
 from magnetar.broker.limits.tenants import STORED_S, Connections, StoredMarks, TopicsMade
 from magnetar.broker.listeners import Listeners
-from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics
+from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics, opened
 from magnetar.broker.outputs import OutputBudget
 from magnetar.broker.policies import PolicyStore
-from magnetar.broker.registry.names import Names, TopicRoom, topic_path
+from magnetar.broker.registry.names import Names, TopicQuota, topic_path
 from magnetar.broker.registry.partitioned import PartitionedTopics
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.storage import StoredTopics
@@ -111,7 +111,7 @@ class Broker:
         self.registry = TopicRegistry(StoredTopics(self, self._in_force), clock)
         self.topics = self.registry.topics
         """Persistent topics that are there, by full name."""
-        self.names, self.topic_room = Names(), TopicRoom(self._topics_max, self.topics_of)
+        self.names, self.topic_quota = Names(), TopicQuota(self._topics_max, self._topics_in)
         self.nonpersistent = NonPersistentTopics(
             clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
         )
@@ -258,16 +258,7 @@ class Broker:
         """The loaded topic of either domain; raises what `topic` does."""
         if name.persistent:
             return await self.topic(name, create=create)
-        topic = self.nonpersistent.find(name)
-        if topic is not None:
-            return topic
-        self.registry.check_serving()
-        # Held: its namespace, or a partitioned topic that it is part of, may be going.
-        async with self.names.making(topic_path(name)):
-            await self.check_name(name)
-            if not await self.exists(name) and not (create and await self.may_create(name)):
-                raise TopicNotFoundError(f"Topic {name} not found")
-            return await self.nonpersistent.open(name)
+        return self.nonpersistent.find(name) or await opened(self, name, create=create)
 
     def loaded(self, name: TopicName) -> AnyTopic | None:
         """The topic of either domain if it is loaded."""
@@ -314,6 +305,9 @@ class Broker:
 
     async def _topics_max(self, namespace: NamespaceName) -> int:
         return self._in_force.of_namespace(await self.policies.namespace(namespace)).topics_max
+
+    async def _topics_in(self, namespace: NamespaceName) -> int:
+        return sum([len(await self.topics_of(namespace, domain)) for domain in (PERSISTENT, NON_PERSISTENT)])
 
     async def topic_turn(self, tenant: str) -> None:
         """Returns when the tenant may make one more topic."""
@@ -362,7 +356,7 @@ class Broker:
             await self.any_topic(name)
             return
         await self.topic_turn(name.tenant)
-        async with self.topic_room.take(name.namespace_name), self.names.making(topic_path(name)):
+        async with self.topic_quota.take(name.namespace_name), self.names.making(topic_path(name)):
             await self.check_name(name)
             if await self.exists(name) or await self.policies.partitions(name):
                 raise ConflictError("This topic already exists")

@@ -28,8 +28,8 @@ async def tried(work: Awaitable[object]) -> bool:
     return True
 
 
-def name_of(number: int) -> TopicName:
-    return TopicName.parse(f"public/default/t-{number}")
+def name_of(number: int, domain: str = "persistent") -> TopicName:
+    return TopicName.parse(f"{domain}://public/default/t-{number}")
 
 
 MAKERS: dict[str, Callable[[World, int], Awaitable[object]]] = {
@@ -48,6 +48,43 @@ def test_topics_that_are_made_at_once_are_no_more_than_a_namespace_may_have(how:
         await world.broker.delete_topic(name_of(0), force=True) if how != "partitioned" else None
         # Who waited in vain holds no place.
         assert await tried(world.broker.any_topic(name_of(50))) is (how != "partitioned")
+
+    in_world(story, BrokerConfig(limits=Limits(topics_max=MOST)))
+
+
+def test_non_persistent_topics_count_too() -> None:
+    async def story(world: World) -> None:
+        broker = world.broker
+
+        def of_both(number: int) -> Awaitable[object]:
+            return broker.any_topic(name_of(number // 2, ("persistent", "non-persistent")[number % 2]))
+
+        done = await asyncio.gather(*(tried(of_both(number)) for number in range(20)))
+        assert sum(done) == MOST
+        assert await broker._topics_in(name_of(0).namespace_name) == MOST
+
+    in_world(story, BrokerConfig(limits=Limits(topics_max=MOST)))
+
+
+def test_two_who_open_the_last_non_persistent_topic_get_it() -> None:
+    async def story(world: World) -> None:
+        name = name_of(1, "non-persistent")
+        first, second = await asyncio.gather(world.broker.any_topic(name), world.broker.any_topic(name))
+        assert first is second
+        assert not await tried(world.broker.any_topic(name_of(2, "non-persistent")))
+        world.broker.nonpersistent.remove(first)  # type: ignore[arg-type]  # it is one
+        assert await tried(world.broker.any_topic(name_of(2)))
+
+    in_world(story, BrokerConfig(limits=Limits(topics_max=1)))
+
+
+def test_a_partition_is_counted_once() -> None:
+    async def story(world: World) -> None:
+        name = name_of(1, "non-persistent")
+        await world.broker.partitioned.create(name, MOST)
+        for number in range(MOST):
+            assert await tried(world.broker.any_topic(name.with_partition(number)))
+        assert not await tried(world.broker.any_topic(name_of(2)))
 
     in_world(story, BrokerConfig(limits=Limits(topics_max=MOST)))
 

@@ -75,18 +75,18 @@ class Names:
                 del self._ending[path]
 
 
-class TopicRoom:
+class TopicQuota:
     """Keeps a namespace from having more topics than it may: where there is a limit, they are made one after
     the other. Many that were made at once would all find the last place free."""
 
     def __init__(
         self,
         most_of: Callable[[NamespaceName], Awaitable[int]],
-        topics_of: Callable[[NamespaceName], Awaitable[list[TopicName]]],
+        count_of: Callable[[NamespaceName], Awaitable[int]],
     ) -> None:
-        """`most_of`: the limit of a namespace, 0 for none; `topics_of`: its persistent topics."""
+        """`most_of`: the limit of a namespace, 0 for none; `count_of`: its topics, partitions counted."""
         self._most_of = most_of
-        self._topics_of = topics_of
+        self._count_of = count_of
         self._turns = Turns()
 
     @asynccontextmanager
@@ -98,7 +98,7 @@ class TopicRoom:
         async with self._turns.hold((namespace,) if await self._most_of(namespace) else ()):
             # As it is now: whoever waited may meet another limit.
             most = await self._most_of(namespace)
-            if most and len(await self._topics_of(namespace)) + more > most:
+            if most and await self._count_of(namespace) + more > most:
                 raise PreconditionFailedError(
                     f"namespace {namespace} may have {most} topics, partitions counted"
                 )

@@ -32,7 +32,7 @@ class PartitionedTopics:
         broker = self._broker
         await broker.topic_turn(name.tenant)
         async with (
-            broker.topic_room.take(name.namespace_name, partitions),
+            broker.topic_quota.take(name.namespace_name, partitions),
             broker.names.making(topic_path(name)),
         ):
             await broker.check_name(name)

@@ -65,7 +65,7 @@ class StoredTopics:
         if not (create and await broker.may_create(name)):
             raise TopicNotFoundError(f"Topic {name} not found")
         await broker.topic_turn(name.tenant)
-        async with broker.topic_room.take(name.namespace_name):
+        async with broker.topic_quota.take(name.namespace_name):
             return await self._make_held(name, create=create)
 
     async def _make_held(self, name: TopicName, *, create: bool) -> ManagedLog:
