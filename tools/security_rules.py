@@ -29,6 +29,11 @@ LOGS: Final = "unit/observability/test_logs.py"
 HTTP_SERVER: Final = "unit/admin/test_server.py"
 HTTP_APP: Final = "unit/admin/test_app.py"
 HTTP_CALLS: Final = "unit/admin/test_limits.py"
+MEMORY: Final = "unit/websocket/test_memory.py"
+DELIVERIES: Final = "unit/websocket/test_deliveries.py"
+SOCKETS: Final = "unit/websocket/test_sockets.py"
+CREDENTIALS: Final = "unit/server/test_credential_files.py"
+CALL_NAMES: Final = "unit/admin/test_subscriptions.py"
 EVENTS: Final = "unit/observability/test_events.py"
 
 SECURITY_RULES: Final = (
@@ -538,6 +543,151 @@ SECURITY_RULES: Final = (
         "        self._after.set(key, self._clock.monotonic_ms() + ms, call)\n",
         "        self._at.set(key, self._clock.now_ms() + int(ms), call)\n",
         (ALARMS, TURNS),
+    ),
+    # -- what WebSockets hold, and files of credentials
+    Rule(
+        "pieces of a message have a bound",
+        "one message fills the memory, piece by piece",
+        "websocket/deliveries.py",
+        "        if pieces.size_bytes > LARGE_BYTES_MAX:\n",
+        "        if False:\n",
+        (MEMORY,),
+    ),
+    Rule(
+        "pieces are let go with their message",
+        "who is through with large messages is counted for them",
+        "websocket/deliveries.py",
+        "            # Its total was the producer's word.\n            del self._pieces[metadata.uuid]\n",
+        "",
+        (MEMORY,),
+    ),
+    Rule(
+        "what a payload says of itself has a bound",
+        "a message unpacks to gigabytes for a WebSocket",
+        "websocket/deliveries.py",
+        "        if metadata.compression != pb.NONE and size > self._plain_bytes_max:\n",
+        "        if False:\n",
+        (DELIVERIES,),
+    ),
+    Rule(
+        "a damaged entry is not delivered",
+        "a WebSocket gets bytes that nobody published",
+        "websocket/deliveries.py",
+        "        if not event.intact:\n",
+        "        if False:\n",
+        (DELIVERIES,),
+    ),
+    Rule(
+        "messages for the dead letters are counted",
+        "a client that settles nothing fills the memory",
+        "websocket/unacked.py",
+        "        self.held_bytes += held.size_bytes\n",
+        "",
+        (MEMORY,),
+    ),
+    Rule(
+        "what is unpacked is counted before",
+        "all sockets unpack at once",
+        "websocket/parts.py",
+        "        count(cost)\n",
+        "        count(0)\n",
+        (MEMORY,),
+    ),
+    Rule(
+        "the tenant that holds most gives way",
+        "who holds little is closed for another tenant",
+        "websocket/memory.py",
+        "        mine = [holder for holder in self._by_holder if holder.tenant == tenant]\n",
+        "        mine = list(self._by_holder)\n",
+        (MEMORY,),
+    ),
+    Rule(
+        "sockets share a budget",
+        "each socket is bounded, and all together are not",
+        "websocket/memory.py",
+        "        while self.total > self._most:\n",
+        "        while False:\n",
+        (MEMORY,),
+    ),
+    Rule(
+        "a producer's messages without receipts have a bound",
+        "a client publishes into memory while its topic is away",
+        "websocket/producing.py",
+        " and self._held_bytes <= _PENDING_BYTES_MAX",
+        "",
+        (MEMORY,),
+    ),
+    Rule(
+        "who answers no ping is dropped with what waits for it",
+        "a client that does not read keeps its socket for ever",
+        "admin/socket_protocol.py",
+        "        super().keepalive_timeout()\n        self.transport.abort()\n",
+        "        super().keepalive_timeout()\n",
+        (HTTP_SERVER,),
+    ),
+    Rule(
+        "who gives way is dropped with what waits for it",
+        "a client that does not read keeps the memory of all",
+        "websocket/app.py",
+        "        self._abort()\n",
+        "",
+        (MEMORY,),
+    ),
+    Rule(
+        "a slow client stops dispatch",
+        "what nobody reads waits in memory",
+        "websocket/line.py",
+        "        if self._waiting_bytes > _WAITING_BYTES_MAX:\n",
+        "        if False:\n",
+        (SOCKETS,),
+    ),
+    Rule(
+        "names of a call are bounded",
+        "a name over HTTP is longer than the protocol's may be",
+        "admin/call.py",
+        '        if name != "topic" and len(value) > NAME_CHARS_MAX:\n',
+        "        if False:\n",
+        (CALL_NAMES,),
+    ),
+    Rule(
+        "files are signed before they are read",
+        "a key that was changed while it was read is never read anew",
+        "server/watched_files.py",
+        "                effects.append((each, each.read()))\n",
+        "                effects.append((each, each.read()))\n                each.seen = each.signature()\n",
+        (CREDENTIALS,),
+    ),
+    Rule(
+        "what cannot be read is tried again",
+        "a key that could not be read once is never read",
+        "server/watched_files.py",
+        "            if known and not always and not each.stale:\n",
+        "            if known and not always:\n",
+        (CREDENTIALS,),
+    ),
+    Rule(
+        "looks at files take turns",
+        "what an earlier look read replaces what a later one did",
+        "server/watched_files.py",
+        "            await self._turn.acquire()\n",
+        "            await asyncio.sleep(0)\n",
+        (CREDENTIALS,),
+    ),
+    Rule(
+        "a broken file is told",
+        "monitoring says nothing of a key that cannot be read",
+        "server/watched_files.py",
+        "                each.stale = True\n",
+        "                pass\n",
+        (CREDENTIALS,),
+    ),
+    Rule(
+        "what is known of credentials ends with a file's change",
+        "a revoked user goes on until what was remembered ends",
+        "server/watched_files.py",
+        "                self.changed()\n",
+        "                pass\n",
+        (CREDENTIALS,),
     ),
     # -- what is opened
     Rule(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlencode
 
-from magnetar.websocket.app import WebSockets
+from magnetar.websocket.app import ABORT, GONE, WebSockets
 from support.sessions import World
 
 TOPIC_PATH = "persistent/public/default/t"
@@ -43,10 +43,12 @@ class Client:
         self.reason = ""
         """Of a handshake that was refused."""
         self.closed: tuple[int, str] | None = None
+        self.aborted = False
         self.texts: list[dict[str, Any]] = []
         self.takes = asyncio.Event()
         """Cleared: the client's side has no room."""
         self.takes.set()
+        self._gone = asyncio.Event()
         self._events: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
         self._events.put_nowait({"type": "websocket.connect"})
         scope = {
@@ -58,8 +60,12 @@ class Client:
             "client": ("10.0.0.9", 4711),
             "server": ("127.0.0.1", 8080),
             "state": {} if certificate_role is None else {"certificate_role": certificate_role},
+            "extensions": {ABORT: self._abort, GONE: self._gone.wait},
         }
         self.task = asyncio.ensure_future(app(scope, self._events.get, self._send))
+
+    def _abort(self) -> None:
+        self.aborted = True
 
     async def _send(self, event: MutableMapping[str, Any]) -> None:
         await self.takes.wait()
@@ -107,6 +113,7 @@ class Client:
         """The client goes."""
         self.takes.set()
         self._events.put_nowait({"type": "websocket.disconnect", "code": 1000})
+        self._gone.set()
         await self.task
 
 

@@ -7,11 +7,18 @@ ones otherwise. Nothing is handed on while answers wait for the client, or messa
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from asyncio import Transport
+from typing import Any, Final
 
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from magnetar.runtime.tasks import call_later
+from magnetar.websocket.app import ABORT, GONE
+
+_LAST_WORDS_S: Final = 10.0
+"""Time to take what was sent before the end."""
 _PIECE_BYTES_MIN: Final = 128
 _PIECE_BYTES_MAX: Final = 256 << 10
 _PINGS_MAX: Final = 16
@@ -28,11 +35,26 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     _due = False
     _held = False
 
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        self._gone = asyncio.Event()
+        super().connection_made(transport)
+
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             # The handshake is over, with an answer; uvicorn would complain that there was none.
             self.handshake_complete = True
+
+    async def run_asgi(self) -> None:
+        extensions: dict[str, Any] = self.scope.setdefault("extensions", {})
+        extensions |= {ABORT: self.transport.abort, GONE: self._gone.wait}
+        await super().run_asgi()
+        # What waits to be sent keeps a closed transport, for as long as the client takes nothing of it.
+        call_later(_LAST_WORDS_S, self.transport.abort)
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()
 
     async def receive(self) -> ASGIReceiveEvent:
         message = await super().receive()
@@ -54,6 +76,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._rest = b""
+        self._gone.set()
         super().connection_lost(exc)
 
     def _hand_on(self) -> None:

@@ -300,6 +300,7 @@ SECTIONS: Final = (
         "WebSockets",
         (
             _g("magnetar_websocket_connections", "", ("cluster", "kind"), "Open WebSockets.", _WS),
+            _g("magnetar_websocket_held_bytes", "bytes", _K, "Held of messages beyond 64 KiB of each.", _WS),
             _c(
                 "magnetar_websocket_messages_total",
                 "messages",

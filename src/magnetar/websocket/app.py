@@ -9,9 +9,10 @@ Source: ASGI 2.4, WebSocket; Pulsar's WebSocket API.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
 
@@ -20,7 +21,7 @@ from magnetar.auth.http_credentials import credentials_of
 from magnetar.auth.identity import METHOD_TLS, Credentials
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
-from magnetar.runtime.tasks import race
+from magnetar.runtime.tasks import pause, race
 from magnetar.websocket import options
 from magnetar.websocket.consuming import ConsumerSocket
 from magnetar.websocket.endpoint import Closing, Endpoint
@@ -36,6 +37,14 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+ABORT: Final = "magnetar.abort"
+"""Extension of a scope: called without arguments, it ends the connection with what waits to be sent on it."""
+GONE: Final = "magnetar.gone"
+"""Extension of a scope: a coroutine function that returns when the client is gone, read or not."""
+_LEFT_S: Final = 60.0
+"""For so long what a client sent before it left may wait to be taken."""
+_TOLD_S: Final = 1.0
+"""For so long a client that has to give way may be told why."""
 _REASON_BYTES_MAX: Final = 123
 """Of a close frame. Source: RFC 6455, 5.5."""
 
@@ -116,10 +125,10 @@ class WebSockets:
 
     def _endpoint(self, target: Target, query: Mapping[str, str], peer: str) -> Endpoint:
         if target.role is Role.PRODUCER:
-            return ProducerSocket(self._broker, target, peer, options.producer_options(query))
-        if target.role is Role.READER:
-            return ConsumerSocket(self._broker, target, peer, options.reader_options(query))
-        return ConsumerSocket(self._broker, target, peer, options.consumer_options(query))
+            made = options.producer_options(query)
+            return ProducerSocket(self._broker, target, peer, self.open.memory, made)
+        wanted = (options.reader_options if target.role is Role.READER else options.consumer_options)(query)
+        return ConsumerSocket(self._broker, target, peer, self.open.memory, wanted)
 
 
 class _Connection:
@@ -140,6 +149,9 @@ class _Connection:
         self.state: Mapping[str, Any] = scope.get("state", {})
         self.receive = receive
         self._send = send
+        extensions = scope.get("extensions", {})
+        self._abort: Callable[[], None] = extensions.get(ABORT, lambda: None)
+        self.gone: Callable[[], Coroutine[Any, Any, object]] = extensions.get(GONE, asyncio.Event().wait)
 
     async def text(self, text: str) -> None:
         """Sends a text; returns when the client takes more."""
@@ -150,17 +162,34 @@ class _Connection:
         cut = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore")
         await self._send({"type": "websocket.close", "code": code, "reason": cut})
 
+    async def drop(self, code: int, reason: str) -> None:
+        """Ends the socket of a client that may not read, with what waits for it."""
+        try:
+            async with asyncio.timeout(_TOLD_S):
+                await self.close(code, reason)
+        except (TimeoutError, OSError):
+            pass
+        self._abort()
+
 
 async def _serve(endpoint: Endpoint, connection: _Connection) -> None:
-    reading, writing = await race(_read(endpoint, connection), endpoint.write(connection))
-    for task in (writing, reading):
+    reading, writing, overdue, _ = await race(
+        _read(endpoint, connection), endpoint.write(connection), endpoint.overdue(), _left(connection)
+    )
+    for task in (overdue, writing, reading):
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Closing):
             _log.info("%s: closing a %s: %s", endpoint.peer, endpoint.target.role.value, error.reason)
-            await connection.close(error.code, error.reason)
+            end = connection.drop if task is overdue else connection.close
+            await end(error.code, error.reason)
             return
         if error is not None:
             raise error
+
+
+async def _left(connection: _Connection) -> None:
+    await connection.gone()
+    await pause(_LEFT_S)
 
 
 async def _read(endpoint: Endpoint, connection: _Connection) -> None:

@@ -14,11 +14,13 @@ from magnetar.broker.wildcards.subscription import WildcardSubscription
 from magnetar.runtime.threads import in_thread
 from magnetar.websocket import documents
 from magnetar.websocket.dead_letters import DeadLetters
-from magnetar.websocket.deliveries import Incoming, Opened, Opener
+from magnetar.websocket.deliveries import Incoming, Opener
 from magnetar.websocket.documents import Order
 from magnetar.websocket.endpoint import Closing, Endpoint, Output
 from magnetar.websocket.errors import Fault, UndeliverableError
+from magnetar.websocket.memory import HeldBytes
 from magnetar.websocket.options import ConsumerOptions
+from magnetar.websocket.parts import BESIDE_BYTES, Part
 from magnetar.websocket.paths import Role, Target
 from magnetar.websocket.unacked import Held, Rejected, Unacked
 from magnetar.wire import pulsar_pb2 as pb
@@ -31,32 +33,15 @@ _Type = pb.BaseCommand.Type
 
 _HELD_MAX: Final = 50_000
 """Messages that a client that pulls may hold; nothing more is delivered before it settles some."""
-_BESIDE_BYTES: Final = 256 << 10
-"""Entries from this size on are opened beside the event loop: what decompresses them lets others run."""
-
-
-class Part:
-    """The consumer of one topic or partition."""
-
-    def __init__(self, number: int, topic: TopicName, opener: Opener) -> None:
-        self.number = number
-        self.topic = topic
-        self.opener = opener
-        self.consumer_id = -1
-        """Of its present consumer; each time it is opened it gets another."""
-        self.permits = 0
-        """Messages that the broker may still send."""
-        self.ended = False
-        """Whether the broker said that no message will follow."""
-        self.seen: tuple[Position, int] | None = None
-        """Of a reader: the last message that the client got, where it goes on."""
 
 
 class ConsumerSocket(Endpoint):
     """One socket."""
 
-    def __init__(self, broker: Broker, target: Target, peer: str, options: ConsumerOptions) -> None:
-        super().__init__(broker, target, peer)
+    def __init__(
+        self, broker: Broker, target: Target, peer: str, memory: HeldBytes, options: ConsumerOptions
+    ) -> None:
+        super().__init__(broker, target, peer, memory)
         self.options = options
         self.subscription = target.subscription
         self._parts: dict[int, Part] = {}
@@ -65,6 +50,8 @@ class ConsumerSocket(Endpoint):
         """Entries that wait to be opened."""
         self._ready: deque[tuple[Part, Incoming]] = deque()
         """Messages of the entry that was opened last."""
+        self._opened_bytes = 0
+        """Of them, of the entry that is being opened, and of pieces of large messages."""
         self._pulled = 0
         """Messages that a client that pulls has asked for and not got."""
         self._unacked = Unacked(options.ack_timeout_ms)
@@ -141,6 +128,8 @@ class ConsumerSocket(Endpoint):
 
     def _settle(self, order: Order) -> None:
         held = self._unacked.settle(order.message_id)
+        if held is not None and held.message is not None:
+            self.count_held()
         data = documents.message_id_of(order.message_id)
         part = self._part_of(held, data)
         if part is None:
@@ -252,6 +241,7 @@ class ConsumerSocket(Endpoint):
         part.consumer_id = -1
         dropped = [event for owner, event in self._events if owner is part]
         self._events = deque((owner, event) for owner, event in self._events if owner is not part)
+        self._opened_bytes -= sum(len(each.payload) for owner, each in self._ready if owner is part)
         self._ready = deque((owner, each) for owner, each in self._ready if owner is not part)
         self.line.taken(sum(len(event.entry) for event in dropped))
         if not self._reads:
@@ -274,8 +264,9 @@ class ConsumerSocket(Endpoint):
         while self._events and not self._ready:
             part, event = self._events.popleft()
             size = len(event.entry)
+            before = part.opener.held_bytes
             try:
-                opened = await self._opened(part, event)
+                opened = await part.opened(event, self._opening)
             except UndeliverableError as error:
                 reason = f"{part.topic}: {error}"
                 raise Closing(Fault.UNKNOWN.close_code, reason) from error
@@ -287,14 +278,20 @@ class ConsumerSocket(Endpoint):
             if opened.discarded or (self._reads and not opened.messages):
                 self.line.hand(AckEvent(part.consumer_id, [event.position]))
             self._ready.extend((part, each) for each in opened.messages if self._wants(part, each))
+            self._opened_bytes += part.opener.held_bytes - before
+            self._opened_bytes += sum(len(each.payload) for _, each in self._ready)
+            self.count_held()
             self._grant()
         return bool(self._ready)
 
-    @staticmethod
-    async def _opened(part: Part, event: MessageEvent) -> Opened:
-        if len(event.entry) >= _BESIDE_BYTES:
-            return await in_thread(lambda: part.opener.open(event))
-        return part.opener.open(event)
+    def _opening(self, size_bytes: int) -> None:
+        self._opened_bytes += size_bytes
+        self.count_held()
+
+    def count_held(self) -> None:
+        """Says how much of messages lies here."""
+        letters = 0 if self._dead_letters is None else self._dead_letters.held_bytes
+        self.memory.hold(self, self._opened_bytes + self._unacked.held_bytes + letters)
 
     def _wants(self, part: Part, message: Incoming) -> bool:
         """Whether it is not to be kept from the client: what a reader was to begin behind, and what was
@@ -318,7 +315,6 @@ class ConsumerSocket(Endpoint):
             batch_index=message.batch_index,
             batch_size=message.batch_size,
         )
-        text = documents.delivered(message, message_id, self._topic_of(part, message))
         most = self.options.redeliveries_max
         last = most is not None and message.redelivery_count >= most
         held = Held(part.number, message.position, message.pieces, message if last else None)
@@ -326,12 +322,20 @@ class ConsumerSocket(Endpoint):
         if self.options.pull:
             self._pulled -= 1
         self._watch_time()
-        await output.text(text)
+        await output.text(await self._text(part, message, message_id))
+        self._opened_bytes -= len(message.payload)
+        self.count_held()
         self.messages += 1
         if self._reads:
             part.seen = (message.position, message.batch_index)
             if message.batch_index in (-1, message.batch_size - 1):
                 self.line.hand(AckEvent(part.consumer_id, [message.position], cumulative=True))
+
+    async def _text(self, part: Part, message: Incoming, message_id: str) -> str:
+        topic = self._topic_of(part, message)
+        if len(message.payload) < BESIDE_BYTES:
+            return documents.delivered(message, message_id, topic)
+        return await in_thread(lambda: documents.delivered(message, message_id, topic))
 
     def _topic_of(self, part: Part, message: Incoming) -> TopicName | None:
         """Where a message was; None where the client knows."""

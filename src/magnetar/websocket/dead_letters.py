@@ -18,7 +18,8 @@ from magnetar.wire.client import ReceiptRun
 from magnetar.wire.events import CommandEvent, SendRun
 
 if TYPE_CHECKING:
-    from magnetar.websocket.consuming import ConsumerSocket, Part
+    from magnetar.websocket.consuming import ConsumerSocket
+    from magnetar.websocket.parts import Part
 
 _log = logging.getLogger("magnetar.websocket")
 
@@ -48,9 +49,13 @@ class DeadLetters:
         self._graves: dict[TopicName, _Grave] = {}
         self._by_id: dict[int, _Grave] = {}
         self._last_id = 0
+        self.held_bytes = 0
+        """Of messages whose receipts are not there."""
 
     def take(self, part: Part, held: Held) -> None:
         """A message goes to the dead letters; when that fails, it is redelivered."""
+        self.held_bytes += held.size_bytes
+        self._socket.count_held()
         self._socket.spawn(self._bury(part, held))
 
     def hear(self, event: object) -> None:
@@ -60,25 +65,32 @@ class DeadLetters:
             for sequence_id in event.sequence_ids if grave is not None else ():
                 assert grave is not None
                 _, held = grave.waiting.pop(sequence_id)
+                self.held_bytes -= held.size_bytes
                 self._socket.acknowledge_held(held)
+            self._socket.count_held()
         elif isinstance(event, CommandEvent) and event.type == _Type.SEND_ERROR:
             refusal = event.command.send_error
             grave = self._by_id.get(refusal.producer_id)
             if grave is not None:
-                self._socket.reject(grave.waiting.pop(refusal.sequence_id)[1])
+                self._reject(grave.waiting.pop(refusal.sequence_id)[1])
         elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_PRODUCER:
             grave = self._by_id.pop(event.command.close_producer.producer_id, None)
             if grave is not None:
                 del self._graves[grave.topic]
                 for _, held in grave.waiting.values():
-                    self._socket.reject(held)
+                    self._reject(held)
+
+    def _reject(self, held: Held) -> None:
+        self.held_bytes -= held.size_bytes
+        self._socket.count_held()
+        self._socket.reject(held)
 
     async def _bury(self, part: Part, held: Held) -> None:
         try:
             grave = await self._grave_of(part)
         except WebSocketError as error:
             _log.warning("%s: a message cannot go to its dead letters: %s", part.topic, error)
-            self._socket.reject(held)
+            self._reject(held)
             return
         number = grave.next_id
         grave.next_id += 1

@@ -58,6 +58,16 @@ class Opened:
     """Whether nobody will acknowledge it, so that the consumer does at once."""
 
 
+class _Pieces:
+    """Of one large message, as far as they are there."""
+
+    __slots__ = ("found", "size_bytes")
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Position, bytes]] = []
+        self.size_bytes = 0
+
+
 class Opener:
     """Opens the entries of one topic or partition."""
 
@@ -65,21 +75,39 @@ class Opener:
         """`crypto_failure`: FAIL, DISCARD or CONSUME encrypted messages."""
         self._crypto_failure = crypto_failure
         self._plain_bytes_max = max(message_bytes_max, LARGE_BYTES_MAX)
-        self._pieces: dict[str, list[tuple[Position, bytes]]] = {}
+        self._pieces: dict[str, _Pieces] = {}
 
-    def open(self, event: MessageEvent) -> Opened:
-        """The messages to deliver. Raises UndeliverableError."""
+    @property
+    def held_bytes(self) -> int:
+        """Of pieces of large messages that are not complete."""
+        return sum(pieces.size_bytes for pieces in self._pieces.values())
+
+    def look(self, event: MessageEvent) -> pb.MessageMetadata:
+        """What the entry says of itself. Raises UndeliverableError."""
+        if not event.intact:
+            raise UndeliverableError(f"message {event.position} does not match its checksum")
         try:
-            return self._open(event)
+            return payload.parse_metadata(event.entry[event.metadata_at : event.payload_at])
+        except MagnetarError as error:
+            raise UndeliverableError(f"message {event.position}: {error}") from error
+
+    def cost(self, event: MessageEvent, metadata: pb.MessageMetadata) -> int:
+        """Bytes that it takes at most to open it."""
+        size = len(event.entry) - event.payload_at
+        if metadata.compression != pb.NONE:
+            size += min(metadata.uncompressed_size, self._plain_bytes_max)
+        return size
+
+    def open(self, event: MessageEvent, metadata: pb.MessageMetadata | None = None) -> Opened:
+        """The messages to deliver. `metadata`: what `look` gave. Raises UndeliverableError."""
+        try:
+            return self._open(event, metadata or self.look(event))
         except UndeliverableError:
             raise
         except MagnetarError as error:
             raise UndeliverableError(f"message {event.position}: {error}") from error
 
-    def _open(self, event: MessageEvent) -> Opened:
-        if not event.intact:
-            raise UndeliverableError(f"message {event.position} does not match its checksum")
-        metadata = payload.parse_metadata(event.entry[event.metadata_at : event.payload_at])
+    def _open(self, event: MessageEvent, metadata: pb.MessageMetadata) -> Opened:
         body = event.entry[event.payload_at :]
         if metadata.encryption_keys:
             return self._encrypted(event, metadata, body)
@@ -112,21 +140,29 @@ class Opener:
         """A large message comes with its last piece."""
         if metadata.total_chunk_msg_size > LARGE_BYTES_MAX:
             raise UndeliverableError(f"message {event.position} has more than {LARGE_BYTES_MAX} bytes")
-        pieces = self._pieces.setdefault(metadata.uuid, [])
         if metadata.chunk_id == 0:
-            pieces.clear()
-        if len(pieces) != metadata.chunk_id:
+            self._pieces[metadata.uuid] = _Pieces()
+        pieces = self._pieces.setdefault(metadata.uuid, _Pieces())
+        if len(pieces.found) != metadata.chunk_id:
             # Its beginning went to somebody else, or is gone: what is left of it is of no use to anybody.
             del self._pieces[metadata.uuid]
             return Opened(1, [], discarded=True)
-        pieces.append((event.position, body))
-        if len(pieces) < metadata.num_chunks_from_msg:
+        pieces.found.append((event.position, body))
+        pieces.size_bytes += len(body)
+        if pieces.size_bytes > LARGE_BYTES_MAX:
+            # Its total was the producer's word.
+            del self._pieces[metadata.uuid]
+            raise UndeliverableError(
+                f"the pieces of message {event.position} have more than {LARGE_BYTES_MAX} bytes"
+            )
+        if len(pieces.found) < metadata.num_chunks_from_msg:
             if len(self._pieces) > _LARGE_MESSAGES_MAX:
                 del self._pieces[next(iter(self._pieces))]
             return Opened(1, [])
         del self._pieces[metadata.uuid]
-        plain = self._plain(metadata, b"".join(data for _, data in pieces))
-        whole = _single(event, metadata, plain, pieces=tuple(position for position, _ in pieces[:-1]))
+        plain = self._plain(metadata, b"".join(data for _, data in pieces.found))
+        others = tuple(position for position, _ in pieces.found[:-1])
+        whole = _single(event, metadata, plain, pieces=others)
         return Opened(1, [whole])
 
 

@@ -11,8 +11,15 @@ from typing import Any, Final, Protocol
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import TaskGroup, pause
-from magnetar.websocket.errors import GOING_AWAY, Fault, LineClosedError, RefusedByBrokerError
+from magnetar.websocket.errors import (
+    GOING_AWAY,
+    TRY_AGAIN_LATER,
+    Fault,
+    LineClosedError,
+    RefusedByBrokerError,
+)
 from magnetar.websocket.line import Line
+from magnetar.websocket.memory import HeldBytes
 from magnetar.websocket.paths import Target
 from magnetar.wire.client import ClientEvent
 
@@ -39,8 +46,9 @@ class Closing(Exception):  # noqa: N818  # no error: how an endpoint ends
 class Endpoint(ABC):
     """One open socket: what its client says goes into `take`, what it gets comes out of `write`."""
 
-    def __init__(self, broker: Broker, target: Target, peer: str) -> None:
+    def __init__(self, broker: Broker, target: Target, peer: str, memory: HeldBytes) -> None:
         self.broker = broker
+        self.memory = memory
         self.target = target
         self.peer = peer
         self.messages = 0
@@ -49,6 +57,7 @@ class Endpoint(ABC):
         """Given by `connect`'s caller before anything else happens."""
         self._wake = asyncio.Event()
         self._end: Closing | None = None
+        self._overdue = asyncio.Event()
         self._answers: deque[str] = deque()
         self._tasks = TaskGroup("websocket")
 
@@ -86,11 +95,29 @@ class Endpoint(ABC):
             self._end = end
         self._wake.set()
 
+    @property
+    def tenant(self) -> str:
+        """Whose topics it is about."""
+        return self.target.topics[0].tenant
+
+    def give_way(self, reason: str) -> None:
+        """It ends now, whether its client reads or not."""
+        self.finish(Closing(TRY_AGAIN_LATER, reason))
+        self._overdue.set()
+
+    async def overdue(self) -> None:
+        """Ends with Closing when the socket has to give way."""
+        await self._overdue.wait()
+        assert self._end is not None
+        raise self._end
+
     async def close(self) -> None:
         """The socket is gone."""
         self.broker.alarms.discard(self)
         await self._tasks.close()
         self.line.end()
+        # Behind everything that counts.
+        self.memory.forget(self)
 
     # -- for those below ---------------------------------------------------------------------------
 

@@ -43,6 +43,8 @@ class Fault(enum.Enum):
 
 _CLOSE_CODES: Final = 4000
 
+TRY_AGAIN_LATER: Final = 1013
+"""Close code of a broker that has no memory for this client. Source: IANA's registry of close codes."""
 GOING_AWAY: Final = 1001
 """Close code of a broker that stops. Source: RFC 6455, 7.4.1."""
 

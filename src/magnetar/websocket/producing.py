@@ -15,6 +15,7 @@ from magnetar.runtime.tasks import call_later
 from magnetar.websocket import documents
 from magnetar.websocket.endpoint import Endpoint, Output
 from magnetar.websocket.errors import Fault, MessageError
+from magnetar.websocket.memory import HeldBytes
 from magnetar.websocket.options import ProducerOptions
 from magnetar.websocket.paths import Target
 from magnetar.websocket.publishing import Publishing, Receipt
@@ -24,6 +25,8 @@ from magnetar.wire.client import ClientEvent, ReceiptRun
 from magnetar.wire.events import CommandEvent, SendRun
 
 _Type = pb.BaseCommand.Type
+_PENDING_BYTES_MAX: Final = 8 << 20
+"""Of messages without receipts, beyond which nothing is read: storage is slow, or the topic is away."""
 _METADATA_BYTES_MAX: Final = 10 << 10
 """What an entry may have beside its payload."""
 
@@ -40,14 +43,18 @@ class _Part:
 class ProducerSocket(Endpoint):
     """One socket."""
 
-    def __init__(self, broker: Broker, target: Target, peer: str, options: ProducerOptions) -> None:
-        super().__init__(broker, target, peer)
+    def __init__(
+        self, broker: Broker, target: Target, peer: str, memory: HeldBytes, options: ProducerOptions
+    ) -> None:
+        super().__init__(broker, target, peer, memory)
         self._options = options
         self._topic = target.topics[0]
         self._parts: list[_Part] = []
         self._routing: Routing
         self._unanswered = 0
         """Messages of the client whose answers it has not got."""
+        self._held_bytes = 0
+        """Of messages without receipts."""
         self._room = asyncio.Event()
         self._room.set()
         self._flush: asyncio.TimerHandle | None = None
@@ -96,13 +103,15 @@ class ProducerSocket(Endpoint):
     async def take(self, text: str) -> None:
         await self._room.wait()
         self._unanswered += 1
-        if self._unanswered >= self._options.pending_max:
-            self._room.clear()
+        self._see_room()
         try:
             message = documents.outgoing_of(text, self.broker.clock.now_ms())
             self._check_size(message)
             part = self._parts[self._routing.partition_of(message.key)]
-            self._hand(part, part.publishing.add(message))
+            before = part.publishing.held_bytes
+            runs = part.publishing.add(message)
+            self._holds(part.publishing.held_bytes - before)
+            self._hand(part, runs)
         except MessageError as error:
             self.answer(documents.not_published(error))
             return
@@ -139,14 +148,18 @@ class ProducerSocket(Endpoint):
     def hear(self, event: ClientEvent) -> None:
         if isinstance(event, ReceiptRun):
             part = self._parts[event.producer_id - 1]
+            before = part.publishing.held_bytes
             for sequence_id, ledger_id, entry_id in zip(
                 event.sequence_ids, event.ledger_ids, event.entry_ids, strict=True
             ):
                 self._answer(part, part.publishing.stored(sequence_id, Position(ledger_id, entry_id)))
+            self._holds(part.publishing.held_bytes - before)
         elif isinstance(event, CommandEvent) and event.type == _Type.SEND_ERROR:
             refusal = event.command.send_error
             part = self._parts[refusal.producer_id - 1]
+            before = part.publishing.held_bytes
             self._answer(part, part.publishing.refused(refusal.sequence_id, refusal.message))
+            self._holds(part.publishing.held_bytes - before)
         elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_PRODUCER:
             part = self._parts[event.command.close_producer.producer_id - 1]
             part.open = False
@@ -174,8 +187,7 @@ class ProducerSocket(Endpoint):
             while self._answers:
                 await output.text(self._answers.popleft())
                 self._unanswered -= 1
-                if self._unanswered < self._options.pending_max:
-                    self._room.set()
+                self._see_room()
             await self._until_woken()
 
     def describe(self) -> dict[str, object]:
@@ -191,8 +203,24 @@ class ProducerSocket(Endpoint):
 
     def _ring(self) -> None:
         for part in self._parts:
+            before = part.publishing.held_bytes
             self._answer(part, part.publishing.late())
+            self._holds(part.publishing.held_bytes - before)
         self._watch_time()
+
+    # -- bounds ------------------------------------------------------------------------------------
+
+    def _holds(self, more_bytes: int) -> None:
+        """So many bytes more of messages lie here, or less."""
+        self._held_bytes += more_bytes
+        self.memory.hold(self, self._held_bytes)
+        self._see_room()
+
+    def _see_room(self) -> None:
+        if self._unanswered < self._options.pending_max and self._held_bytes <= _PENDING_BYTES_MAX:
+            self._room.set()
+        else:
+            self._room.clear()
 
     async def close(self) -> None:
         if self._flush is not None:

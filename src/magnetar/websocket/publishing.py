@@ -73,12 +73,18 @@ class Publishing:
         self._batch: list[tuple[int, Outgoing]] = []
         self._batch_bytes = 0
         self._sent: deque[_Sent] = deque()
+        self._sent_bytes = 0
 
     def opened(self, name: str, last_id: int, *, again: bool) -> None:
         """The broker took the producer; `last_id` is the number behind which it goes on."""
         self.name = name
         if not again:
             self._next_id = last_id + 1
+
+    @property
+    def held_bytes(self) -> int:
+        """Of entries without receipts, and of the batch that is being filled."""
+        return self._sent_bytes + self._batch_bytes
 
     @property
     def batch_waits(self) -> bool:
@@ -128,7 +134,7 @@ class Publishing:
         now_ms = self._clock.monotonic_ms()
         found: list[Receipt] = []
         while self._timeout_ms and self._sent and self._sent[0].due_ms <= now_ms:
-            sent = self._sent.popleft()
+            sent = self._first_sent()
             reason = f"no receipt within {self._timeout_ms} ms; it may be stored all the same"
             found += [Receipt(context, None, -1, 0, reason) for context in sent.contexts]
         return found
@@ -140,12 +146,17 @@ class Publishing:
             return None
         return self._sent[0].due_ms - self._clock.monotonic_ms()
 
+    def _first_sent(self) -> _Sent:
+        sent = self._sent.popleft()
+        self._sent_bytes -= len(sent.entry)
+        return sent
+
     def _settle(self, sequence_id: int, position: Position | None, reason: str) -> list[Receipt]:
         if not any(sent.sequence_id == sequence_id for sent in self._sent):
             return []
         while True:
             # Receipts come in order: what stands before was lost.
-            sent = self._sent.popleft()
+            sent = self._first_sent()
             if sent.sequence_id == sequence_id:
                 break
         size = sent.count if sent.batched else 0
@@ -186,6 +197,7 @@ class Publishing:
         due_ms = self._clock.monotonic_ms() + self._timeout_ms
         sent = _Sent(first_id, highest, len(batch), entry, contexts, due_ms, batched)
         self._sent.append(sent)
+        self._sent_bytes += len(entry)
         return self._run(sent)
 
     def _run(self, sent: _Sent) -> SendRun:

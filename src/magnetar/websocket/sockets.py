@@ -10,6 +10,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.observability.metrics import Exposition, labels
 from magnetar.websocket.errors import TooManySocketsError
+from magnetar.websocket.memory import HeldBytes
 from magnetar.websocket.paths import Role
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class OpenSockets:
         """Messages of sockets that are closed."""
         self.refused = 0
         """Handshakes that were answered with an error."""
+        self.memory = HeldBytes()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -71,6 +73,12 @@ class OpenSockets:
                 self._before[role] + sum(endpoint.messages for endpoint in mine),
                 own,
             )
+        out.gauge(
+            "magnetar_websocket_held_bytes",
+            "Held of messages beyond 64 KiB of each.",
+            self.memory.total,
+            labels(("cluster", self._cluster)),
+        )
         out.counter(
             "magnetar_websocket_refused_total",
             "WebSockets that were not opened.",

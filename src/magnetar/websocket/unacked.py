@@ -1,4 +1,7 @@
-"""What a client holds, and what is to be sent to it again (pure). Times are Unix ms."""
+"""What a client holds, and what is to be sent to it again (pure).
+
+Times are milliseconds of a clock that only runs.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,11 @@ class Held:
     message: Incoming | None
     """The message itself, where its next redelivery would be one too many."""
 
+    @property
+    def size_bytes(self) -> int:
+        """What is kept of it."""
+        return 0 if self.message is None else len(self.message.payload)
+
 
 class Unacked:
     """What a client holds, by the ids that it knows."""
@@ -35,13 +43,17 @@ class Unacked:
         self._held: dict[str, Held] = {}
         self._due: dict[str, int] = {}
         """In the order of their times: each is as long after its sending as the others."""
+        self.held_bytes = 0
+        """Of the messages that are kept for the dead letters."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     def sent(self, message_id: str, held: Held, now_ms: int) -> None:
         """The client gets a message, maybe once more."""
+        self._let_go(self._held.get(message_id))
         self._held[message_id] = held
+        self.held_bytes += held.size_bytes
         if self._timeout_ms:
             self._due.pop(message_id, None)
             self._due[message_id] = now_ms + self._timeout_ms
@@ -49,7 +61,12 @@ class Unacked:
     def settle(self, message_id: str) -> Held | None:
         """The client is through with a message; None when it did not hold it."""
         self._due.pop(message_id, None)
-        return self._held.pop(message_id, None)
+        return self._let_go(self._held.pop(message_id, None))
+
+    def _let_go(self, held: Held | None) -> Held | None:
+        if held is not None:
+            self.held_bytes -= held.size_bytes
+        return held
 
     def late(self, now_ms: int) -> list[Held]:
         """Takes out what was held too long."""

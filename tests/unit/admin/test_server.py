@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from magnetar.admin import app, loop_server
 from magnetar.admin.server import AdminServer
 from magnetar.base.errors import StartupError
 from magnetar.broker.service import BrokerConfig
+from magnetar.websocket.sockets import sockets_of
 from support.admin_api import AdminApi, with_api
 
 PINGS = 20_000
@@ -248,6 +250,59 @@ def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.Monke
         await server.stop()
 
     with_api(story)
+
+
+@pytest.mark.parametrize("why", ["no pong", "too much for all"])
+def test_a_websocket_whose_client_takes_nothing_ends(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what waits for it, whether its client ever reads again or not."""
+    from magnetar.admin import socket_protocol
+    from magnetar.admin.socket_protocol import SocketProtocol
+
+    monkeypatch.setattr(socket_protocol, "_LAST_WORDS_S", 1_000.0)
+    made: list[SocketProtocol] = []
+    make = SocketProtocol.connection_made
+
+    def making(self: SocketProtocol, transport: asyncio.Transport) -> None:
+        made.append(self)
+        make(self, transport)
+
+    monkeypatch.setattr(SocketProtocol, "connection_made", making)
+
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect(("127.0.0.1", port))
+        client.sendall(
+            b"GET /ws/v2/reader/persistent/public/default/t?messageId=earliest HTTP/1.1\r\n"
+            b"Host: localhost\r\n"
+            b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        await until(lambda: len(sockets_of(api.broker)) == 1)
+        (endpoint,) = sockets_of(api.broker)._open
+        if why != "no pong":
+            endpoint.memory._most = 1 << 20
+        for _ in range(5):
+            await api.publish("t", bytes(4 << 20))
+        (protocol,) = made
+        if why == "no pong":
+            await until(lambda: protocol.transport.get_write_buffer_size() > 0)
+            protocol.keepalive_timeout()
+        await until(protocol._gone.is_set)
+        await until(lambda: not len(sockets_of(api.broker)))
+        client.close()
+        await server.stop()
+
+    with_api(story)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # of another's making
+            await asyncio.sleep(0.01)
 
 
 class _Unread:

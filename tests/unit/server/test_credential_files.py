@@ -94,6 +94,28 @@ def test_what_could_not_be_read_once_is_tried_again(
     assert takes(credentials, NEW)
 
 
+def test_what_is_written_while_it_is_read_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(OLD)
+    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    token = credentials.files.watched[0]
+    read = token.read
+
+    def overtaken() -> Callable[[], None]:
+        effect = read()
+        replaced(key, NEW)
+        return effect
+
+    with monkeypatch.context() as patched:
+        patched.setattr(token, "read", overtaken)
+        assert look(credentials, always=True) == []
+    assert takes(credentials, OLD)
+    assert look(credentials) == []
+    assert takes(credentials, NEW)
+
+
 def test_a_look_that_began_earlier_does_not_bring_back_what_it_saw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

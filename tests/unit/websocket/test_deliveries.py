@@ -8,6 +8,7 @@ from base64 import b64decode
 import pytest
 
 from magnetar.base.ids import Position
+from magnetar.websocket import deliveries
 from magnetar.websocket.deliveries import LARGE_BYTES_MAX, Opener
 from magnetar.websocket.errors import UndeliverableError
 from magnetar.wire import payload
@@ -50,6 +51,14 @@ def test_compressed_messages_take_what_they_say_at_most() -> None:
     for claim, body in ((10, bomb), (LARGE_BYTES_MAX + 1, packed), (10, b"nonsense")):
         with pytest.raises(UndeliverableError):
             opener().open(event(body, compression=pb.ZLIB, uncompressed_size=claim))
+
+
+def test_what_unpacks_to_more_than_its_bound_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "LARGE_BYTES_MAX", 999)
+    honest = event(zlib.compress(bytes(1_000)), compression=pb.ZLIB, uncompressed_size=1_000)
+    with pytest.raises(UndeliverableError, match="claims to have 1000 bytes"):
+        Opener("FAIL", 10).open(honest)
+    assert Opener("FAIL", 1_000).open(honest).messages
 
 
 def test_encrypted_messages() -> None:

@@ -1,0 +1,69 @@
+"""What sockets hold of messages in the broker's memory, and which one gives way (pure).
+
+A client decides how large its messages are, how far they unpack, how many pieces they have, how many it
+leaves unsettled and how slowly it reads. Each socket may hold a little; what goes beyond it comes out of one
+budget for all of them. When that is used up, the socket that holds most is closed, of the tenant that holds
+most: who holds little goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, Protocol
+
+FREE_BYTES: Final = 64 << 10
+"""Of each socket; not counted."""
+HELD_BYTES_MAX: Final = 128 << 20
+"""Beyond that, of all sockets together."""
+
+
+class Holder(Protocol):
+    """A socket."""
+
+    @property
+    def tenant(self) -> str: ...
+    def give_way(self, reason: str) -> None:
+        """It is closed, and lets go of what it holds."""
+
+
+class HeldBytes:
+    """Of one broker."""
+
+    def __init__(self, most: int = HELD_BYTES_MAX) -> None:
+        self._most = most
+        self._by_holder: dict[Holder, int] = {}
+        self._by_tenant: Counter[str] = Counter()
+        self.total = 0
+        """Bytes that are counted."""
+
+    def hold(self, holder: Holder, size_bytes: int) -> None:
+        """The socket holds so many bytes now. Somebody gives way when that is too much for all."""
+        if size_bytes <= FREE_BYTES and holder not in self._by_holder:
+            return
+        self._set(holder, max(0, size_bytes - FREE_BYTES))
+        while self.total > self._most:
+            self._close_one()
+
+    def forget(self, holder: Holder) -> None:
+        """The socket is gone."""
+        self._set(holder, 0)
+
+    def _set(self, holder: Holder, counted: int) -> None:
+        before = self._by_holder.pop(holder, 0)
+        if counted:
+            self._by_holder[holder] = counted
+        self.total += counted - before
+        self._by_tenant[holder.tenant] += counted - before
+        if not self._by_tenant[holder.tenant]:
+            del self._by_tenant[holder.tenant]
+
+    def _close_one(self) -> None:
+        tenant = max(self._by_tenant, key=self._by_tenant.__getitem__)
+        mine = [holder for holder in self._by_holder if holder.tenant == tenant]
+        holder = max(mine, key=self._by_holder.__getitem__)
+        size = self._by_holder[holder]
+        self._set(holder, 0)
+        holder.give_way(
+            f"the broker holds {size + FREE_BYTES} bytes of messages for this client, and too many for all:"
+            " read and settle faster, or ask for fewer at a time (receiverQueueSize)"
+        )

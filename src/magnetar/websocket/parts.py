@@ -1,0 +1,48 @@
+"""The consumer of one topic or partition, as a socket keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.runtime.threads import in_thread
+from magnetar.websocket.deliveries import Opened, Opener
+from magnetar.wire.client import MessageEvent
+
+BESIDE_BYTES: Final = 256 << 10
+"""What makes or takes so many bytes is done beside the event loop: what decompresses them lets others run."""
+
+
+class Part:
+    """One of them."""
+
+    def __init__(self, number: int, topic: TopicName, opener: Opener) -> None:
+        self.number = number
+        self.topic = topic
+        self.opener = opener
+        self.consumer_id = -1
+        """Of its present consumer; each time it is opened it gets another."""
+        self.permits = 0
+        """Messages that the broker may still send."""
+        self.ended = False
+        """Whether the broker said that no message will follow."""
+        self.seen: tuple[Position, int] | None = None
+        """Of a reader: the last message that the client got, where it goes on."""
+
+    async def opened(self, event: MessageEvent, count: Callable[[int], None]) -> Opened:
+        """Opens an entry; `count` hears of the bytes that this takes, before, and when it is done. Raises
+        UndeliverableError."""
+        opener = self.opener
+        large = event.payload_at - event.metadata_at >= BESIDE_BYTES
+        metadata = await in_thread(lambda: opener.look(event)) if large else opener.look(event)
+        cost = opener.cost(event, metadata)
+        if cost < BESIDE_BYTES:
+            return opener.open(event, metadata)
+        # Before they are there: somebody may have to give way for them.
+        count(cost)
+        try:
+            return await in_thread(lambda: opener.open(event, metadata))
+        finally:
+            count(-cost)
