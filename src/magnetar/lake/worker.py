@@ -107,8 +107,12 @@ def main() -> None:
     os.dup2(2, 1)
 
     def say(answer: dict[str, Any]) -> None:
-        answers.write(json.dumps(answer, separators=(",", ":")) + "\n")
-        answers.flush()
+        try:
+            answers.write(json.dumps(answer, separators=(",", ":")) + "\n")
+            answers.flush()
+        except BrokenPipeError:
+            # The broker is gone; what is half done is as after a kill. Nothing is to be written at the exit.
+            os._exit(1)
 
     server: Server | None = None
     for line in sys.stdin:

@@ -18,8 +18,8 @@ class Backoff:
         self._not_before_ms = 0
 
     def waits(self, now_ms: int) -> bool:
-        """Whether it is too early to try again."""
-        return now_ms < self._not_before_ms
+        """Whether it is too early to try again. A clock that is set back makes no pause longer."""
+        return 0 < self._not_before_ms - now_ms <= self._pause_ms
 
     def failed(self, now_ms: int) -> int:
         """How long to wait now, ms."""

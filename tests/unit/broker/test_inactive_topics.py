@@ -131,6 +131,20 @@ def test_retention_keeps_a_topic_for_its_time() -> None:
     in_world(story)
 
 
+@pytest.mark.parametrize("step_ms", [-86_400_000, 86_400_000])
+def test_a_clock_that_is_set_neither_deletes_a_topic_nor_keeps_it(step_ms: int) -> None:
+    async def story(world: World) -> None:
+        await world.topic()
+        await world.broker.inactive.round()
+        world.clock.step(step_ms)
+        await after(world, 50)
+        assert await exists(world)
+        await after(world, 61)
+        assert not await exists(world)
+
+    in_world(story)
+
+
 def test_a_use_between_two_rounds_counts() -> None:
     async def story(world: World) -> None:
         await world.topic()

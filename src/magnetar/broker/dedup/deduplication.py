@@ -46,7 +46,7 @@ class Deduplication:
         self._complete = cursor.mark_delete
         """Everything up to here is in `state`."""
         self._unstored = 0
-        self._stored_ms = clock.now_ms()
+        self._stored_ms = int(clock.monotonic_ms())
         self._retire_above = limits.producers_max
 
     @classmethod
@@ -112,7 +112,7 @@ class Deduplication:
             self._retire()
 
     def _retire(self) -> int:
-        gone = self.state.retire(self._attached, self._clock.now_ms(), self.limits)
+        gone = self.state.retire(self._attached, int(self._clock.monotonic_ms()), self.limits)
         if gone:
             _log.info("%s: forgot %d producers that are away", self._log.name, gone)
         # Some room before the next pass over all of them: each new producer would cause one.
@@ -128,7 +128,7 @@ class Deduplication:
         complete = self._complete
         self._cursor.set_properties(self.state.snapshot())
         self._unstored = 0
-        self._stored_ms = self._clock.now_ms()
+        self._stored_ms = int(self._clock.monotonic_ms())
         self._cursor.when_durable(lambda error: self._snapshot_durable(complete, error))
 
     def _snapshot_durable(self, complete: Position, error: BaseException | None) -> None:
@@ -151,7 +151,7 @@ class Deduplication:
         Raises what `snapshot` does.
         """
         interval_ms = self.limits.snapshot_ms
-        due = 0 < interval_ms <= self._clock.now_ms() - self._stored_ms
+        due = 0 < interval_ms <= self._clock.monotonic_ms() - self._stored_ms
         if self._retire() or (self._unstored and due):
             await self._store_now()
 

@@ -75,7 +75,7 @@ class DedupState:
         self._pushed: dict[str, int] = dict(self._persisted)
         """Highest number handed to the log; >= the durable one."""
         self._away_since: dict[str, int] = {}
-        """When a producer was first seen not to be attached, Unix ms; ascending."""
+        """When a producer was first seen not to be attached, ms of a clock that only runs; ascending."""
 
     def __len__(self) -> int:
         return len(self._persisted)
@@ -140,6 +140,8 @@ class DedupState:
 
     def retire(self, attached: Container[str], now_ms: int, limits: DedupLimits) -> int:
         """Forgets producers that are not attached: those gone for long, and the first of too many.
+
+        `now_ms` is of a clock that only runs: one that is set ahead would have all forgotten who are away.
 
         One with numbers under way stays, or what it sends again would be taken for new. Returns how many
         went. Costs a pass over all that are known.

@@ -25,10 +25,14 @@ def in_use(topic: AnyTopic, mode: DeleteMode) -> bool:
 
 
 class IdleTimes:
-    """Since when topics are not in use, as far as rounds have seen it."""
+    """Since when topics are not in use, as far as rounds have seen it.
+
+    By a clock that only runs: one that is set ahead would have topics deleted that were used a moment ago.
+    """
 
     def __init__(self) -> None:
-        self._since_ms: dict[AnyTopic, int] = {}
+        self._since_ms: dict[AnyTopic, tuple[float, int]] = {}
+        """With when something was published last, as the topic has it."""
 
     def __len__(self) -> int:
         return len(self._since_ms)
@@ -37,12 +41,14 @@ class IdleTimes:
         """The topic is in use."""
         self._since_ms.pop(topic, None)
 
-    def idle_ms(self, topic: AnyTopic, now_ms: int) -> int:
+    def idle_ms(self, topic: AnyTopic, now_ms: float) -> int:
         """For how long the topic was seen not in use; 0 when this is the first time."""
-        # What was published meanwhile came from a producer that came and left between two rounds.
-        since_ms = max(self._since_ms.get(topic, now_ms), topic.last_publish_ms)
-        self._since_ms[topic] = since_ms
-        return max(0, now_ms - since_ms)
+        since_ms, published_ms = self._since_ms.get(topic, (now_ms, topic.last_publish_ms))
+        if published_ms != topic.last_publish_ms:
+            # By a producer that came and left between two rounds.
+            since_ms = now_ms
+        self._since_ms[topic] = since_ms, topic.last_publish_ms
+        return int(now_ms - since_ms)
 
     def keep_only(self, topics: Container[AnyTopic]) -> None:
         """Forgets topics that are not loaded any more."""

@@ -69,7 +69,7 @@ class InactiveTopics:
         if topic.closed or is_system(name) or not policy.delete or in_use(topic, policy.mode):
             self._idle.used(topic)
             return
-        idle_ms = self._idle.idle_ms(topic, broker.clock.now_ms())
+        idle_ms = self._idle.idle_ms(topic, broker.clock.monotonic_ms())
         retention_ms = topic.retention_ms
         if idle_ms < policy.idle_s * 1000 or retention_ms is None or idle_ms < retention_ms:
             return
@@ -90,7 +90,7 @@ class InactiveTopics:
         if not unload_s or is_system(name) or not may_go(topic) or self._is_offloaded_now(topic):
             self._unloadable.used(topic)
             return
-        idle_ms = self._unloadable.idle_ms(topic, broker.clock.now_ms())
+        idle_ms = self._unloadable.idle_ms(topic, broker.clock.monotonic_ms())
         if idle_ms < unload_s * 1000 or broker.topics.get(str(name)) is not topic:
             return
         # Else its time, or that of a subscription, to be deleted would stand still.
