@@ -83,6 +83,7 @@ async def opened(broker: Broker, name: TopicName, *, create: bool) -> NonPersist
 
 
 async def _opened(broker: Broker, name: TopicName, create: bool) -> NonPersistentTopic:
+    await broker.check_name(name)
     # A partition is there, and counted, from the day its topic has so many.
     if await broker.exists(name):
         return await _held(broker, name, create)
