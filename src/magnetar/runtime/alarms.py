@@ -12,6 +12,8 @@ from magnetar.base.clock import Clock
 
 _log = logging.getLogger("magnetar.runtime")
 
+_SLEEP_S_MIN: Final = 0.001
+"""uvloop counts whole milliseconds: a shorter wait is none, and would ring too early again and again."""
 _SLEEP_S_MAX: Final = 1.0
 """The loop's timers do not notice when the wall clock is set: it is looked at this often."""
 
@@ -19,7 +21,7 @@ _SLEEP_S_MAX: Final = 1.0
 class Alarms:
     """One alarm per key. Nothing runs while no alarm is set."""
 
-    __slots__ = ("_after", "_at", "_clock", "_timer")
+    __slots__ = ("_after", "_at", "_clock", "_timer", "_timer_s")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,6 +30,8 @@ class Alarms:
         self._after = _Line()
         """Of the clock that only runs."""
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0
+        """When it rings, on the loop's clock. uvloop's handles do not all know."""
 
     def __len__(self) -> int:
         return len(self._at) + len(self._after)
@@ -72,12 +76,13 @@ class Alarms:
     def _start_timer(self, delay_ms: float) -> None:
         """The timer rings in `delay_ms`, unless it does so before."""
         loop = asyncio.get_running_loop()
-        due_s = loop.time() + min(max(0.0, delay_ms / 1000), _SLEEP_S_MAX)
+        delay_s = min(max(_SLEEP_S_MIN, delay_ms / 1000), _SLEEP_S_MAX)
+        due_s = loop.time() + delay_s
         if self._timer is not None:
-            if self._timer.when() <= due_s:
+            if self._timer_s <= due_s:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(due_s, self.ring)
+        self._timer, self._timer_s = loop.call_later(delay_s, self.ring), due_s
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from magnetar.base.clock import ManualClock
+from magnetar.runtime import loop as event_loop
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.clock import SystemClock
 
@@ -114,6 +116,19 @@ def test_one_failure_does_not_silence_the_others(caplog: pytest.LogCaptureFixtur
         assert rung == [1]
 
     in_loop(story)
+
+
+@pytest.mark.parametrize("started", [asyncio.run, event_loop.run])
+def test_waits_shorter_than_the_loop_counts_end(started: Callable[..., None]) -> None:
+    async def run() -> None:
+        alarms, rung = Alarms(SystemClock()), asyncio.Queue[int]()
+        for number in range(200):
+            alarms.after(number, number % 7 / 10, partial(rung.put_nowait, number))
+        async with asyncio.timeout(60):
+            assert sorted([await rung.get() for _ in range(200)]) == list(range(200))
+        alarms.close()
+
+    started(run())
 
 
 def test_the_timer_rings() -> None:
