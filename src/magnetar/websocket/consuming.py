@@ -18,7 +18,7 @@ from magnetar.websocket.deliveries import Incoming, Opener
 from magnetar.websocket.documents import Order
 from magnetar.websocket.endpoint import Closing, Endpoint, Output
 from magnetar.websocket.errors import Fault, UndeliverableError
-from magnetar.websocket.memory import HeldBytes
+from magnetar.websocket.memory import ByteCount, HeldBytes
 from magnetar.websocket.options import ConsumerOptions
 from magnetar.websocket.parts import BESIDE_BYTES, Part
 from magnetar.websocket.paths import Role, Target
@@ -51,7 +51,9 @@ class ConsumerSocket(Endpoint):
         self._ready: deque[tuple[Part, Incoming]] = deque()
         """Messages of the entry that was opened last."""
         self._opened_bytes = 0
-        """Of them, of the entry that is being opened, and of pieces of large messages."""
+        """Of them, and of the entry that is being opened."""
+        self._pieces = ByteCount()
+        """Of large messages that are not complete."""
         self._pulled = 0
         """Messages that a client that pulls has asked for and not got."""
         self._unacked = Unacked(options.ack_timeout_ms)
@@ -72,7 +74,8 @@ class ConsumerSocket(Endpoint):
         """Subscribes to a topic, to all its partitions if it has some. Raises OpeningError."""
         count = await self.line.partitions(topic)
         for name in [topic.with_partition(i) for i in range(count)] if count else [topic]:
-            opener = Opener(self.options.crypto_failure, self.broker.config.message_bytes_max)
+            most = self.broker.config.message_bytes_max
+            opener = Opener(self.options.crypto_failure, most, self._pieces)
             part = Part(len(self._parts), name, opener)
             self._parts[part.number] = part
             await self._subscribe(part)
@@ -241,7 +244,7 @@ class ConsumerSocket(Endpoint):
         part.consumer_id = -1
         dropped = [event for owner, event in self._events if owner is part]
         self._events = deque((owner, event) for owner, event in self._events if owner is not part)
-        self._opened_bytes -= sum(len(each.payload) for owner, each in self._ready if owner is part)
+        self._opened_bytes -= sum(each.size_bytes for owner, each in self._ready if owner is part)
         self._ready = deque((owner, each) for owner, each in self._ready if owner is not part)
         self.line.taken(sum(len(event.entry) for event in dropped))
         if not self._reads:
@@ -264,7 +267,6 @@ class ConsumerSocket(Endpoint):
         while self._events and not self._ready:
             part, event = self._events.popleft()
             size = len(event.entry)
-            before = part.opener.held_bytes
             try:
                 opened = await part.opened(event, self._opening)
             except UndeliverableError as error:
@@ -278,8 +280,7 @@ class ConsumerSocket(Endpoint):
             if opened.discarded or (self._reads and not opened.messages):
                 self.line.hand(AckEvent(part.consumer_id, [event.position]))
             self._ready.extend((part, each) for each in opened.messages if self._wants(part, each))
-            self._opened_bytes += part.opener.held_bytes - before
-            self._opened_bytes += sum(len(each.payload) for _, each in self._ready)
+            self._opened_bytes += sum(each.size_bytes for _, each in self._ready)
             self.count_held()
             self._grant()
         return bool(self._ready)
@@ -291,7 +292,8 @@ class ConsumerSocket(Endpoint):
     def count_held(self) -> None:
         """Says how much of messages lies here."""
         letters = 0 if self._dead_letters is None else self._dead_letters.held_bytes
-        self.memory.hold(self, self._opened_bytes + self._unacked.held_bytes + letters)
+        opened = self._opened_bytes + self._pieces.size_bytes
+        self.memory.hold(self, opened + self._unacked.held_bytes + letters)
 
     def _wants(self, part: Part, message: Incoming) -> bool:
         """Whether it is not to be kept from the client: what a reader was to begin behind, and what was
@@ -323,7 +325,7 @@ class ConsumerSocket(Endpoint):
             self._pulled -= 1
         self._watch_time()
         await output.text(await self._text(part, message, message_id))
-        self._opened_bytes -= len(message.payload)
+        self._opened_bytes -= message.size_bytes
         self.count_held()
         self.messages += 1
         if self._reads:

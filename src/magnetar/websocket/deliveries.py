@@ -15,6 +15,7 @@ from magnetar.base.expressions import as_text
 from magnetar.base.ids import Position
 from magnetar.client.compression import decompress_within
 from magnetar.websocket.errors import UndeliverableError
+from magnetar.websocket.memory import ByteCount
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEvent
@@ -22,6 +23,8 @@ from magnetar.wire.messages import MessageEvent
 _LARGE_MESSAGES_MAX: Final = 10
 """Large messages of one topic whose pieces are being collected; the oldest gives way, as in Pulsar's
 clients: its pieces come again."""
+_OBJECT_BYTES: Final = 512
+"""What a message or a piece takes beside its payload."""
 LARGE_BYTES_MAX: Final = 64 << 20
 """Bytes of a large message; more is not put together in the broker's memory."""
 
@@ -45,6 +48,12 @@ class Incoming:
     """What the client needs to decrypt it."""
     pieces: tuple[Position, ...] = ()
     """Entries of the other pieces of a large message."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes of memory, about."""
+        texts = sum(len(name) + len(text) for name, text in self.properties.items())
+        return _OBJECT_BYTES + len(self.payload) + len(self.key or "") + texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +80,15 @@ class _Pieces:
 class Opener:
     """Opens the entries of one topic or partition."""
 
-    def __init__(self, crypto_failure: str, message_bytes_max: int) -> None:
-        """`crypto_failure`: FAIL, DISCARD or CONSUME encrypted messages."""
+    def __init__(
+        self, crypto_failure: str, message_bytes_max: int, pieces_held: ByteCount | None = None
+    ) -> None:
+        """`crypto_failure`: FAIL, DISCARD or CONSUME encrypted messages. `pieces_held` counts pieces of large
+        messages that are not complete."""
         self._crypto_failure = crypto_failure
         self._plain_bytes_max = max(message_bytes_max, LARGE_BYTES_MAX)
         self._pieces: dict[str, _Pieces] = {}
-
-    @property
-    def held_bytes(self) -> int:
-        """Of pieces of large messages that are not complete."""
-        return sum(pieces.size_bytes for pieces in self._pieces.values())
+        self._pieces_held = pieces_held or ByteCount()
 
     def look(self, event: MessageEvent) -> pb.MessageMetadata:
         """What the entry says of itself. Raises UndeliverableError."""
@@ -96,6 +104,8 @@ class Opener:
         size = len(event.entry) - event.payload_at
         if metadata.compression != pb.NONE:
             size += min(metadata.uncompressed_size, self._plain_bytes_max)
+        if payload.is_batch(metadata):
+            size += metadata.num_messages_in_batch * _OBJECT_BYTES
         return size
 
     def open(self, event: MessageEvent, metadata: pb.MessageMetadata | None = None) -> Opened:
@@ -140,30 +150,40 @@ class Opener:
         """A large message comes with its last piece."""
         if metadata.total_chunk_msg_size > LARGE_BYTES_MAX:
             raise UndeliverableError(f"message {event.position} has more than {LARGE_BYTES_MAX} bytes")
+        uuid = metadata.uuid
         if metadata.chunk_id == 0:
-            self._pieces[metadata.uuid] = _Pieces()
-        pieces = self._pieces.setdefault(metadata.uuid, _Pieces())
+            self._let_go(uuid)
+        if uuid not in self._pieces:
+            self._pieces[uuid] = _Pieces()
+            self._pieces_held.size_bytes += len(uuid)
+        pieces = self._pieces[uuid]
         if len(pieces.found) != metadata.chunk_id:
             # Its beginning went to somebody else, or is gone: what is left of it is of no use to anybody.
-            del self._pieces[metadata.uuid]
+            self._let_go(uuid)
             return Opened(1, [], discarded=True)
         pieces.found.append((event.position, body))
         pieces.size_bytes += len(body)
+        self._pieces_held.size_bytes += len(body) + _OBJECT_BYTES
         if pieces.size_bytes > LARGE_BYTES_MAX:
             # Its total was the producer's word.
-            del self._pieces[metadata.uuid]
+            self._let_go(uuid)
             raise UndeliverableError(
                 f"the pieces of message {event.position} have more than {LARGE_BYTES_MAX} bytes"
             )
         if len(pieces.found) < metadata.num_chunks_from_msg:
             if len(self._pieces) > _LARGE_MESSAGES_MAX:
-                del self._pieces[next(iter(self._pieces))]
+                self._let_go(next(iter(self._pieces)))
             return Opened(1, [])
-        del self._pieces[metadata.uuid]
+        self._let_go(uuid)
         plain = self._plain(metadata, b"".join(data for _, data in pieces.found))
         others = tuple(position for position, _ in pieces.found[:-1])
         whole = _single(event, metadata, plain, pieces=others)
         return Opened(1, [whole])
+
+    def _let_go(self, uuid: str) -> None:
+        pieces = self._pieces.pop(uuid, None)
+        if pieces is not None:
+            self._pieces_held.size_bytes -= len(uuid) + pieces.size_bytes + len(pieces.found) * _OBJECT_BYTES
 
 
 def _single(

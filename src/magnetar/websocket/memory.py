@@ -17,6 +17,15 @@ HELD_BYTES_MAX: Final = 128 << 20
 """Beyond that, of all sockets together."""
 
 
+class ByteCount:
+    """Bytes that parts of one socket hold together."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
 class Holder(Protocol):
     """A socket."""
 

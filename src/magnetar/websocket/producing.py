@@ -15,7 +15,7 @@ from magnetar.runtime.tasks import call_later
 from magnetar.websocket import documents
 from magnetar.websocket.endpoint import Endpoint, Output
 from magnetar.websocket.errors import Fault, MessageError
-from magnetar.websocket.memory import HeldBytes
+from magnetar.websocket.memory import ByteCount, HeldBytes
 from magnetar.websocket.options import ProducerOptions
 from magnetar.websocket.paths import Target
 from magnetar.websocket.publishing import Publishing, Receipt
@@ -53,8 +53,8 @@ class ProducerSocket(Endpoint):
         self._routing: Routing
         self._unanswered = 0
         """Messages of the client whose answers it has not got."""
-        self._held_bytes = 0
-        """Of messages without receipts."""
+        self._held = ByteCount()
+        """Entries without receipts, and batches that are being filled."""
         self._room = asyncio.Event()
         self._room.set()
         self._flush: asyncio.TimerHandle | None = None
@@ -66,7 +66,8 @@ class ProducerSocket(Endpoint):
         for number, name in enumerate(names, 1):
             publishing = Publishing(
                 number,
-                self.line.session.broker.clock,
+                self.broker.clock,
+                self._held,
                 compression=options.compression,
                 batch_messages_max=options.batch_messages_max,
                 timeout_ms=options.send_timeout_ms,
@@ -108,10 +109,8 @@ class ProducerSocket(Endpoint):
             message = documents.outgoing_of(text, self.broker.clock.now_ms())
             self._check_size(message)
             part = self._parts[self._routing.partition_of(message.key)]
-            before = part.publishing.held_bytes
-            runs = part.publishing.add(message)
-            self._holds(part.publishing.held_bytes - before)
-            self._hand(part, runs)
+            self._hand(part, part.publishing.add(message))
+            self._count_held()
         except MessageError as error:
             self.answer(documents.not_published(error))
             return
@@ -141,6 +140,7 @@ class ProducerSocket(Endpoint):
         self._flush = None
         for part in self._parts:
             self._hand(part, part.publishing.flush())
+        self._count_held()
         self._watch_time()
 
     # -- from the broker ---------------------------------------------------------------------------
@@ -148,18 +148,16 @@ class ProducerSocket(Endpoint):
     def hear(self, event: ClientEvent) -> None:
         if isinstance(event, ReceiptRun):
             part = self._parts[event.producer_id - 1]
-            before = part.publishing.held_bytes
             for sequence_id, ledger_id, entry_id in zip(
                 event.sequence_ids, event.ledger_ids, event.entry_ids, strict=True
             ):
                 self._answer(part, part.publishing.stored(sequence_id, Position(ledger_id, entry_id)))
-            self._holds(part.publishing.held_bytes - before)
+            self._count_held()
         elif isinstance(event, CommandEvent) and event.type == _Type.SEND_ERROR:
             refusal = event.command.send_error
             part = self._parts[refusal.producer_id - 1]
-            before = part.publishing.held_bytes
             self._answer(part, part.publishing.refused(refusal.sequence_id, refusal.message))
-            self._holds(part.publishing.held_bytes - before)
+            self._count_held()
         elif isinstance(event, CommandEvent) and event.type == _Type.CLOSE_PRODUCER:
             part = self._parts[event.command.close_producer.producer_id - 1]
             part.open = False
@@ -203,21 +201,18 @@ class ProducerSocket(Endpoint):
 
     def _ring(self) -> None:
         for part in self._parts:
-            before = part.publishing.held_bytes
             self._answer(part, part.publishing.late())
-            self._holds(part.publishing.held_bytes - before)
+        self._count_held()
         self._watch_time()
 
     # -- bounds ------------------------------------------------------------------------------------
 
-    def _holds(self, more_bytes: int) -> None:
-        """So many bytes more of messages lie here, or less."""
-        self._held_bytes += more_bytes
-        self.memory.hold(self, self._held_bytes)
+    def _count_held(self) -> None:
+        self.memory.hold(self, self._held.size_bytes)
         self._see_room()
 
     def _see_room(self) -> None:
-        if self._unanswered < self._options.pending_max and self._held_bytes <= _PENDING_BYTES_MAX:
+        if self._unanswered < self._options.pending_max and self._held.size_bytes <= _PENDING_BYTES_MAX:
             self._room.set()
         else:
             self._room.clear()

@@ -16,6 +16,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.client.compression import compress
 from magnetar.websocket.documents import Outgoing
+from magnetar.websocket.memory import ByteCount
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
@@ -57,6 +58,7 @@ class Publishing:
         self,
         producer_id: int,
         clock: Clock,
+        held: ByteCount,
         *,
         compression: pb.CompressionType,
         batch_messages_max: int,
@@ -66,6 +68,7 @@ class Publishing:
         self.name = ""
         """The producer's; given by the broker."""
         self._clock = clock
+        self._held = held
         self._next_id = 0
         self._compression = compression
         self._batch_max = batch_messages_max
@@ -73,18 +76,12 @@ class Publishing:
         self._batch: list[tuple[int, Outgoing]] = []
         self._batch_bytes = 0
         self._sent: deque[_Sent] = deque()
-        self._sent_bytes = 0
 
     def opened(self, name: str, last_id: int, *, again: bool) -> None:
         """The broker took the producer; `last_id` is the number behind which it goes on."""
         self.name = name
         if not again:
             self._next_id = last_id + 1
-
-    @property
-    def held_bytes(self) -> int:
-        """Of entries without receipts, and of the batch that is being filled."""
-        return self._sent_bytes + self._batch_bytes
 
     @property
     def batch_waits(self) -> bool:
@@ -106,6 +103,7 @@ class Publishing:
             runs = self.flush()
         self._batch.append((number, message))
         self._batch_bytes += size
+        self._held.size_bytes += size
         if len(self._batch) >= self._batch_max or self._batch_bytes >= BATCH_BYTES_MAX:
             runs += self.flush()
         return runs
@@ -114,6 +112,7 @@ class Publishing:
         """The batch that is being filled, if there is one."""
         if not self._batch:
             return []
+        self._held.size_bytes -= self._batch_bytes
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         return [self._send(batch, batched=True)]
 
@@ -148,7 +147,7 @@ class Publishing:
 
     def _first_sent(self) -> _Sent:
         sent = self._sent.popleft()
-        self._sent_bytes -= len(sent.entry)
+        self._held.size_bytes -= len(sent.entry)
         return sent
 
     def _settle(self, sequence_id: int, position: Position | None, reason: str) -> list[Receipt]:
@@ -197,7 +196,7 @@ class Publishing:
         due_ms = self._clock.monotonic_ms() + self._timeout_ms
         sent = _Sent(first_id, highest, len(batch), entry, contexts, due_ms, batched)
         self._sent.append(sent)
-        self._sent_bytes += len(entry)
+        self._held.size_bytes += len(entry)
         return self._run(sent)
 
     def _run(self, sent: _Sent) -> SendRun:

@@ -31,7 +31,7 @@ class Held:
     @property
     def size_bytes(self) -> int:
         """What is kept of it."""
-        return 0 if self.message is None else len(self.message.payload)
+        return 0 if self.message is None else self.message.size_bytes
 
 
 class Unacked:

@@ -48,10 +48,15 @@ def takes(credentials: BrokerCredentials, secret: bytes) -> bool:
     return True
 
 
-def test_a_new_key_counts_and_a_broken_one_does_not(tmp_path: Path) -> None:
-    key = tmp_path / "key"
+def with_key(folder: Path) -> tuple[Path, BrokerCredentials]:
+    """Tokens are signed with the old key, which lies there."""
+    key = folder / "key"
     key.write_bytes(OLD)
-    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    return key, BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+
+
+def test_a_new_key_counts_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    key, credentials = with_key(tmp_path)
     changes: list[bool] = []
     credentials.files.changed = lambda: changes.append(True)
     assert look(credentials) == []
@@ -75,9 +80,7 @@ def test_what_could_not_be_read_once_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A process without a free descriptor reads nothing, and the file looks the same afterwards."""
-    key = tmp_path / "key"
-    key.write_bytes(OLD)
-    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    key, credentials = with_key(tmp_path)
     replaced(key, NEW)
     with monkeypatch.context() as patched:
 
@@ -97,9 +100,7 @@ def test_what_could_not_be_read_once_is_tried_again(
 def test_what_is_written_while_it_is_read_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = tmp_path / "key"
-    key.write_bytes(OLD)
-    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    key, credentials = with_key(tmp_path)
     token = credentials.files.watched[0]
     read = token.read
 
@@ -120,9 +121,7 @@ def test_a_look_that_began_earlier_does_not_bring_back_what_it_saw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two SIGHUPs, or one beside the regular look: the file changes between them, the first is slow."""
-    key = tmp_path / "key"
-    key.write_bytes(OLD)
-    credentials = BrokerCredentials(StandaloneConfig(authentication="token", token_secret_key=key))
+    key, credentials = with_key(tmp_path)
     token = credentials.files.watched[0]
     read, first_has_read, later_asked = token.read, threading.Event(), threading.Event()
 

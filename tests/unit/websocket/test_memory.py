@@ -10,7 +10,7 @@ from magnetar.base.ids import Position
 from magnetar.websocket import app, deliveries
 from magnetar.websocket.deliveries import Opener
 from magnetar.websocket.errors import TRY_AGAIN_LATER, UndeliverableError
-from magnetar.websocket.memory import FREE_BYTES, HeldBytes
+from magnetar.websocket.memory import FREE_BYTES, ByteCount, HeldBytes
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEvent, event_of_entry
@@ -71,13 +71,14 @@ def piece(number: int, body: bytes, of: int = 1_000_000, uuid: str = "u") -> Mes
 
 def test_pieces_end_where_their_bound_is_whatever_their_total_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries, "LARGE_BYTES_MAX", 10_000)
-    opener = Opener("FAIL", 5_000)
+    held = ByteCount()
+    opener = Opener("FAIL", 5_000, held)
     for number in range(10):
         assert opener.open(piece(number, bytes(1_000))).messages == []
-    assert opener.held_bytes == 10_000
+    assert held.size_bytes == 10_000 + 10 * 512 + len("u")
     with pytest.raises(UndeliverableError, match="10000"):
         opener.open(piece(10, bytes(1_000)))
-    assert opener.held_bytes == 0
+    assert held.size_bytes == 0
 
 
 def test_messages_that_are_kept_for_the_dead_letters_are_counted() -> None:
@@ -148,6 +149,31 @@ def test_a_producer_whose_topic_is_away_is_not_read_for_ever(monkeypatch: pytest
         (socket,) = clients.app.open._open
         await world.until(lambda: not socket._room.is_set(), "it is not read")  # type: ignore[attr-defined]
         await world.settle()
-        assert 8 * MB < socket._held_bytes <= 9 * MB + 1_000  # type: ignore[attr-defined]
+        assert 8 * MB < socket._held.size_bytes <= 9 * MB + 1_000  # type: ignore[attr-defined]
 
     with_clients(story)
+
+
+def test_batches_that_end_by_time_leave_nothing_counted() -> None:
+    async def story(clients: Clients) -> None:
+        producer = await clients.producer(
+            batchingEnabled="true",
+            batchingMaxMessages=100,
+            batchingMaxPublishDelay=1,
+            compressionType="ZLIB",
+        )
+        (socket,) = clients.app.open._open
+        for _ in range(3):
+            await producer.ask(message(bytes(100_000)))
+            assert socket._held.size_bytes == 0  # type: ignore[attr-defined]
+
+    with_clients(story)
+
+
+def test_a_batch_of_very_many_messages_is_counted_by_their_number() -> None:
+    metadata = pb.MessageMetadata(
+        producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=1_000_000
+    )
+    event = event_of_entry(1, Position(7, 0), payload.build_entry(metadata, b""))
+    opener = Opener("FAIL", 5_000)
+    assert opener.cost(event, opener.look(event)) >= 500_000_000

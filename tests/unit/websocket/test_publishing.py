@@ -12,6 +12,7 @@ from magnetar.base.clock import ManualClock
 from magnetar.base.ids import Position
 from magnetar.websocket.documents import Outgoing, all_but, message_id_of, outgoing_of
 from magnetar.websocket.errors import BadQueryError, MessageError
+from magnetar.websocket.memory import ByteCount
 from magnetar.websocket.options import consumer_options, producer_options, reader_options
 from magnetar.websocket.publishing import BATCH_BYTES_MAX, Publishing
 from magnetar.websocket.routing import Routing, java_hash
@@ -36,7 +37,9 @@ def publishing(
     batch_max: int = 1, timeout_ms: int = 0, last_id: int = -1, clock: ManualClock | None = None
 ) -> Publishing:
     clock = clock or ManualClock()
-    made = Publishing(1, clock, compression=pb.NONE, batch_messages_max=batch_max, timeout_ms=timeout_ms)
+    made = Publishing(
+        1, clock, ByteCount(), compression=pb.NONE, batch_messages_max=batch_max, timeout_ms=timeout_ms
+    )
     made.opened("p", last_id, again=False)
     return made
 

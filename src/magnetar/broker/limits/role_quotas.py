@@ -31,24 +31,20 @@ _OWNERS_KEPT: Final = 10_000
 class RoleQuotas:
     """Of one broker."""
 
-    __slots__ = ("_now_ms", "_of_commands", "_of_time", "timed")
+    __slots__ = ("_of_commands", "_of_time", "now_ms", "timed")
 
     def __init__(self, limits: TenantLimits, now_ms: Callable[[], float]) -> None:
         """`now_ms` is of a clock that only goes forward."""
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._of_commands = _Quota(limits.commands_per_second_per_role)
         self._of_time = _Quota(limits.loop_percent_per_role * _US_PER_PERCENT)
         self.timed = limits.loop_percent_per_role > 0
         """Whether time is counted."""
 
-    def now_ms(self) -> float:
-        """When something begins that is counted."""
-        return self._now_ms()
-
     def count(self, owner: str, commands: int, begun_ms: float | None = None) -> int:
         """Counts commands of an owner, and the time since they began, where it is given; for how many
         milliseconds its next ones must wait."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         rest_ms = self._of_commands.take(owner, commands, int(now_ms))
         if self.timed:
             used_us = 0 if begun_ms is None else int((now_ms - begun_ms) * 1_000)
@@ -64,7 +60,7 @@ class RoleQuotas:
         sent: Any = None
         error: BaseException | None = None
         while True:
-            begun_ms = self._now_ms()
+            begun_ms = self.now_ms()
             try:
                 waits_for = work.send(sent) if error is None else work.throw(error)
             except StopIteration as end:
