@@ -22,3 +22,6 @@ class WorldClock:
 
     def monotonic_ms(self) -> float:
         return self._world.now_us / 1_000
+
+    def settled_ms(self) -> int:
+        return self.now_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -381,3 +382,42 @@ def test_many_offloads_make_few_manifests(folder: LakeFolder) -> None:
     assert len(snapshot.manifests(table.io)) <= 20
     assert len(folder.ledgers()) == 45
     assert TIME_MS in {int(when.timestamp() * 1000) for (when,) in folder.rows("broker_time")}
+
+
+def test_times_never_go_back_after_a_clock_was_set_back(
+    folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers in Java refuse a table whose snapshots or last update go back by more than a minute."""
+    now_ms = int(time.time() * 1000)
+    one, two, three = (folder.segment(number, [b"%d" % number]) for number in (1, 2, 3))
+    with monkeypatch.context() as ahead:
+        ahead.setattr("pyiceberg.table.snapshots.time.time", lambda: (now_ms + DAY_MS) / 1000)
+        sync(folder.lake, folder.wanted(1, one))
+        ahead.setattr("pyiceberg.table.snapshots.time.time", lambda: (now_ms + DAY_MS + 10) / 1000)
+        sync(folder.lake, folder.wanted(2, one, two))
+    before = folder.lake.table(TOPIC_NAME)
+    assert before is not None
+    assert before.metadata.last_updated_ms > now_ms + DAY_MS
+    sync(folder.lake, folder.wanted(3, one, two, three))
+    # Properties that somebody took away, and that come back with nothing else.
+    table = folder.lake.table(TOPIC_NAME)
+    assert table is not None
+    with table.transaction() as transaction:
+        transaction.remove_properties("gc.enabled")
+    sync(folder.lake, folder.wanted(3, one, two, three))
+    assert folder.lake.table(TOPIC_NAME).properties["gc.enabled"] == "false"  # type: ignore[union-attr]
+    # The clock is behind: nothing is expired, which would write the clock's time as that of the last update.
+    found = upkeep.maintain(folder.lake, TOPIC_NAME, now_ms=now_ms, keep_ms=0, keep_min=1, dry_run=False)
+    assert found is not None
+    assert found["expired_snapshots"] == 0
+    sync(folder.lake, folder.wanted(4, one, two, three))
+    table = folder.lake.table(TOPIC_NAME)
+    assert table is not None
+    times = [entry.timestamp_ms for entry in table.metadata.snapshot_log]
+    assert times == sorted(times)
+    assert table.metadata.last_updated_ms >= times[-1]
+    assert folder.ledgers() == [1, 2, 3]
+    later_ms = table.metadata.last_updated_ms + DAY_MS
+    found = upkeep.maintain(folder.lake, TOPIC_NAME, now_ms=later_ms, keep_ms=0, keep_min=1, dry_run=False)
+    assert found is not None
+    assert found["expired_snapshots"] == len(times) - 1

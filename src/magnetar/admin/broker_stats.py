@@ -88,7 +88,7 @@ async def load_report(call: Call) -> object:
     """How busy this broker is."""
     own, port, sums = await broker_id(call), await broker_port(call), await _sums(call)
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = max(0.001, (call.broker.clock.now_ms() - call.broker.started_ms) / 1000)
+    seconds = max(0.001, call.broker.clock_watch.running_s)
     return {
         # Pulsar's client chooses by this how to read the rest.
         "loadReportType": "LocalBrokerData",

@@ -30,6 +30,10 @@ class Rates:
         looks = self._looks.get(subject)
         if looks is None:
             looks = self._looks[subject] = _Looks(since_ms, (0,) * len(counters))
+        if now_ms < looks.recent_ms:
+            # The clock was set back: a window without a length makes any rate of what was counted in it.
+            looks.base_ms = looks.recent_ms = now_ms
+            looks.base = looks.recent = counters
         if now_ms - looks.recent_ms >= self._window_ms_min:
             looks.base_ms, looks.base = looks.recent_ms, looks.recent
             looks.recent_ms, looks.recent = now_ms, counters

@@ -25,6 +25,8 @@ from magnetar.auth.claims import CURVES, algorithms_of
 
 RETRY_MS: Final = 10_000
 """Between two attempts while an issuer does not answer."""
+_SLEWED_MS: Final = 1_000
+"""So far a clock goes back that is only kept right."""
 _RSA_BITS_MIN: Final = 2048
 """Source: RFC 7518, 3.3."""
 _KEYS_MAX: Final = 100
@@ -61,7 +63,7 @@ class IssuerKeys:
 
     def find(self, key_id: str, now_ms: int) -> SigningKey | None:
         """The key; None when it is not known, or what is known counts no more."""
-        if self._fetched_ms is None or now_ms - self._fetched_ms >= self._times.expiry_ms:
+        if not _is_within(self._fetched_ms, now_ms, self._times.expiry_ms):
             return None
         return self._keys.get(key_id)
 
@@ -71,12 +73,11 @@ class IssuerKeys:
 
     def must_fetch(self, key_id: str, now_ms: int) -> bool:
         """Whether the keys are to be fetched before `find` is asked for this one."""
-        fetched = self._fetched_ms
-        if self._failed_ms is not None and now_ms - self._failed_ms < RETRY_MS:
+        if _is_within(self._failed_ms, now_ms, RETRY_MS):
             return False
-        if fetched is None or now_ms - fetched >= min(self._times.refresh_ms, self._times.expiry_ms):
+        if not _is_within(self._fetched_ms, now_ms, min(self._times.refresh_ms, self._times.expiry_ms)):
             return True
-        return key_id not in self._keys and now_ms - fetched >= self._times.miss_ms
+        return key_id not in self._keys and not _is_within(self._fetched_ms, now_ms, self._times.miss_ms)
 
     def learn(self, keys: Mapping[str, SigningKey], now_ms: int) -> None:
         """These are the issuer's keys now; others count no more."""
@@ -86,6 +87,12 @@ class IssuerKeys:
     def failed(self, now_ms: int) -> None:
         """The issuer could not be asked."""
         self._failed_ms = now_ms
+
+
+def _is_within(since_ms: int | None, now_ms: int, length_ms: int) -> bool:
+    """Whether less than `length_ms` have passed. Not so when the clock was set back to before: how much has
+    passed nobody knows then, and an issuer would not be asked for hours."""
+    return since_ms is not None and -_SLEWED_MS <= now_ms - since_ms < length_ms
 
 
 def parse_key_set(document: bytes) -> dict[str, SigningKey]:

@@ -30,15 +30,16 @@ class Remembered:
     def __init__(self, key: bytes) -> None:
         """`key`: by chance, of this process."""
         self._key = key
-        self._good: dict[bytes, tuple[int, Identity]] = {}
-        self._bad: dict[bytes, tuple[int, str]] = {}
+        self._good: dict[bytes, tuple[range, Identity]] = {}
+        """With the times, Unix ms, at which it counts: a clock that is set back makes none longer."""
+        self._bad: dict[bytes, tuple[range, str]] = {}
 
     def find(self, credentials: Credentials, now_ms: int) -> Identity | None:
         """Whose credentials they are, None where nothing is known. Raises AuthenticationError."""
         digest = self._digest(credentials)
-        if (good := self._good.get(digest)) is not None and now_ms < good[0]:
+        if (good := self._good.get(digest)) is not None and now_ms in good[0]:
             return good[1]
-        if (bad := self._bad.get(digest)) is not None and now_ms < bad[0]:
+        if (bad := self._bad.get(digest)) is not None and now_ms in bad[0]:
             raise AuthenticationError(bad[1])
         return None
 
@@ -49,9 +50,9 @@ class Remembered:
             end_ms = now_ms + _GOOD_MS
             if answer.expires_ms is not None:
                 end_ms = min(end_ms, answer.expires_ms)
-            _put(self._good, digest, (end_ms, answer))
+            _put(self._good, digest, (range(now_ms, end_ms), answer))
         else:
-            _put(self._bad, digest, (now_ms + _BAD_MS, str(answer)))
+            _put(self._bad, digest, (range(now_ms, now_ms + _BAD_MS), str(answer)))
 
     def forget(self) -> None:
         """Others may be let in now."""
@@ -63,7 +64,7 @@ class Remembered:
         return hmac.digest(self._key, text, hashlib.sha256)
 
 
-def _put(entries: dict[bytes, tuple[int, _V]], digest: bytes, value: tuple[int, _V]) -> None:
+def _put(entries: dict[bytes, tuple[range, _V]], digest: bytes, value: tuple[range, _V]) -> None:
     entries.pop(digest, None)
     if len(entries) >= _ENTRIES_MAX:
         # The oldest.

@@ -18,6 +18,7 @@ class ClockWatch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._began_ms = clock.monotonic_ms()
         self._apart_ms = self._apart()
         self.steps = 0
         """How often it was set, since the start."""
@@ -25,15 +26,22 @@ class ClockWatch:
     def _apart(self) -> float:
         return self._clock.now_ms() - self._clock.monotonic_ms()
 
+    @property
+    def running_s(self) -> float:
+        """Seconds since the start, whoever set the clock meanwhile."""
+        return (self._clock.monotonic_ms() - self._began_ms) / 1000
+
     def look(self) -> None:
         """To be called a few times a second: a clock that is set and set back in between is not noticed."""
+        # Asked as often as it wants to be, also where nothing is deleted by its age.
+        self._clock.settled_ms()
         apart_ms = self._apart()
         step_ms = apart_ms - self._apart_ms
         if abs(step_ms) >= _STEP_MS_MIN:
             self.steps += 1
             _log.warning(
-                "the machine's clock was set %.1f s %s, or the machine slept: times of messages, expiry and"
-                " retention follow it",
+                "the machine's clock was set %.1f s %s, or the machine slept: times of messages follow it;"
+                " after a minute or more ahead, expiry and retention do so in an hour",
                 abs(step_ms) / 1000,
                 "ahead" if step_ms > 0 else "back",
             )

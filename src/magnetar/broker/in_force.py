@@ -120,7 +120,7 @@ class PoliciesInForce:
         before, retained = topic.limits.limits, topic.log.retention
         await self.give(topic)
         if topic.limits.limits != before and topic.limits.works_alone:
-            await enforcement.enforce(topic, topic.limits.limits, self._broker.clock.now_ms())
+            await enforcement.enforce(topic, topic.limits.limits, self._broker.clock.settled_ms())
         if topic.log.retention != retained:
             await topic.log.trim()
         await topic.compaction.start_if_due()

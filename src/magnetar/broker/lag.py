@@ -8,6 +8,7 @@ the background and what was known before is shown, at most REFRESH_MS old.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -44,8 +45,8 @@ class _Oldest:
     position: Position
     index: int
     time_ms: int
-    asked_ms: int = 0
-    """When it was last read in the background; 0: never."""
+    asked_ms: float = -math.inf
+    """When it was last read in the background, by the clock that only runs; -inf: never."""
 
 
 class Lags:
@@ -87,7 +88,7 @@ class Lags:
         if runs:
             found = self._known[subscription] = _oldest(log, runs[0], first)
             return found
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         if runs is None and (known is None or now_ms - known.asked_ms >= REFRESH_MS):
             known = self._known[subscription] = known or _Oldest(EARLIEST, 0, 0)
             known.asked_ms = now_ms
@@ -95,7 +96,7 @@ class Lags:
         return known
 
     async def _read(
-        self, subscription: Subscription, log: ManagedLog, first: Position, asked_ms: int
+        self, subscription: Subscription, log: ManagedLog, first: Position, asked_ms: float
     ) -> None:
         try:
             runs = await log.read(first, 1, 1)

@@ -31,13 +31,13 @@ class DailyUpkeep:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last_ms: dict[TopicName, int] = {}
+        self._last_ms: dict[TopicName, float] = {}
         self._waiting: dict[TopicName, None] = {}
 
     async def round(self, lake: LakeTables, log_names: Sequence[str]) -> None:
         """Looks after the tables of these logs, and of those that had to wait before. Errors are logged; the
         table's turn comes a day later."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         # What is a day old need not be remembered: logs come and go.
         self._last_ms = {topic: last for topic, last in self._last_ms.items() if now_ms - last < EACH_MS}
         self._waiting.update(dict.fromkeys(TopicName.from_log_name(name).base for name in log_names))

@@ -39,6 +39,7 @@ from magnetar.lake.data_files import OpenedFile
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import TOPIC, Plan, plan, property_of, seen
 from magnetar.lake.replacing import ReplaceFiles
+from magnetar.lake.snapshot_times import in_order
 from magnetar.lake.values import FilesGoneError, LakeError, LakeFile, LogFiles, Synced
 
 LIST_VERSION: Final = "magnetar.list-version"
@@ -199,7 +200,8 @@ def _commit(lake: Lake, topic: TopicName, table: Table | None, change: _Change) 
         _add_columns(transaction, change.columns)
     if not change.guarded:
         transaction.set_properties(GUARDS)
-    if change.added or change.removed or change.plan.note:
+    if not change.empty:
+        # A snapshot also where properties alone change: only a snapshot's time can be kept in order.
         transaction.set_properties({property_of(change.wanted.partition): change.wanted.version.encode()})
         _write_snapshot(transaction, change)
     if change.plan.expires:
@@ -262,7 +264,7 @@ def _write_snapshot(transaction: Transaction, change: _Change) -> None:
         producer = update.overwrite()
     else:
         producer = update.merge_append()
-    with producer as snapshot:
+    with in_order(producer) as snapshot:
         for file in change.removed:
             snapshot.delete_data_file(file)
         for opened in change.added:

@@ -338,7 +338,7 @@ class LakeTables:
             "maintain",
             at,
             topic=str(topic.base),
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.settled_ms(),
             keep_ms=keep_ms,
             keep_min=keep_min,
             dry_run=dry_run,

@@ -23,6 +23,7 @@ from magnetar.base.names import TopicName
 from magnetar.lake.catalog import Lake, files_of
 from magnetar.lake.naming import table_name
 from magnetar.lake.planning import seen
+from magnetar.lake.snapshot_times import is_ahead
 from magnetar.lake.values import LakeError, LogFiles, TableStatus
 
 SMALL_BYTES: Final = 32 << 20
@@ -155,7 +156,11 @@ def maintain(
     table = lake.table(topic)
     if table is None:
         return None
-    expired = _expirable(table, now_ms=now_ms, keep_ms=keep_ms, keep_min=keep_min)
+    expired = (
+        []
+        if is_ahead(table, now_ms)
+        else _expirable(table, now_ms=now_ms, keep_ms=keep_ms, keep_min=keep_min)
+    )
     if expired and not dry_run:
         _expire(table, expired)
         table = lake.table(topic)

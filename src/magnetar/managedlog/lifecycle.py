@@ -346,7 +346,7 @@ class LedgerLifecycle:
                 size_bytes=self._ledgers.size_bytes,
                 retention=self.retention,
                 times=self._appender.times.believed_of_ledgers(),
-                now_ms=self._clock.now_ms(),
+                now_ms=self._clock.settled_ms(),
             )
             if not count:
                 return 0

@@ -197,7 +197,7 @@ class LogOffloading:
     async def delete_copies(self) -> None:
         """Deletes the objects of ledgers that have left the list, and of copies that others have replaced
         for long enough; what fails is left to the next call."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.settled_ms()
         copies = [
             copy
             for copy in self._stored.copies_to_delete

@@ -85,7 +85,7 @@ class OrphanObjects:
                 continue
             if each.modified_ms < from_ms:
                 self._storage.figures.kept += 1
-            elif self._clock.now_ms() - each.modified_ms >= self._age_ms:
+            elif self._clock.settled_ms() - each.modified_ms >= self._age_ms:
                 orphans.append(each)
         if self._storage.figures.kept:
             _log.warning(

@@ -158,7 +158,7 @@ class Offloading:
 
     async def merge_round(self) -> list[str]:
         """Where many small objects are, some become one; the names of those logs. See `MergeRounds`."""
-        now_ms = self.storage.clock.now_ms()
+        now_ms = self.storage.clock.settled_ms()
         self.merger.before_each = self.before_each
         return await self._merge_rounds.round(
             [
@@ -252,7 +252,7 @@ class Offloading:
                 if self._logs.get(known.log.name) is known:
                     del self._logs[known.log.name]
                 continue
-            now_ms = self.storage.clock.now_ms()
+            now_ms = self.storage.clock.settled_ms()
             if known.backoff.waits(now_ms):
                 continue
             try:
@@ -302,7 +302,7 @@ class Offloading:
 
     def has_work(self, log: OffloadedLog) -> bool:
         """Whether something of the log is to be copied now, or to leave the bookies."""
-        return rules.has_work(log.sealed(), self._known(log).policy, self.storage.clock.now_ms())
+        return rules.has_work(log.sealed(), self._known(log).policy, self.storage.clock.settled_ms())
 
     def lag_ms(self, log: OffloadedLog) -> int | None:
         """Age of the oldest message that is not in history, as of the last look; 0: all are. None: the log is
@@ -310,7 +310,7 @@ class Offloading:
         known = self._known(log)
         if not known.policy.automatic:
             return None
-        return 0 if known.behind is None else max(0, self.storage.clock.now_ms() - known.behind[1])
+        return 0 if known.behind is None else max(0, self.storage.clock.settled_ms() - known.behind[1])
 
     async def _delete_local(self, known: _Offloaded, ledger: SealedLedger) -> None:
         """Takes a ledger from the bookies when its objects are still there; else it is copied anew."""

@@ -264,12 +264,17 @@ class StoreOwner:
 
     async def _adopting(self, state: _State, noted: Holding, *, sweep_earlier: bool) -> Holding:
         epoch = max(noted.epoch, 0 if state.record is None else state.record.epoch + 1)
-        kept = not sweep_earlier
-        if state.record is None and kept:
-            # A store that is new has nothing to be kept.
-            objects = self._store.list("")
-            kept = any([parse_object_name(found.name) is not None async for found in objects])
-        adopted_ms = self._context.clock.now_ms() if kept else 0
+        if sweep_earlier:
+            return replace(noted, url=self.url, epoch=epoch, adopted_ms=0)
+        modified_ms = [
+            found.modified_ms
+            async for found in self._store.list("")
+            if parse_object_name(found.name) is not None
+        ]
+        # A store that is new has nothing to be kept. Where this machine's clock is behind, the objects that
+        # are there tell what is earlier.
+        kept = modified_ms or state.record is not None
+        adopted_ms = max(self._context.clock.now_ms(), *modified_ms, 0) if kept else 0
         return replace(noted, url=self.url, epoch=epoch, adopted_ms=adopted_ms)
 
     def _is_owner(self, epoch: int) -> None:

@@ -99,6 +99,15 @@ def test_a_young_subject_is_not_fast() -> None:
     assert Rates().per_second(Subject(), (3,), 1_000, 1_001) == [3.0]
 
 
+def test_rates_go_on_after_the_clock_was_set_back() -> None:
+    rates, subject = Rates(), Subject()
+    hour_ms = 3_600_000
+    assert rates.per_second(subject, (hour_ms,), 0, hour_ms) == [1_000.0]
+    # Counted since nobody knows when: not as of one second.
+    assert rates.per_second(subject, (hour_ms + 5_000,), 0, 5_000) == [0.0]
+    assert rates.per_second(subject, (hour_ms + 15_000,), 0, 10_000) == [2_000.0]
+
+
 def test_a_subject_that_is_gone_is_forgotten() -> None:
     rates, subject = Rates(), Subject()
     rates.per_second(subject, (1,), 0, 1_000)

@@ -164,6 +164,31 @@ def test_a_new_key_is_fetched_and_the_old_one_forgotten() -> None:
     assert len(ring.requests) == 4
 
 
+HOUR_MS = 3_600_000
+
+
+def test_an_issuer_is_asked_after_the_clock_was_set_back() -> None:
+    """A key that it has made since is found at once, and not when the clock is past where it was."""
+    ring = IssuerKeyRing()
+    asked = Asked(ring)
+    asked.now_ms += HOUR_MS
+    asked.identify(ring.token())
+    asked.now_ms -= HOUR_MS
+    ring.rotate()
+    assert asked.identify(ring.token()).role == "me"
+
+
+def test_an_issuer_that_did_not_answer_is_asked_after_the_clock_was_set_back() -> None:
+    ring = IssuerKeyRing()
+    asked = Asked(ring)
+    asked.now_ms += HOUR_MS
+    ring.down = True
+    asked.refuses(ring.token(), "not among those that its issuer publishes")
+    ring.down = False
+    asked.now_ms -= HOUR_MS
+    assert asked.identify(ring.token()).role == "me"
+
+
 def test_strangers_cannot_make_us_ask_again_and_again() -> None:
     ring = IssuerKeyRing()
     asked = Asked(ring)

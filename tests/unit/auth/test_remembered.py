@@ -49,3 +49,11 @@ def test_guesses_push_out_guesses_alone() -> None:
         known.find(Credentials("basic", b"u:9999"), 1)
     known.forget()
     assert known.find(RIGHT, 1) is None
+
+
+def test_a_clock_that_is_set_back_makes_nothing_known_longer() -> None:
+    known = Remembered(b"key")
+    known.note(RIGHT, WHO, 7_200_000)
+    known.note(WRONG, AuthenticationError("user or password is wrong"), 7_200_000)
+    assert known.find(RIGHT, 0) is None
+    assert known.find(WRONG, 0) is None

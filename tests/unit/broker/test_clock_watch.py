@@ -21,3 +21,4 @@ def test_steps_are_counted_and_said_and_time_that_passes_is_not(caplog: pytest.L
         "the machine's clock was set 3600.5 s ahead",
         "the machine's clock was set 3600.5 s back",
     ]
+    assert watch.running_s == 4 * 3_600

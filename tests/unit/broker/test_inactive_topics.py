@@ -254,3 +254,19 @@ def test_when_a_subscription_was_last_used_survives() -> None:
         assert set(topic.subscriptions) == {"kept"}
 
     in_world(story, BrokerConfig(subscription_expiration_minutes=10))
+
+
+def test_a_clock_that_is_set_ahead_deletes_no_subscription_for_an_hour() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.consumer()
+        topic = await world.topic()
+        peer.session.lost()
+        world.clock.step(86_400_000)
+        await world.broker.inactive.round()
+        assert set(topic.subscriptions) == {"s"}
+        world.clock.advance(3_600_000)
+        await world.broker.inactive.round()
+        assert not topic.subscriptions
+
+    in_world(story, BrokerConfig(subscription_expiration_minutes=600))

@@ -100,6 +100,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.ms
 
+    def monotonic_ms(self) -> float:
+        return self.ms
+
 
 def test_what_must_be_waited_for_is_read_in_the_background() -> None:
     clock, log, subscription = Clock(), SlowLog(), Behind()

@@ -366,6 +366,22 @@ def test_messages_expire() -> None:
     in_world(story)
 
 
+def test_a_clock_that_is_set_ahead_expires_nothing_for_an_hour() -> None:
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.consumer()
+        await published(world, 5)
+        await limit(world, message_ttl_in_seconds=7_200)
+        world.clock.step(86_400_000)
+        await world.broker.enforce_limits()
+        assert (await world.topic()).subscriptions["s"].backlog_entries == 5
+        world.clock.advance(3_600_000)
+        await world.broker.enforce_limits()
+        assert (await world.topic()).subscriptions["s"].backlog_entries == 0
+
+    in_world(story)
+
+
 def quota(policy: str, *, size: int = -1, seconds: int = -1) -> dict[str, Any]:
     kind = "message_age" if seconds >= 0 else "destination_storage"
     return {kind: {"limitSize": size, "limitTime": seconds, "policy": policy}}

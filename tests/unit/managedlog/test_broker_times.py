@@ -231,3 +231,26 @@ def test_the_last_entry_says_more_than_a_value_that_could_not_be_stored() -> Non
         await process.logs.close()
 
     asyncio.run(story())
+
+
+def test_a_clock_that_is_set_ahead_deletes_nothing_for_an_hour() -> None:
+    async def story() -> None:
+        process = Process(retention=Retention(HOUR, UNLIMITED), entries_max_per_ledger=1)
+        log, _ = await process.open()
+        first = await append(process, log)
+        await append(process, log)
+        await append(process, log)
+        process.clock.step(YEAR)
+        await rounds(process, log, 30)
+        assert log.first_position == first
+        # The clock is right again: nothing was lost.
+        process.clock.step(-YEAR)
+        await rounds(process, log, 20)
+        assert log.first_position == first
+        # It is said for an hour that it is a year later.
+        process.clock.step(YEAR)
+        await rounds(process, log, 61)
+        assert log.first_position > first
+        log.check()
+
+    asyncio.run(story())

@@ -61,6 +61,9 @@ def test_only_old_objects_that_nobody_names_go(tmp_path: Path) -> None:
         known = set(process.objects.store.objects)
         assert RECORD in known
         assert await search.round() == 0, "it may be an upload that goes on"
+        process.clock.step(DAY_MS)
+        assert await search.round() == 0, "also where the clock was set ahead"
+        process.clock.step(-DAY_MS)
         process.clock.advance(DAY_MS)
         assert await search.round() == 1
         assert set(process.objects.store.objects) == known - {ORPHAN}

@@ -133,6 +133,10 @@ def test_thresholds_and_lags_are_kept(tmp_path: Path) -> None:
         await rounds(process)
         assert [ledger.offloaded for ledger in log.info().ledgers] == [True, True, False]
         assert process.storage.figures.local_deleted == 0
+        process.clock.step(3_600_000)
+        await rounds(process)
+        assert process.storage.figures.local_deleted == 0, "the clock was set"
+        process.clock.step(-3_600_000)
         process.clock.advance(60_000)
         await rounds(process)
         assert process.storage.figures.local_deleted == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fakes.metadata import FakeMetadataStore
 from fakes.tiered import FaultyStore, refusal
 from magnetar.base.clock import ManualClock
+from magnetar.tiered.context import attempt_prefix
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
 from magnetar.tiered.guarded import installation_id
 from magnetar.tiered.owner import OwnerContext, Role, StoreOwner
@@ -192,6 +194,26 @@ def test_an_old_copy_of_metadata_is_noticed() -> None:
         assert holding.adopted_ms == world.clock.now_ms(), "what is there is kept"
         await restored.claim(sweep_earlier=True)
         assert (await restored.check()).adopted_ms == 0
+
+    asyncio.run(story())
+
+
+def test_what_is_there_is_kept_whatever_this_machines_clock_says(tmp_path: Path) -> None:
+    """Its clock is hours behind the store's: what was there before is told by the store."""
+
+    async def story() -> None:
+        world, metadata = World(), FakeMetadataStore()
+        owner = world.process(metadata)
+        await owner.step()
+        (tmp_path / "object").write_bytes(b"of the earlier installation")
+        await world.objects.put(attempt_prefix("a", 1, UUID(int=7)) + "-0.parquet", tmp_path / "object")
+        there_ms = world.clock.now_ms()
+        world.clock.step(-3 * 3_600_000)
+        backup = copy_of(metadata)
+        await owner.step()
+        restored = world.process(backup)
+        await restored.claim()
+        assert (await restored.check()).adopted_ms >= there_ms
 
     asyncio.run(story())
 

@@ -43,7 +43,7 @@ async def produce(call: Call) -> object:
         rows = [row for row, each in enumerate(places) if each == place]
         topic = await call.broker.any_topic(place)
         if isinstance(topic, Topic):
-            await check_quotas(topic, topic.limits.limits, call.broker.clock.now_ms())
+            await check_quotas(topic, topic.limits.limits, call.broker.clock.settled_ms())
         stored = await admit_producer(call.broker, place, request.schema)
         version = int.from_bytes(stored, "big") if stored else -1
         for row, outcome in zip(rows, await _publish(call, topic, request, rows, stored), strict=True):

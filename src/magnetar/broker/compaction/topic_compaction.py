@@ -266,7 +266,7 @@ class TopicCompaction:
         return await self._topic_log.open_cursor(COMPACTION_CURSOR, initial="earliest")
 
     async def _run(self) -> None:
-        began_ms = self._clock.now_ms()
+        began_ms = self._clock.monotonic_ms()
         try:
             await self._compact()
         except MagnetarError as error:
@@ -277,7 +277,7 @@ class TopicCompaction:
             raise
         else:
             self.status, self.error, self.succeeded_ms = Status.SUCCESS, "", self._clock.now_ms()
-        self.duration_ms = self._clock.now_ms() - began_ms
+        self.duration_ms = int(self._clock.monotonic_ms() - began_ms)
 
     async def _compact(self) -> None:
         cursor = await self._open_cursor()

@@ -52,7 +52,7 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
     schema = request.schema if request.HasField("schema") else None
     schema_version = await admit_producer(session.broker, topic.name, schema)
     if topic.limits.limits.quotas and isinstance(topic, Topic):
-        await check_quotas(topic, topic.limits.limits, session.broker.clock.now_ms())
+        await check_quotas(topic, topic.limits.limits, session.broker.clock.settled_ms())
     await _begin_subscription(session, topic, request.initial_subscription_name)
     if session.closed:
         return

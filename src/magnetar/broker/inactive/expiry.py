@@ -63,7 +63,7 @@ class InactiveSubscriptions:
             return
         for name, subscription in list(topic.subscriptions.items()):
             if subscription.durable and topic.subscriptions.get(name) is subscription:
-                now_ms = broker.clock.now_ms()
+                now_ms = broker.clock.settled_ms()
                 if not await _note_use(subscription, now_ms, limit_ms):
                     await topic.delete_subscription(name)
                     _log.info("%s: nobody used subscription %s: it is deleted", topic.name, name)

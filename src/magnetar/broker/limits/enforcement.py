@@ -143,7 +143,7 @@ async def enforce_all(topics: Iterable[EnforcedTopic], clock: Clock) -> None:
     async for topic in in_slices(topics, _TOPICS_PER_TURN):
         if topic.limits.works_alone:
             await guarded(
-                enforce(topic, topic.limits.limits, clock.now_ms()), f"{topic.name}: keeping its limits"
+                enforce(topic, topic.limits.limits, clock.settled_ms()), f"{topic.name}: keeping its limits"
             )
 
 

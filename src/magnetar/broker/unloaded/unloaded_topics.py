@@ -132,4 +132,4 @@ class UnloadedTopics:
             return True
         # A threshold that is not reached would else load it in each round, to be unloaded again.
         sealed = await self._broker.logs.peek_sealed(name.log_name)
-        return has_work(sealed, policy, self._broker.clock.now_ms())
+        return has_work(sealed, policy, self._broker.clock.settled_ms())

@@ -31,6 +31,8 @@ from magnetar.metadata.store import (
 )
 
 _LEVELS: Final = 4
+_CLOCKS_MS: Final = 300_000
+"""How far the clocks of two machines of a cluster may be apart."""
 
 
 class UnderreplicatedLedgers:
@@ -169,11 +171,13 @@ class UnderreplicatedLedgers:
         await self._store.put(self.paths.checked(check), encode_check_time(self._clock.now_ms()))
 
     async def since_checked_s(self, check: AuditCheck) -> float | None:
-        """Seconds since it was last done, by whomever; None: never."""
+        """Seconds since it was last done, by whomever; None: never, or by a clock that was ahead."""
         found = await self._store.get(self.paths.checked(check))
         if found is None or (time_ms := decode_check_time(found.data)) < 0:
             return None
-        return max(0.0, (self._clock.now_ms() - time_ms) / 1_000)
+        since_ms = self._clock.now_ms() - time_ms
+        # Noted by a clock that was a year ahead, the next check would be a year late.
+        return None if since_ms < -_CLOCKS_MS else max(0.0, since_ms / 1_000)
 
     def watch(self, changed: Callable[[str], None]) -> Callable[[], None]:
         """Calls back, on the event loop, with the path below underreplication that may have changed, or the

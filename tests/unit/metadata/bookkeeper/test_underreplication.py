@@ -126,6 +126,10 @@ def test_times_of_checks_outlive_who_made_them() -> None:
         later = encode_check_time(clock.now_ms() + 5_000)
         await store.put("/ledgers/underreplication/placementpolicycheckctime", later)
         assert await marks.since_checked_s(AuditCheck.PLACEMENT) == 0
+        # And somebody's for a year: the check is not put off until then.
+        clock.step(-365 * 86_400_000)
+        assert await marks.since_checked_s(AuditCheck.REPLICAS) is None
+        clock.step(365 * 86_400_000)
         await marks.enable(enabled=False)
         assert not await marks.enabled()
         await marks.enable(enabled=True)
