@@ -200,7 +200,7 @@ def test_8_a_stream_of_python_without_a_jar(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     assert found == numbered(20)
 
 

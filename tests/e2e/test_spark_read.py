@@ -123,7 +123,7 @@ def run_stream(
     stream = spark.readStream.format("magnetar").options(**options).load()
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(folder / "rows"))
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(600)
     return [json.loads(progress.json) for progress in query.recentProgress if progress.numInputRows]
 
 

@@ -65,7 +65,7 @@ def main() -> None:
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         batches.append(len([each for each in query.recentProgress if each.numInputRows]))
     written = spark.read.format("magnetar").options(**{**where, "topic": target}).load()
     values = sorted(bytes(row.value).decode() for row in written.select("value").collect())
