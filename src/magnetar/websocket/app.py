@@ -29,6 +29,7 @@ from magnetar.websocket.errors import MessageError, RefusedByBrokerError, status
 from magnetar.websocket.line import Line
 from magnetar.websocket.paths import Role, Target, target_of
 from magnetar.websocket.producing import ProducerSocket
+from magnetar.websocket.share import Share
 from magnetar.websocket.sockets import sockets_of
 
 _log = logging.getLogger("magnetar.websocket")
@@ -101,7 +102,9 @@ class WebSockets:
             credentials = self._credentials(connection)
             original = connection.headers.get("x-original-principal", "")
             await endpoint.line.connect(credentials, original)
-            await endpoint.open()
+            endpoint.share = Share(self._broker, endpoint.line.session)
+            endpoint.share.admit()
+            await endpoint.share.timing(endpoint.open())
         except BaseException:
             await endpoint.close()
             raise
@@ -174,7 +177,7 @@ class _Connection:
 
 async def _serve(endpoint: Endpoint, connection: _Connection) -> None:
     reading, writing, overdue, _ = await race(
-        _read(endpoint, connection), endpoint.write(connection), endpoint.overdue(), _left(connection)
+        _read(endpoint, connection), _write(endpoint, connection), endpoint.overdue(), _left(connection)
     )
     for task in (overdue, writing, reading):
         error = None if task.cancelled() else task.exception()
@@ -195,20 +198,38 @@ async def _left(connection: _Connection) -> None:
 async def _read(endpoint: Endpoint, connection: _Connection) -> None:
     while True:
         await endpoint.line.readable.wait()
+        await endpoint.share.rest()
         message = await connection.receive()
         if message["type"] == "websocket.disconnect":
             return
         text = message.get("text")
         if text is None:
             text = (message.get("bytes") or b"").decode("utf-8", "replace")
+        endpoint.share.count()
         try:
-            await endpoint.take(text)
+            await endpoint.share.timing(endpoint.take(text))
         except MessageError as error:
             fault = error.fault
             raise Closing(fault.close_code, f"{fault.text}: {error}") from error
         except RefusedByBrokerError as error:
             fault = error.fault
             raise Closing(fault.close_code, f"{fault.text}: {error}") from error
+
+
+async def _write(endpoint: Endpoint, connection: _Connection) -> None:
+    await endpoint.share.timing(endpoint.write(_Rested(endpoint.share, connection)))
+
+
+class _Rested:
+    """An `Output` that waits while the role of its socket rests."""
+
+    def __init__(self, share: Share, connection: _Connection) -> None:
+        self._share = share
+        self._connection = connection
+
+    async def text(self, text: str) -> None:
+        await self._share.rest()
+        await self._connection.text(text)
 
 
 async def refuse(send: Send, status: int, reason: str) -> None:

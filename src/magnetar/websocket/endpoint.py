@@ -21,6 +21,7 @@ from magnetar.websocket.errors import (
 from magnetar.websocket.line import Line
 from magnetar.websocket.memory import HeldBytes
 from magnetar.websocket.paths import Target
+from magnetar.websocket.share import Share
 from magnetar.wire.client import ClientEvent
 
 _COME_BACK_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -55,6 +56,8 @@ class Endpoint(ABC):
         """Published or delivered."""
         self.line: Line
         """Given by `connect`'s caller before anything else happens."""
+        self.share: Share
+        """Given when the broker knows who it is."""
         self._wake = asyncio.Event()
         self._end: Closing | None = None
         self._overdue = asyncio.Event()

@@ -75,6 +75,19 @@ class TooManySocketsError(OpeningError):
     http_status = 503
 
 
+class TooMuchUsedError(OpeningError):
+    """The role has used more than it may."""
+
+    http_status = 429
+
+    def __init__(self, owner: str, rest_ms: int) -> None:
+        self.rest_s = max(1, -(-rest_ms // 1_000))
+        super().__init__(
+            f"{owner} has used what commands_per_second_per_role or loop_percent_per_role allow it: try again"
+            f" in {self.rest_s} s, or have an operator raise the limit"
+        )
+
+
 class RefusedByBrokerError(OpeningError):
     """The broker's answer to a command was an error."""
 

@@ -1,0 +1,52 @@
+"""What a WebSocket takes of its role's share: as its commands and calls do, texts count, and their time.
+
+A role that has used too much rests: its sockets are neither read nor written to until it is paid back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
+from magnetar.broker.answering import owner_of
+from magnetar.broker.service import Broker
+from magnetar.broker.session import Session
+from magnetar.websocket.errors import TooMuchUsedError
+
+_T = TypeVar("_T")
+
+
+class Share:
+    """Of the role of one socket, or of its address."""
+
+    __slots__ = ("_broker", "_owner")
+
+    def __init__(self, broker: Broker, session: Session) -> None:
+        """`session` has said who it is, where it must."""
+        self._broker = broker
+        self._owner = owner_of(session)
+
+    def admit(self) -> None:
+        """Counts a handshake. Raises TooMuchUsedError."""
+        if rest_ms := self._broker.quotas.count(self._owner, 0):
+            raise TooMuchUsedError(self._owner, rest_ms)
+        self._broker.quotas.count(self._owner, 1)
+
+    def count(self) -> None:
+        """One text of the client."""
+        self._broker.quotas.count(self._owner, 1)
+
+    async def rest(self) -> None:
+        """Returns when the role may go on; others of its connections may use that first."""
+        while rest_ms := self._broker.quotas.count(self._owner, 0):
+            rested = asyncio.Event()
+            self._broker.alarms.after(rested, rest_ms, rested.set)
+            try:
+                await rested.wait()
+            finally:
+                self._broker.alarms.discard(rested)
+
+    def timing(self, work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
+        """The same work, whose time counts while it has the event loop."""
+        return self._broker.quotas.timing(self._owner, work)
