@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.base.clock import Clock
+from magnetar.base.clock import STEP_MS_MIN, Clock
 from magnetar.base.entries import EntryRun
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 
@@ -92,6 +92,36 @@ class BrokerTimes:
         bounds = zip(self._ledgers, self.believed_of_ledgers(), strict=True)
         bound_ms = (time_ms for each, time_ms in bounds if each.ledger_id == run.ledger_id)
         return min(run.broker_time_ms, next(bound_ms, run.broker_time_ms))
+
+
+class LastUse:
+    """When a subscription was used last, and when it was by what is stored. Unix ms."""
+
+    __slots__ = ("_clock", "_latest_ms", "_used_at_ms", "at_ms", "stored_ms")
+
+    def __init__(self, clock: Clock, stored_ms: int) -> None:
+        self._clock = clock
+        self.at_ms = self.stored_ms = stored_ms
+        self._used_at_ms: float | None = None
+        """When it was used last, on the clock that only runs; None: not since the log was opened."""
+        self._latest_ms = stored_ms
+        """The latest time that any use was given."""
+
+    def used(self) -> None:
+        """Somebody uses it now."""
+        self.at_ms, self._used_at_ms = self._clock.now_ms(), self._clock.monotonic_ms()
+        self._latest_ms = max(self._latest_ms, self.at_ms)
+
+    def follow_clock(self) -> None:
+        """Called now and then: where the clock was set back, before or after the last use, that use goes
+        along with the clock. What was used a moment ago, while the clock was years behind, would else be
+        years old once it is set right, and what was used while it was ahead would be new for years."""
+        if self._used_at_ms is None:
+            return
+        right_ms = self._clock.now_ms() - int(self._clock.monotonic_ms() - self._used_at_ms)
+        was_back = self._latest_ms - self.at_ms >= STEP_MS_MIN
+        if self.at_ms - right_ms >= STEP_MS_MIN or (was_back and right_ms - self.at_ms >= STEP_MS_MIN):
+            self.at_ms = right_ms
 
 
 def believed_times(ledgers: Iterable[Ledger], *, last_ms: int, now_ms: int) -> list[int]:

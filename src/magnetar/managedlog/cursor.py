@@ -78,17 +78,22 @@ class Cursor:
     @property
     def last_active_ms(self) -> int:
         """When the subscription was last used, as far as `used` was told, Unix ms; 0 when unknown."""
-        return 0 if self._store is None else self._store.last_active_ms
+        return 0 if self._store is None else self._store.last_use.at_ms
 
     @property
     def stored_active_ms(self) -> int:
         """What is known of that after a crash."""
-        return 0 if self._store is None else self._store.stored_active_ms
+        return 0 if self._store is None else self._store.last_use.stored_ms
 
     def used(self) -> None:
         """Somebody uses the subscription now."""
         if self._store is not None:
-            self._store.used()
+            self._store.last_use.used()
+
+    def follow_clock(self) -> None:
+        """See `LastUse.follow_clock`."""
+        if self._store is not None:
+            self._store.last_use.follow_clock()
 
     async def store_used(self) -> None:
         """Makes `last_active_ms` durable. Raises LedgerError, MetadataError, LogError."""

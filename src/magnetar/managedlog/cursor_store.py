@@ -26,6 +26,7 @@ from typing import Any, Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import LedgerError, MagnetarError, disk_full
 from magnetar.ledger.api import Ledgers
+from magnetar.managedlog.broker_times import LastUse
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.cursor_codec import IN_STORE, CursorValue, encode_entry, encode_info
 from magnetar.managedlog.cursor_delta import CursorDelta
@@ -71,7 +72,7 @@ class CursorStore:
         self._bound = info.state
         self._deleted, self.side_ledgers = list(info.deleted_ledgers), info.side_ledgers
         self.cursor_properties = dict(info.cursor_properties)
-        self.last_active_ms = self.stored_active_ms = info.last_active_ms
+        self.last_use = LastUse(clock, info.last_active_ms)
         self.tags = {
             "application": APPLICATION,
             "component": COMPONENT,
@@ -262,7 +263,7 @@ class CursorStore:
                 raise CursorClosedError(f"{self._where} is closed")
             if ledger_id is None or state is None:
                 ledger_id, state = self._ledger_id, self._bound
-            active_ms = self.last_active_ms
+            active_ms = self.last_use.at_ms
             deleted = list(self._deleted)
             if self._ledger_id not in (IN_STORE, ledger_id):
                 deleted.append(self._ledger_id)
@@ -276,14 +277,10 @@ class CursorStore:
                 self.fenced(fenced)
                 raise fenced from error
             self._version = stat.version
-            self.stored_active_ms = active_ms
+            self.last_use.stored_ms = active_ms
             self._ledger_id = ledger_id
             self._bound = state
             self._deleted = deleted
-
-    def used(self) -> None:
-        """Somebody uses the subscription now; written with the next value, or by `store_used`."""
-        self.last_active_ms = self._clock.now_ms()
 
     async def store_used(self) -> None:
         """Makes it durable when the subscription was used last. Raises what `flush` raises."""

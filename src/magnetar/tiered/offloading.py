@@ -65,8 +65,9 @@ class _Offloaded:
         self.request = Request()
         self.backoff = Backoff()
         self.error = ""
-        self.behind: tuple[int, int] | None = None
-        """The first ledger that is not in history, and when its first entry came, Unix ms."""
+        self.behind: tuple[int, float] | None = None
+        """The first ledger that is not in history, and when its first entry came, on the clock that only
+        runs: else it is a year old when an hour has gone after a step of a year."""
 
 
 class OffloadRunningError(MagnetarError):
@@ -290,13 +291,14 @@ class Offloading:
             return
         if known.behind is None or known.behind[0] != first:
             # What came while the clock was ahead counts from now on, else it would never be old.
-            known.behind = first, min(await log.first_time_ms(first), now_ms)
+            age_ms = max(0, now_ms - await log.first_time_ms(first))
+            known.behind = first, self.storage.clock.monotonic_ms() - age_ms
         if policy.max_age_s <= 0:
             return
         if first != log.written:
             for ledger in rules.due(log.sealed(), policy, now_ms):
                 await self._copy(known, ledger)
-        elif now_ms - known.behind[1] >= policy.max_age_s * 1000:
+        elif self._behind_ms(known) >= policy.max_age_s * 1000:
             # Only when all before is copied: a store that is away or slow gets fewer and larger files.
             log.leave_ledger()
 
@@ -308,9 +310,10 @@ class Offloading:
         """Age of the oldest message that is not in history, as of the last look; 0: all are. None: the log is
         not offloaded by itself."""
         known = self._known(log)
-        if not known.policy.automatic:
-            return None
-        return 0 if known.behind is None else max(0, self.storage.clock.settled_ms() - known.behind[1])
+        return self._behind_ms(known) if known.policy.automatic else None
+
+    def _behind_ms(self, known: _Offloaded) -> int:
+        return 0 if known.behind is None else int(self.storage.clock.monotonic_ms() - known.behind[1])
 
     async def _delete_local(self, known: _Offloaded, ledger: SealedLedger) -> None:
         """Takes a ledger from the bookies when its objects are still there; else it is copied anew."""

@@ -270,3 +270,27 @@ def test_a_clock_that_is_set_ahead_deletes_no_subscription_for_an_hour() -> None
         assert not topic.subscriptions
 
     in_world(story, BrokerConfig(subscription_expiration_minutes=600))
+
+
+@pytest.mark.parametrize("years", [-50, 50])
+def test_a_use_while_the_clock_was_wrong_counts_from_when_it_was(years: int) -> None:
+    """A machine without a battery: whoever left while it said 1970 left 50 years ago once set right."""
+
+    async def story(world: World) -> None:
+        peer = world.peer()
+        await peer.consumer()
+        topic = await world.topic()
+        world.clock.step(years * 365 * 86_400_000)
+        peer.session.lost()
+        await world.broker.inactive.round()
+        world.clock.advance(10_000)
+        world.clock.step(-years * 365 * 86_400_000)
+        for _ in range(600):
+            await world.broker.inactive.round()
+            assert set(topic.subscriptions) == {"s"}
+            assert topic.log.cursors["s"].stored_active_ms == topic.log.cursors["s"].last_active_ms
+            world.clock.advance(60_000)
+        await world.broker.inactive.round()
+        assert not topic.subscriptions
+
+    in_world(story, BrokerConfig(subscription_expiration_minutes=600))

@@ -125,6 +125,21 @@ def test_an_entry_from_the_future_does_not_hold_history_back(tmp_path: Path) -> 
     asyncio.run(story())
 
 
+def test_a_clock_that_is_set_ahead_makes_nothing_late(tmp_path: Path) -> None:
+    """Seen from an hour later on, what came after the step was as old as the step was long."""
+
+    async def story() -> None:
+        process, log = await opened(tmp_path, OffloadPolicy(threshold_bytes=0))
+        process.clock.step(YEAR_MS)
+        await publish(process, log, b"x")
+        for minutes in range(90):
+            await look(process)
+            assert process.offloading.lag_ms(log.offloading) == minutes * MINUTE_MS
+            process.clock.advance(MINUTE_MS)
+
+    asyncio.run(story())
+
+
 def test_a_log_without_an_age_keeps_its_ledger_and_tells_its_lag(tmp_path: Path) -> None:
     async def story() -> None:
         process, log = await opened(tmp_path, OffloadPolicy(threshold_bytes=0))

@@ -77,9 +77,11 @@ async def _note_use(subscription: Subscription, now_ms: int, limit_ms: int) -> b
     cursor, in_use = subscription.cursor, bool(subscription.consumers)
     if in_use:
         cursor.used()
-    elif now_ms - cursor.last_active_ms > limit_ms:
+    cursor.follow_clock()
+    if not in_use and now_ms - cursor.last_active_ms > limit_ms:
         return False
     unknown_ms = cursor.last_active_ms - cursor.stored_active_ms
-    if unknown_ms > (limit_ms // _NOTES_PER_EXPIRATION if in_use else 0):
+    # Less than nothing: the clock was set back since.
+    if unknown_ms < 0 or unknown_ms > (limit_ms // _NOTES_PER_EXPIRATION if in_use else 0):
         await cursor.store_used()
     return True
