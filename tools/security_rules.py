@@ -195,7 +195,7 @@ SECURITY_RULES: Final = (
         "what was remembered ends",
         "a good answer is remembered for ever",
         "auth/remembered.py",
-        "(good := self._good.get(digest)) is not None and now_ms < good[0]",
+        "(good := self._good.get(digest)) is not None and now_ms in good[0]",
         "(good := self._good.get(digest)) is not None",
         (REMEMBERED,),
     ),

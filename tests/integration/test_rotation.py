@@ -201,6 +201,7 @@ def shown(secured: Secured, trusted: Path, certificate: tuple[Path, Path] | None
 
 def test_new_connections_get_the_new_certificate_and_the_new_trust(secured: Secured) -> None:
     mine = secured.authority.issue("root")
+    assert let_in(secured, mine)
     with shown(secured, secured.authority.file, mine) as client:
         client.send(command(Type.CONNECT, client_version="test", protocol_version=21, auth_method_name="tls"))
         client.wait(lambda: client.commands(Type.CONNECTED), "CONNECTED")
@@ -222,7 +223,9 @@ def test_new_connections_get_the_new_certificate_and_the_new_trust(secured: Secu
 def let_in(secured: Secured, certificate: tuple[Path, Path]) -> bool:
     try:
         with shown(secured, secured.authority.file, certificate) as client:
-            client.send(command(Type.CONNECT, client_version="test", protocol_version=21))
+            client.send(
+                command(Type.CONNECT, client_version="test", protocol_version=21, auth_method_name="tls")
+            )
             client.wait(lambda: client.closed or client.commands(Type.CONNECTED), "an answer")
             return bool(client.commands(Type.CONNECTED))
     except (ssl.SSLError, OSError):

@@ -144,7 +144,7 @@ async def expire_all(call: Call) -> None:
 
 def _oldest_kept(call: Call) -> int:
     """Unix ms; what is older goes."""
-    return call.broker.clock.now_ms() - call.integer("seconds") * 1000
+    return call.broker.clock.settled_ms() - call.integer("seconds") * 1000
 
 
 async def _expire(topic: Topic, subscription: Subscription, kept_from_ms: int) -> None:

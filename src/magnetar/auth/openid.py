@@ -60,7 +60,9 @@ class OpenIdProvider:
             raise ValueError("at least one issuer and one audience are needed")
         for issuer in issuers:
             check_url(issuer, require_https=require_https)
-        self._revoked, self._several = revoked, several
+        self._several = several
+        self.revoked = revoked
+        """Ids of tokens that count no more."""
         self._keys = {issuer: IssuerKeys(times or CacheTimes()) for issuer in issuers}
         self._audiences = tuple(audiences)
         self._fetch = fetch
@@ -90,7 +92,7 @@ class OpenIdProvider:
             raise AuthenticationError("the token never ends")
         claims.check_audience(found, self._audiences)
         # A key's id ends where its length says, whatever an issuer puts into it.
-        proof = f"issuer:{issuer} {len(key_id)} {key_id} {claims.token_id(found, self._revoked)}"
+        proof = f"issuer:{issuer} {len(key_id)} {key_id} {claims.token_id(found, self.revoked)}"
         return claims.identity(
             found,
             role_claim=self._role_claim,
@@ -110,7 +112,7 @@ class OpenIdProvider:
         if keys is None:
             return False
         token_id = rest[int(size) + 1 :]
-        return keys.publishes(rest[: int(size)]) and (not token_id or token_id not in self._revoked)
+        return keys.publishes(rest[: int(size)]) and (not token_id or token_id not in self.revoked)
 
     def keep_keys_of(self, earlier: OpenIdProvider) -> None:
         """Takes over what an earlier provider has learned of the same issuers."""

@@ -6,7 +6,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ from magnetar.auth.secrets import SecretSource, content
 from magnetar.auth.settings import METHODS, AuthSettings
 from magnetar.auth.trust import fingerprints
 from magnetar.base.errors import StartupError
+
+_log = logging.getLogger("magnetar.auth")
 
 _EXTRA: Final = "install it with: pip install '.[auth]' in a clone"
 _REVOKED_ID_CHARS_MAX: Final = 1_024
@@ -40,7 +43,7 @@ def parts(settings: AuthSettings) -> list[Part]:
         METHOD_TLS: ((settings.tls_ca,), lambda _: _tls(settings)),
         METHOD_TOKEN: (
             (settings.token_secret_key, settings.token_public_key, settings.revoked_tokens),
-            lambda _: _token(settings),
+            lambda earlier: _token(settings, earlier),
         ),
         METHOD_BASIC: ((settings.basic_users,), lambda _: _basic(settings)),
         PROVIDER_OPENID: (
@@ -97,7 +100,19 @@ def _revoked(settings: AuthSettings) -> frozenset[str]:
     return found
 
 
-def _token(settings: AuthSettings) -> Provider:
+def _tell_let_in_again(file: Path | None, before: Set[str], now: Set[str]) -> None:
+    """Somebody may have wanted that; or the file was read while it was written."""
+    if before - now:
+        _log.warning(
+            "%s names %d ids of tokens, %d before: those tokens count again. If nobody wanted that, restore"
+            " the file; write a new one beside the old one and rename it",
+            file,
+            len(now),
+            len(before),
+        )
+
+
+def _token(settings: AuthSettings, earlier: Provider | None) -> Provider:
     secret, public = settings.token_secret_key, settings.token_public_key
     file = secret or public
     if file is None or (secret is not None and public is not None):
@@ -113,7 +128,7 @@ def _token(settings: AuthSettings) -> Provider:
         key = token.secret_key(data) if secret is not None else token.public_key(data)
     except ValueError as error:
         raise StartupError(f"the key file {file} cannot be used: {error}; give another one") from error
-    return token.TokenProvider(
+    made = token.TokenProvider(
         key,
         role_claim=settings.token_role_claim,
         audience=settings.token_audience,
@@ -121,6 +136,9 @@ def _token(settings: AuthSettings) -> Provider:
         revoked=_revoked(settings),
         several=settings.several_roles,
     )
+    if isinstance(earlier, token.TokenProvider):
+        _tell_let_in_again(settings.revoked_tokens, earlier.revoked, made.revoked)
+    return made
 
 
 def _openid(auth: AuthSettings, earlier: Provider | None) -> Provider:
@@ -157,6 +175,7 @@ def _openid(auth: AuthSettings, earlier: Provider | None) -> Provider:
     if isinstance(earlier, OpenIdProvider):
         # What was fetched stays: an issuer that does not answer now would lock everybody out.
         made.keep_keys_of(earlier)
+        _tell_let_in_again(auth.revoked_tokens, earlier.revoked, made.revoked)
     return made
 
 

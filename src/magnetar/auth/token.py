@@ -80,7 +80,8 @@ class TokenProvider:
         self._key = key
         # A hash: nothing that was proven by this key holds any of it.
         self._name = f"key:{key.thumbprint()}"
-        self._revoked = revoked
+        self.revoked = revoked
+        """Ids of tokens that count no more."""
         self._algorithms = claims.algorithms_of(key)
         self._role_claim = role_claim
         self._audience = audience
@@ -93,7 +94,7 @@ class TokenProvider:
         )
         if self._audience:
             claims.check_audience(found, (self._audience,))
-        proof = f"{self._name} {claims.token_id(found, self._revoked)}"
+        proof = f"{self._name} {claims.token_id(found, self.revoked)}"
         return claims.identity(
             found,
             role_claim=self._role_claim,
@@ -105,4 +106,4 @@ class TokenProvider:
     def counts(self, proof: str) -> bool:
         """Whether the key is the same and the token not revoked."""
         name, _, token_id = proof.partition(" ")
-        return name == self._name and (not token_id or token_id not in self._revoked)
+        return name == self._name and (not token_id or token_id not in self.revoked)

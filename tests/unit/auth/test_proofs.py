@@ -15,7 +15,7 @@ from magnetar.auth.authentication import Authentication, TlsProvider
 from magnetar.auth.errors import AuthenticationError
 from magnetar.auth.identity import CertificateRole, Credentials, Identity, Proof, shown_role
 from magnetar.auth.openid import KeyFetch, OpenIdProvider
-from magnetar.auth.parts import authentication
+from magnetar.auth.parts import authentication, parts
 from magnetar.auth.renewal import Renewal
 from magnetar.auth.settings import AuthSettings
 from magnetar.auth.trust import fingerprints
@@ -65,6 +65,24 @@ def test_a_token_counts_until_its_id_is_revoked(tmp_path: Path) -> None:
     assert after.counts(known(after, signed(SECRET, jti="7")))
     with pytest.raises(AuthenticationError, match="revoked"):
         known(after, signed(SECRET, jti="7 a"))
+
+
+def test_a_list_that_lets_tokens_in_again_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "key").write_bytes(SECRET)
+    listed = tmp_path / "revoked"
+    listed.write_text("7 a\nstolen\n")
+    settings = AuthSettings(methods=("token",), token_secret_key=tmp_path / "key", revoked_tokens=listed)
+    (part,) = parts(settings)
+    first = part.build(None)
+    listed.write_text("7 a\nstolen\nanother\n")
+    second = part.build(first)
+    assert caplog.records == []
+    listed.write_text("7 a\nstol")
+    part.build(second)
+    (record,) = caplog.records
+    assert "names 2 ids of tokens, 3 before: those tokens count again" in record.getMessage()
 
 
 @pytest.mark.parametrize("listed", [b"\xff", b"x" * 2000])
