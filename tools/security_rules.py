@@ -130,7 +130,7 @@ SECURITY_RULES: Final = (
         "a proof ends with a revocation",
         "a connection stays after its token was revoked",
         "auth/token.py",
-        "(not token_id or token_id not in self._revoked)",
+        "(not token_id or token_id not in self.revoked)",
         "True",
         (PROOFS,),
     ),
