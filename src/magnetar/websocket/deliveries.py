@@ -20,6 +20,8 @@ from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEvent
 
+_EARLIER_MAX: Final = 100
+"""Pieces of earlier beginnings of one message that are remembered."""
 _LARGE_MESSAGES_MAX: Final = 10
 """Large messages of one topic whose pieces are being collected; the oldest gives way, as in Pulsar's
 clients: its pieces come again."""
@@ -70,11 +72,21 @@ class Opened:
 class _Pieces:
     """Of one large message, as far as they are there."""
 
-    __slots__ = ("found", "size_bytes")
+    __slots__ = ("earlier", "found", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: list[Position]) -> None:
         self.found: list[tuple[Position, bytes]] = []
+        self.earlier = earlier
+        """Pieces of an earlier beginning, which are settled with the message."""
         self.size_bytes = 0
+
+    def positions(self) -> list[Position]:
+        """Of everything that came, the latest at the end."""
+        return [*self.earlier, *(position for position, _ in self.found)]
+
+    def has(self, number: int, position: Position) -> bool:
+        """Whether this very entry is there: it comes again."""
+        return number < len(self.found) and self.found[number][0] == position
 
 
 class Opener:
@@ -150,14 +162,20 @@ class Opener:
         """A large message comes with its last piece."""
         if metadata.total_chunk_msg_size > LARGE_BYTES_MAX:
             raise UndeliverableError(f"message {event.position} has more than {LARGE_BYTES_MAX} bytes")
-        uuid = metadata.uuid
-        if metadata.chunk_id == 0:
+        uuid, number = metadata.uuid, metadata.chunk_id
+        known = self._pieces.get(uuid)
+        if known is not None and known.has(number, event.position):
+            return Opened(1, [])
+        if known is not None and 0 < number < len(known.found):
+            # The producer had no receipt for it, and sent it again.
+            return Opened(1, [], discarded=True)
+        if number == 0:
             self._let_go(uuid)
         if uuid not in self._pieces:
-            self._pieces[uuid] = _Pieces()
+            self._pieces[uuid] = _Pieces([] if known is None else known.positions()[-_EARLIER_MAX:])
             self._pieces_held.size_bytes += len(uuid)
         pieces = self._pieces[uuid]
-        if len(pieces.found) != metadata.chunk_id:
+        if len(pieces.found) != number:
             # Its beginning went to somebody else, or is gone: what is left of it is of no use to anybody.
             self._let_go(uuid)
             return Opened(1, [], discarded=True)
@@ -176,7 +194,7 @@ class Opener:
             return Opened(1, [])
         self._let_go(uuid)
         plain = self._plain(metadata, b"".join(data for _, data in pieces.found))
-        others = tuple(position for position, _ in pieces.found[:-1])
+        others = tuple(pieces.positions()[:-1])
         whole = _single(event, metadata, plain, pieces=others)
         return Opened(1, [whole])
 

@@ -9,8 +9,9 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.websocket import deliveries
-from magnetar.websocket.deliveries import LARGE_BYTES_MAX, Opener
+from magnetar.websocket.deliveries import LARGE_BYTES_MAX, Opened, Opener
 from magnetar.websocket.errors import UndeliverableError
+from magnetar.websocket.memory import ByteCount
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEvent, event_of_entry
@@ -35,6 +36,37 @@ def test_pieces_become_one_message() -> None:
     assert whole.payload == b"001122"
     assert whole.position == Position(7, 2)
     assert whole.pieces == (Position(7, 0), Position(7, 1))
+
+
+def test_pieces_that_a_producer_sends_again_are_no_gap() -> None:
+    """It had no receipt for them when its broker was killed. The first one may be that of another message of
+    the same name, so it begins anew."""
+    opening = opener()
+    size = {"uuid": "u", "num_chunks_from_msg": 3, "total_chunk_msg_size": 6}
+    for entry_id, number in ((0, 0), (1, 0), (2, 1)):
+        assert opening.open(event(b"%d%d" % (entry_id, number), entry_id, chunk_id=number, **size)) == (
+            Opened(1, [])
+        )
+    # In the middle: the one that is there counts, and this one is settled.
+    again = opening.open(event(b"31", 3, chunk_id=1, **size))
+    assert (again.messages, again.discarded) == ([], True)
+    # An entry that the broker gives again is neither a gap nor settled.
+    assert opening.open(event(b"21", 2, chunk_id=1, **size)) == Opened(1, [])
+    (whole,) = opening.open(event(b"42", 4, chunk_id=2, **size)).messages
+    assert whole.payload == b"102142"
+    assert whole.pieces == (Position(7, 0), Position(7, 1), Position(7, 2))
+
+
+def test_beginnings_without_end_are_not_remembered_without_end() -> None:
+    held = ByteCount()
+    opening = Opener("FAIL", 5 << 20, held)
+    size = {"uuid": "u", "num_chunks_from_msg": 2, "total_chunk_msg_size": 4}
+    for entry_id in range(2_000):
+        opening.open(event(b"ab", entry_id, chunk_id=0, **size))
+    (whole,) = opening.open(event(b"cd", 2_000, chunk_id=1, **size)).messages
+    assert whole.payload == b"abcd"
+    assert len(whole.pieces) < 1_000
+    assert held.size_bytes == 0
 
 
 def test_a_piece_without_its_beginning_is_let_go() -> None:
