@@ -16,6 +16,7 @@ DOCUMENT_TESTS: Final = (
     "tests/unit/test_glossary.py",
     "tests/unit/test_figures.py",
     "tests/unit/test_known_bugs_table.py",
+    "tests/unit/test_plain_english.py",
     "tests/unit/test_tidy.py",
     "tests/unit/admin/test_docs.py",
     "tests/unit/admin/test_policies_listed.py",

@@ -1,0 +1,203 @@
+"""Documents that one reads once: short sentences, no riddles, and links to headings that are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+DOCUMENTS = [
+    *REPOSITORY.glob("*.md"),
+    *(
+        path
+        for folder in ("docs", "src", "bench", "sim", "tools")
+        for path in (REPOSITORY / folder).rglob("*.md")
+    ),
+]
+
+WORDS_MAX = 35
+"""Words of one sentence in a document. A semicolon or a colon ends a thought, and so a sentence here."""
+
+FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+CODE = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n\s*(?=[-*|#] |\d+\. |\|)|\|")
+ANCHORED = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+
+
+def named(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def prose(text: str) -> str:
+    """The text without blocks of code, comments, and the targets of links; a piece of code is one word."""
+    without = COMMENT.sub("", FENCE.sub("\n\n", text))
+    return CODE.sub("code", LINK.sub(r"\1", without))
+
+
+def sentences(text: str) -> Iterator[str]:
+    for sentence in SENTENCE_END.split(prose(text)):
+        if sentence.strip():
+            yield " ".join(sentence.split())
+
+
+def anchors(text: str) -> set[str]:
+    """What a link to a heading of the text says after `#`."""
+    return {
+        re.sub(r"[^\w\- ]", "", LINK.sub(r"\1", heading).lower()).replace(" ", "-")
+        for heading in HEADING.findall(FENCE.sub("", text))
+    }
+
+
+PATTERNS = {
+    "a subject that is a riddle": re.compile(
+        r"(?:^|[.;:!?]\s|\n\n|^\| *)[Ww]ho(?:ever)?\s(?!\w+\?)", re.MULTILINE
+    ),
+    "a person where a client, user or process is meant": re.compile(
+        r"\b(?:[Nn]obody|[Ss]omebody|[Ee]verybody)\b"
+    ),
+    "an inverted sentence": re.compile(
+        r"(?:^|\. |\n\n)Of (?:a|an|the|each|every|all|what|those) ", re.MULTILINE
+    ),
+}
+
+
+FAULTS_LEFT: dict[str, int] = {
+    "bench/README.md": 2,
+    "docs/admin.md": 4,
+    "docs/auto-recovery.md": 1,
+    "docs/backup.md": 1,
+    "docs/bookkeeper.md": 6,
+    "docs/cli.md": 4,
+    "docs/compatibility/policies.md": 2,
+    "docs/compatibility/refusals.md": 2,
+    "docs/compatibility.md": 5,
+    "docs/configuration.md": 4,
+    "docs/decisions/0001-record-format-and-layout.md": 1,
+    "docs/decisions/0002-commit-completion.md": 1,
+    "docs/decisions/0003-embedded-metadata-store.md": 2,
+    "docs/decisions/0004-exactly-once-sink.md": 2,
+    "docs/decisions/0005-compiled-twin.md": 1,
+    "docs/decisions/0006-files-written-before.md": 3,
+    "docs/decisions/0007-rare-entries-wait.md": 2,
+    "docs/decisions/0008-wildcard-topics.md": 2,
+    "docs/decisions/0009-where-bookies-meet.md": 3,
+    "docs/decisions/0010-no-entry-filters.md": 2,
+    "docs/decisions/0011-tenants-share-the-intake.md": 6,
+    "docs/decisions/0012-tables-follow-lists.md": 3,
+    "docs/decisions/0014-entry-filters.md": 4,
+    "docs/decisions/0015-files-of-several-ledgers.md": 2,
+    "docs/decisions/0016-what-metadata-does-not-name.md": 2,
+    "docs/decisions/0019-whose-a-store-is.md": 5,
+    "docs/decisions/0020-one-object-per-topic.md": 4,
+    "docs/decisions/0022-topics-stay.md": 2,
+    "docs/decisions/0023-messages-without-a-schema.md": 1,
+    "docs/decisions/0024-history-keeps-itself-fresh.md": 1,
+    "docs/decisions/0025-numbers-have-no-default-limit.md": 4,
+    "docs/decisions/0026-deletion-waits-after-a-step-ahead.md": 1,
+    "docs/demo.md": 3,
+    "docs/glossary.md": 2,
+    "docs/internals/README.md": 1,
+    "docs/internals/history-format.md": 1,
+    "docs/internals/managed-log.md": 3,
+    "docs/internals/ordering-rules.md": 4,
+    "docs/internals/ordering.md": 4,
+    "docs/internals/security-rules.md": 24,
+    "docs/internals/segment-format.md": 2,
+    "docs/internals/spark-sink.md": 1,
+    "docs/lake.md": 2,
+    "docs/limits.md": 1,
+    "docs/metadata-stores.md": 3,
+    "docs/monitoring.md": 1,
+    "docs/performance.md": 6,
+    "docs/reliability.md": 2,
+    "docs/replicated-storage.md": 2,
+    "docs/roadmap.md": 4,
+    "docs/security.md": 23,
+    "docs/spark.md": 5,
+    "docs/storage.md": 5,
+    "docs/tiered-storage.md": 10,
+    "docs/topics.md": 1,
+    "sim/README.md": 6,
+    "src/magnetar/admin/README.md": 2,
+    "src/magnetar/adminclient/README.md": 1,
+    "src/magnetar/arrow/README.md": 2,
+    "src/magnetar/auth/README.md": 1,
+    "src/magnetar/base/README.md": 1,
+    "src/magnetar/bookie/README.md": 1,
+    "src/magnetar/bookie/network/README.md": 1,
+    "src/magnetar/broker/README.md": 1,
+    "src/magnetar/broker/access/README.md": 2,
+    "src/magnetar/broker/canary/README.md": 1,
+    "src/magnetar/broker/compaction/README.md": 1,
+    "src/magnetar/broker/dedup/README.md": 1,
+    "src/magnetar/broker/explain/README.md": 1,
+    "src/magnetar/broker/handlers/README.md": 1,
+    "src/magnetar/broker/inactive/README.md": 1,
+    "src/magnetar/broker/nonpersistent/README.md": 1,
+    "src/magnetar/broker/registry/README.md": 1,
+    "src/magnetar/broker/unloaded/README.md": 1,
+    "src/magnetar/broker/watchers/README.md": 1,
+    "src/magnetar/history/README.md": 1,
+    "src/magnetar/lake/README.md": 2,
+    "src/magnetar/ledger/autorecovery/README.md": 5,
+    "src/magnetar/ledger/quorum/README.md": 1,
+    "src/magnetar/metadata/README.md": 2,
+    "src/magnetar/metadata/bookkeeper/README.md": 1,
+    "src/magnetar/server/README.md": 2,
+    "src/magnetar/spark/README.md": 1,
+    "src/magnetar/websocket/README.md": 1,
+    "src/magnetar/wire/README.md": 1,
+}
+"""Documents that nobody has gone through yet, and their faults. The table may only shrink."""
+
+
+def faults(text: str) -> Iterator[str]:
+    flowing = prose(text)
+    for name, pattern in PATTERNS.items():
+        for found in pattern.finditer(flowing):
+            start = max(0, found.start() - 20)
+            yield f"{name}: …{' '.join(flowing[start : found.end() + 40].split())}…"
+    for sentence in sentences(text):
+        words = len(sentence.split())
+        if words > WORDS_MAX:
+            yield f"{words} words without a pause, {WORDS_MAX} are allowed: {sentence[:80]}…"
+
+
+def test_documents_are_plain() -> None:
+    wrong = []
+    for path in DOCUMENTS:
+        found = list(faults(path.read_text(encoding="utf-8")))
+        left = FAULTS_LEFT.get(named(path), 0)
+        if len(found) > left:
+            wrong += [f"{named(path)}: {text}" for text in found]
+        elif len(found) < left:
+            wrong.append(f"{named(path)}: has {len(found)} faults now, not {left}: correct the table")
+    assert wrong == []
+
+
+def test_links_lead_to_headings() -> None:
+    broken = []
+    for path in DOCUMENTS:
+        for target, anchor in ANCHORED.findall(path.read_text(encoding="utf-8")):
+            place = path.parent / target if target else path
+            if "://" in target or place.suffix != ".md" or not place.exists():
+                continue
+            if anchor not in anchors(place.read_text(encoding="utf-8")):
+                broken.append(f"{named(path)}: {target}#{anchor}")
+    assert broken == []
+
+
+def test_the_rules_see() -> None:
+    for text in (
+        "A limit; who makes more waits.",
+        "Nobody is asked.",
+        "Of a topic that is deleted nothing stays.",
+        f"It {'goes on and ' * 20}ends.",
+    ):
+        assert list(faults(text)), text
+    assert not list(faults("A client that makes more waits.\n\n```sh\nwho\n```\n"))
+    assert anchors("## A `full` disk, and what\n") == {"a-full-disk-and-what"}
