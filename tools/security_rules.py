@@ -398,7 +398,7 @@ SECURITY_RULES: Final = (
     Rule(
         "who waits for CONNECT has a deadline",
         "idle sockets stay for ever",
-        "broker/greetings.py",
+        "broker/session/greetings.py",
         ("            if self._looks - came <= self._looks_max:\n                return\n"),
         "            return\n",
         (GREETINGS,),
@@ -406,7 +406,7 @@ SECURITY_RULES: Final = (
     Rule(
         "connections before CONNECT are bounded",
         "idle sockets take all places",
-        "broker/greetings.py",
+        "broker/session/greetings.py",
         "        if len(self._guests) >= _WAITING_MAX:\n",
         "        if False:\n",
         (GREETINGS,),
@@ -414,7 +414,7 @@ SECURITY_RULES: Final = (
     Rule(
         "bytes before CONNECT are bounded together",
         "halves of CONNECTs take all memory",
-        "broker/greetings.py",
+        "broker/session/greetings.py",
         "        return self._kept_bytes <= _KEPT_BYTES_MAX\n",
         "        return True\n",
         (GREETINGS,),
@@ -422,7 +422,7 @@ SECURITY_RULES: Final = (
     Rule(
         "a frame before CONNECT is small",
         "who says a size gets the memory",
-        "broker/connection.py",
+        "broker/session/connection.py",
         "            if needed > CONNECT_BYTES_MAX:\n",
         "            if False:\n",
         (STRANGERS,),
@@ -431,7 +431,7 @@ SECURITY_RULES: Final = (
     Rule(
         "a read handles some commands",
         "one read of PINGs stops everybody",
-        "broker/command_turns.py",
+        "broker/session/command_turns.py",
         "            self.per_read = 1\n",
         "            self.per_read = 8\n",
         (TURNS,),
@@ -439,7 +439,7 @@ SECURITY_RULES: Final = (
     Rule(
         "a turn begins some requests",
         "one connection's requests stop everybody",
-        "broker/command_turns.py",
+        "broker/session/command_turns.py",
         "        if self._waiting or self._begun >= _REQUESTS_PER_TURN:\n",
         "        if self._waiting:\n",
         (TURNS,),
@@ -447,7 +447,7 @@ SECURITY_RULES: Final = (
     Rule(
         "a turn ends after its time",
         "what is left over is done at once",
-        "broker/command_turns.py",
+        "broker/session/command_turns.py",
         "            if not self._waiting or self._now_ms() >= until_ms:\n",
         "            if not self._waiting:\n",
         (TURNS,),
@@ -455,7 +455,7 @@ SECURITY_RULES: Final = (
     Rule(
         "roles take turns",
         "a role with many connections has more of the loop",
-        "broker/command_turns.py",
+        "broker/session/command_turns.py",
         (
             "            workers = self._waiting.pop(owner)\n"
             "            worker = next(iter(workers))\n"
@@ -507,7 +507,7 @@ SECURITY_RULES: Final = (
     Rule(
         "connections of a role share its quota",
         "a role has a read more for each connection",
-        "broker/connection.py",
+        "broker/session/connection.py",
         "        if rest_ms := self._quotas.count(owner, 0):\n",
         "        if rest_ms := 0:\n",
         (TURNS,),
@@ -515,7 +515,7 @@ SECURITY_RULES: Final = (
     Rule(
         "reads of messages take time of their role",
         "a role publishes for all of the loop's time",
-        "broker/connection.py",
+        "broker/session/connection.py",
         "        if parser.commands or timed:\n",
         "        if parser.commands:\n",
         (TURNS,),

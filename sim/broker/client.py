@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from magnetar.broker.service import Broker
-from magnetar.broker.session import Session
+from magnetar.broker.session.session import Session
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.client import ClientParser, CommandEvent

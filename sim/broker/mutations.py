@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.states import TopicState
-from magnetar.broker.subscription import Subscription
+from magnetar.broker.subscription.subscription import Subscription
 from magnetar.managedlog.log_metadata import decode, log_path
 from magnetar.managedlog.logs import ManagedLogs
 from sim.breaking import Mutation

@@ -16,8 +16,8 @@ from magnetar.admin.metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.broker.producer import Producer
 from magnetar.broker.service import BrokerConfig
+from magnetar.broker.topic.producer import Producer
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun

@@ -10,7 +10,7 @@ from fakes.tiered import FakeTiering
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker, BrokerConfig
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata.memory import MemoryMetadataStore

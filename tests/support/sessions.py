@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 
 from magnetar.base.ids import Position
 from magnetar.broker.service import BrokerConfig
-from magnetar.broker.session import Session
-from magnetar.broker.topic import Topic
+from magnetar.broker.session.session import Session
+from magnetar.broker.topic.topic import Topic
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.client import ClientParser, CommandEvent

@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 
 from fuzzing.harness import BrokenRuleError, Harness, described, require
 from magnetar.base.ids import Position
-from magnetar.broker.batches import open_batch
-from magnetar.broker.claims import refusals
+from magnetar.broker.topic.batches import open_batch
+from magnetar.broker.topic.claims import refusals
 from magnetar.client.compression import compress, compression_type
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import ack_of_command, decode_ack, encode_ack, encode_flow

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 
 _B: Final = "/admin/v2/bookies"

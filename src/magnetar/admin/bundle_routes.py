@@ -11,7 +11,7 @@ from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.admin.stats import asked, topic_stats
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"

@@ -16,8 +16,8 @@ from typing import Any, Final
 from magnetar.admin.call import whole
 from magnetar.admin.errors import BadRequestError
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.bundles import DEFAULT_BUNDLES, LAST, equal_parts
 from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, LAST, equal_parts
 from magnetar.metadata import keys
 
 BUNDLES_MAX: Final = 1024

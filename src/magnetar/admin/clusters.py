@@ -9,7 +9,7 @@ from typing import Final
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError, NotImplementedHereError
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from magnetar.admin.call import Call, Route
 from magnetar.admin.topics import loaded, parts
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 
 Document = dict[str, Any]
 

@@ -10,7 +10,7 @@ from magnetar.admin.call import Call, Route
 from magnetar.broker import dynamic
 from magnetar.broker.dynamic_names import KEPT
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 _log = logging.getLogger("magnetar.admin")
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from magnetar.admin.call import Call, Route
 from magnetar.admin.topics import parts
-from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import SubscriptionNotFoundError
 from magnetar.broker.explain.reasons import diagnose, of_consumer
+from magnetar.broker.topic.any_topic import AnyTopic
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 

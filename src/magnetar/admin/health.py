@@ -13,9 +13,9 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import PERSISTENT, TopicName
 from magnetar.broker.errors import PersistenceFailedError, ServiceNotReadyError
-from magnetar.broker.producer import OwnConnection, Producer
 from magnetar.broker.service import Broker
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.producer import OwnConnection, Producer
+from magnetar.broker.topic.topic import Topic
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from magnetar.admin.compaction import compacted_ledger
 from magnetar.base.ids import Position
-from magnetar.broker.subscription import Subscription
-from magnetar.broker.topic import Topic
+from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic.topic import Topic
 from magnetar.managedlog.info import CursorInfo, LedgerInfo, LogInfo
 from magnetar.tiered.context import OffloadedCopy, segment_name
 

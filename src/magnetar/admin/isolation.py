@@ -15,7 +15,7 @@ from magnetar.admin.brokers import broker_id
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 from magnetar.metadata.store import NotFoundError
 

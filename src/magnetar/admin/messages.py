@@ -25,7 +25,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.expressions import as_text
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 from magnetar.client.compression import UnknownCompressionError, decompress_within
 from magnetar.client.errors import PayloadError
 from magnetar.runtime.threads import in_thread

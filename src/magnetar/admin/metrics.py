@@ -12,14 +12,14 @@ from magnetar.admin import unloaded_metrics, work_metrics
 from magnetar.admin.call import Call, Handler, Raw
 from magnetar.admin.namespace_metrics import NamespaceSums
 from magnetar.admin.rates import Rates
-from magnetar.broker.any_subscription import AnySubscription
-from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.canary.choice import LOCAL_NAME as CANARY
-from magnetar.broker.lag import Lag, Lags
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.service import Broker
-from magnetar.broker.subscription import Subscription
-from magnetar.broker.topic import Topic
+from magnetar.broker.subscription.any_subscription import AnySubscription
+from magnetar.broker.subscription.lag import Lag, Lags
+from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.topic import Topic
 from magnetar.observability import logs, process
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.metrics import CONTENT_TYPE, Exposition, Registry, labels

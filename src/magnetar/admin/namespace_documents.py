@@ -23,7 +23,7 @@ from magnetar.admin.policies.table import ALL
 from magnetar.admin.resource_groups import check_group
 from magnetar.broker.limits.groups import GROUP_POLICY
 from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.tiered.policy import (
     LAG_OF_NAMESPACE,
     POLICIES,

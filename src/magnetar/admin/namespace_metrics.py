@@ -13,8 +13,8 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from magnetar.admin.rates import Rates
-from magnetar.broker.any_topic import AnyTopic
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.topic import Topic
 from magnetar.observability.metrics import Exposition, labels
 
 _TOPICS_PER_STEP: Final = 20

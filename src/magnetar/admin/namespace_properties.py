@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.admin.call import Call, Route, Text
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 PROPERTIES: Final = "properties"
 """Key of the document of a namespace's policies."""

@@ -15,7 +15,7 @@ from magnetar.admin.coercion import LONG_BITS, as_object, as_whole
 from magnetar.admin.errors import NotImplementedHereError
 from magnetar.admin.topics import loaded, refuse_partitioned
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.tiered.offloading import Offloading, OffloadRunningError
 from magnetar.tiered.policy import (
     DRIVER,

@@ -15,7 +15,7 @@ from magnetar.admin.call import Call, Handler, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _P: Final = f"{_N}/permissions"

@@ -14,7 +14,7 @@ from magnetar.admin.errors import BadRequestError, NotHereError
 from magnetar.base.names import NamespaceName, is_entity_name
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.limits.groups import GROUP_POLICY, NUMBERS
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 
 _G: Final = "/admin/v2/resourcegroups"

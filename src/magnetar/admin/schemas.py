@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from magnetar.admin.call import Call, Route
 from magnetar.admin.errors import BadRequestError, NotHereError
-from magnetar.broker.schema_rules import rules_of
+from magnetar.broker.policies.schema_rules import rules_of
 from magnetar.schemas import key_value
 from magnetar.schemas.avro_definition import parse_json
 from magnetar.schemas.errors import IncompatibleSchemaError

@@ -18,16 +18,16 @@ from magnetar.admin.compaction import compaction_stats
 from magnetar.admin.rates import Rates
 from magnetar.admin.topics import loaded, parts
 from magnetar.broker.access.state import AccessMode
-from magnetar.broker.any_subscription import AnySubscription, SubscriptionType
-from magnetar.broker.any_topic import AnyTopic
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.explain.reasons import diagnose
 from magnetar.broker.filters.judge import FilterCounts
-from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
-from magnetar.broker.subscription import Subscription
-from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.broker.subscription.any_subscription import AnySubscription, SubscriptionType
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.producer import Producer
+from magnetar.broker.topic.topic import DEDUP_CURSOR, Topic
 
 Document = dict[str, Any]
 

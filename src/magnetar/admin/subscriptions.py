@@ -15,8 +15,8 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
     TopicNotFoundError,
 )
-from magnetar.broker.subscription import Subscription
-from magnetar.broker.topic import Topic
+from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic.topic import Topic
 
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 _S: Final = f"{_T}/subscription/{{subscription}}"

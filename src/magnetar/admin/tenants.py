@@ -11,7 +11,7 @@ from magnetar.admin.namespaces import delete_whole
 from magnetar.base.names import NamespaceName
 from magnetar.broker.errors import NamespaceNotFoundError, PreconditionFailedError
 from magnetar.broker.limits.stored_bytes import STORED_BYTES_MAX, look_at
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 _STORED: Final = "/admin/v2/tenants/{tenant}/storedBytes"
 _STORED_SCHEMA: Final[dict[str, Any]] = {

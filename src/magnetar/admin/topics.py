@@ -14,7 +14,6 @@ from magnetar.admin.errors import (
 )
 from magnetar.admin.topic_lists import QUERY, chosen
 from magnetar.base.names import TopicName
-from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import (
     ConflictError,
     InvalidTopicError,
@@ -23,7 +22,8 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.service import Broker
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.topic import Topic
 
 _N: Final = "/admin/v2/persistent/{tenant}/{namespace}"
 _T: Final = f"{_N}/{{topic}}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.tenants import TenantLimits
-from magnetar.broker.schema_rules import SchemaRules
+from magnetar.broker.policies.creation import CreationRules
+from magnetar.broker.policies.schema_rules import SchemaRules
 from magnetar.ledger.api import Copies
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.creation import NON_PARTITIONED, PARTITIONED
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
+from magnetar.broker.policies.creation import NON_PARTITIONED, PARTITIONED
 from magnetar.schemas.compatibility import Strategy
 
 _NUMBER_DIGITS_MAX: Final = 18

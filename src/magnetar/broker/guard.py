@@ -17,7 +17,7 @@ from magnetar.auth.proxies import check_original
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import NamespaceNotFoundError
-from magnetar.broker.policies import PolicyStore
+from magnetar.broker.policies.policies import PolicyStore
 from magnetar.observability.logs import SUBJECT
 from magnetar.runtime.tasks import SingleFlight
 from magnetar.runtime.threads import in_thread

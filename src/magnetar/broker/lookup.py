@@ -20,8 +20,8 @@ from magnetar.broker.watchers.selection import (
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.any_topic import AnyTopic
     from magnetar.broker.service import Broker
+    from magnetar.broker.topic.any_topic import AnyTopic
 
 
 async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int:

@@ -13,37 +13,37 @@ from magnetar.base.clock import Clock
 from magnetar.base.levels import levels_of
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
 from magnetar.broker import lookup
-from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.clock_watch import ClockWatch
-from magnetar.broker.command_turns import CommandTurns
 from magnetar.broker.config import BrokerConfig as BrokerConfig
-from magnetar.broker.creation import CreationRules
 from magnetar.broker.errors import (
     ConflictError,
     NotAllowedError,
     TopicNotFoundError,
 )
-from magnetar.broker.farewells import Farewells
 from magnetar.broker.full_disk import DiskMark
-from magnetar.broker.greetings import LOOK_S, Greetings
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
-from magnetar.broker.in_force import PoliciesInForce
 from magnetar.broker.inactive.inactive_topics import TOPICS_PER_TURN, InactiveTopics
-from magnetar.broker.intake import TICK_S, Intake
 from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.role_quotas import RoleQuotas
 from magnetar.broker.limits.tenants import STORED_S, Connections, StoredMarks, TopicsMade
 from magnetar.broker.listeners import Listeners
 from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics, opened
-from magnetar.broker.outputs import OutputBudget
-from magnetar.broker.policies import PolicyStore
+from magnetar.broker.policies.creation import CreationRules
+from magnetar.broker.policies.in_force import PoliciesInForce
+from magnetar.broker.policies.policies import PolicyStore
 from magnetar.broker.registry.names import Names, TopicQuota, topic_path
 from magnetar.broker.registry.partitioned import PartitionedTopics
 from magnetar.broker.registry.registry import TopicRegistry
 from magnetar.broker.registry.storage import StoredTopics
 from magnetar.broker.rounds import guarded
-from magnetar.broker.topic import Topic
+from magnetar.broker.session.command_turns import CommandTurns
+from magnetar.broker.session.farewells import Farewells
+from magnetar.broker.session.greetings import LOOK_S, Greetings
+from magnetar.broker.session.outputs import OutputBudget
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.intake import TICK_S, Intake
+from magnetar.broker.topic.topic import Topic
 from magnetar.broker.unloaded.unloaded_topics import INTERVAL_S as UNLOADED_INTERVAL_S
 from magnetar.broker.unloaded.unloaded_topics import UnloadedTopics
 from magnetar.broker.watchers.topic_watchers import TopicWatchers
@@ -59,7 +59,7 @@ from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.offloading import Offloading
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
     from magnetar.broker.staging import PointsInTime
     from magnetar.lake.tables import LakeTables
     from magnetar.metadata.bookkeeper.registry import ListBookies

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.creation import CreationRules
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
-from magnetar.broker.schema_rules import SchemaRules
+from magnetar.broker.policies.creation import CreationRules
+from magnetar.broker.policies.schema_rules import SchemaRules
 from magnetar.ledger.api import Copies
 from magnetar.schemas.compatibility import Strategy
 from magnetar.server.config import StandaloneConfig, names

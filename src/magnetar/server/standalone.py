@@ -27,10 +27,10 @@ from magnetar.admin.server import AdminServer
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability
-from magnetar.broker.connection import Connection, SharedBuffer
 from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.listeners import Listeners, parse_listeners
 from magnetar.broker.service import Broker
+from magnetar.broker.session.connection import Connection, SharedBuffer
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.holes import HolePolicy

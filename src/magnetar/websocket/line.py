@@ -17,7 +17,7 @@ import magnetar
 from magnetar.auth.identity import Credentials
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
-from magnetar.broker.session import Session
+from magnetar.broker.session.session import Session
 from magnetar.websocket.errors import LineClosedError, RefusedByBrokerError
 from magnetar.wire import features
 from magnetar.wire import pulsar_pb2 as pb

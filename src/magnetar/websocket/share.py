@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
-from magnetar.broker.answering import owner_of
 from magnetar.broker.service import Broker
-from magnetar.broker.session import Session
+from magnetar.broker.session.answering import owner_of
+from magnetar.broker.session.session import Session
 from magnetar.websocket.errors import TooMuchUsedError
 
 _T = TypeVar("_T")

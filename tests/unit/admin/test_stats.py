@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar.admin.aggregation import aggregate
-from magnetar.broker.producer import Producer
+from magnetar.broker.topic.producer import Producer
 from support.admin_api import AdminApi, RecordingConnection, T, with_api
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.producer import Producer
+from magnetar.broker.topic.producer import Producer
 from support.admin_api import AdminApi, RecordingConnection, T, with_api
 
 MISSING = (404, "Topic persistent://public/default/t not found")

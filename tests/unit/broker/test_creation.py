@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.creation import CreationRules
+from magnetar.broker.policies.creation import CreationRules
 from magnetar.broker.service import BrokerConfig
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Type, World, in_world

@@ -13,7 +13,7 @@ from magnetar.base.names import NamespaceName
 from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.dedup.state import DedupLimits
 from magnetar.broker.service import BrokerConfig
-from magnetar.broker.topic import DEDUP_CURSOR
+from magnetar.broker.topic.topic import DEDUP_CURSOR
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry

@@ -23,7 +23,7 @@ from magnetar.broker.filters.expression import PROPERTY
 from magnetar.broker.filters.rules import BUILT_IN, FilterRules
 from magnetar.broker.filters.source import FAILED_AGAIN_MS, RESCHEDULE_MS, _within
 from magnetar.broker.limits.limits import Limits
-from magnetar.broker.subscription import Subscription
+from magnetar.broker.subscription.subscription import Subscription
 from magnetar.client.compression import compress
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow

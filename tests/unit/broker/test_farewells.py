@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar.broker.farewells import FEW, LEAVING_MAX
+from magnetar.broker.session.farewells import FEW, LEAVING_MAX
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Peer, World, in_world, send
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from magnetar.base.names import TopicName
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, Type, World, in_world, send
 

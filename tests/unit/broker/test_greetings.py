@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.broker import greetings
-from magnetar.broker.greetings import Greetings
+from magnetar.broker.session import greetings
+from magnetar.broker.session.greetings import Greetings
 from support.sessions import Peer, Type, World, command, in_world
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.intake import (
+from magnetar.broker.topic.intake import (
     ACTIVE_TICKS,
     BUSY_BYTES,
     SHARE_BYTES_MIN,

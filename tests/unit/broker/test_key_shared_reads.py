@@ -7,7 +7,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.hashing import key_hash
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
-from magnetar.broker.entry import entry_hash
+from magnetar.broker.topic.entry import entry_hash
 from support.dispatch_machines import Acks, Pipe
 
 

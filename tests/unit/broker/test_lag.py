@@ -10,8 +10,8 @@ import pytest
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LogError
 from magnetar.base.ids import Position
-from magnetar.broker.lag import NONE, REFRESH_MS, Lags
-from magnetar.broker.subscription import Subscription
+from magnetar.broker.subscription.lag import NONE, REFRESH_MS, Lags
+from magnetar.broker.subscription.subscription import Subscription
 from support.admin_api import AdminApi, T, with_api
 
 

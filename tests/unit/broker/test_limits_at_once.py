@@ -10,10 +10,10 @@ import pytest
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LATEST
 from magnetar.base.names import TopicName
-from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits.limits import Limits
+from magnetar.broker.topic.any_topic import ReaderStart
 from support.admin_api import AdminApi, T, with_api
 from support.sessions import TOPIC, Type, World, in_world
 

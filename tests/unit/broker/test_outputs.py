@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.outputs import READ_BYTES_MAX, READ_BYTES_MIN, SHARES, OutputBudget
+from magnetar.broker.session.outputs import READ_BYTES_MAX, READ_BYTES_MIN, SHARES, OutputBudget
 from magnetar.wire.acks import encode_flow
 from support.sessions import Peer, World, in_world, send
 

@@ -9,7 +9,7 @@ import pytest
 from fakes.managed_logs import Process
 from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.broker.places import last_message
+from magnetar.broker.topic.places import last_message
 
 
 @pytest.mark.parametrize("skip_all", [False, True])

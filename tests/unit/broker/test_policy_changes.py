@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.limits.limits import Limits
-from magnetar.broker.policy_changes import Scope, scope_of
+from magnetar.broker.policies.policy_changes import Scope, scope_of
 from magnetar.metadata import keys
 from support.sessions import World, in_world
 

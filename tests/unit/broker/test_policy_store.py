@@ -8,8 +8,8 @@ import pytest
 
 from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
-from magnetar.broker import policies
-from magnetar.broker.policies import PolicyStore
+from magnetar.broker.policies import policies
+from magnetar.broker.policies.policies import PolicyStore
 from magnetar.metadata.memory import MemoryMetadataStore
 
 

@@ -9,9 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from magnetar.base.ids import Position
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.consumer import Pending
-from magnetar.broker.pump_turns import CROWDED_ENTRIES_MAX, CROWDED_MS_MAX, GIVEN_BACK_AT_ONCE, PumpTurns
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.pump_turns import (
+    CROWDED_ENTRIES_MAX,
+    CROWDED_MS_MAX,
+    GIVEN_BACK_AT_ONCE,
+    PumpTurns,
+)
 from magnetar.wire.acks import encode_flow
 from support.sessions import World, in_world, send
 

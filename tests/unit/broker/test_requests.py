@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.requests import (
+from magnetar.broker.session.requests import (
     RUNNING_BYTES_MAX,
     RUNNING_MAX,
     WAITING_BYTES_MAX,

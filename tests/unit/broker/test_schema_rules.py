@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.base.names import NamespaceName
-from magnetar.broker.schema_rules import SchemaRules
+from magnetar.broker.policies.schema_rules import SchemaRules
 from magnetar.schemas.compatibility import Strategy
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Peer, World, in_world

@@ -7,8 +7,8 @@ import pytest
 from fakes.ledgers import FakeReader
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
-from magnetar.broker.ack_receipts import WAITING_MAX, AckReceipts
-from magnetar.broker.any_subscription import READ_AGAIN_MS
+from magnetar.broker.session.ack_receipts import WAITING_MAX, AckReceipts
+from magnetar.broker.subscription.any_subscription import READ_AGAIN_MS
 from support.seen import Type
 from support.sessions import World, command, in_world, send
 

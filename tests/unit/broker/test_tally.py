@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.base.ids import Position
-from magnetar.broker.subscription import Subscription
+from magnetar.broker.subscription.subscription import Subscription
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import encode_send
 from magnetar.wire.payload import build_batch, build_entry

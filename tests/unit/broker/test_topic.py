@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from magnetar.base.ids import EARLIEST
-from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.errors import (
     PreconditionFailedError,
     ServiceNotReadyError,
     SubscriptionNotFoundError,
     TopicNotFoundError,
 )
+from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.managedlog.cursor import Cursor
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Type, World, in_world, send

@@ -11,10 +11,10 @@ from fakes.ledgers import write_error
 from fakes.managed_logs import Process, until
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
-from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.compaction.survivors import HEAVY_BYTES, is_heavy, left_in_batch
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Status, TopicCompaction
 from magnetar.broker.errors import ConflictError
+from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.client.compression import compress
 from magnetar.managedlog.cursor_store import COMPONENT
 from magnetar.managedlog.log import ManagedLog

@@ -9,7 +9,7 @@ from typing import Any
 
 from magnetar.admin.call import Call
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 Schema = Mapping[str, Any]
 """A JSON schema, as OpenAPI has them."""

@@ -20,12 +20,12 @@ from magnetar.admin.coercion import (
 )
 from magnetar.admin.errors import BadRequestError
 from magnetar.admin.policies.declared import Kind
-from magnetar.broker.creation import NON_PARTITIONED, PARTITIONED
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, names_in
-from magnetar.broker.in_force import COPIES
 from magnetar.broker.inactive.policy import DeleteMode
 from magnetar.broker.limits.limits import DELAY_MAX
+from magnetar.broker.policies.creation import NON_PARTITIONED, PARTITIONED
+from magnetar.broker.policies.in_force import COPIES
 
 Fields = dict[str, Any]
 

@@ -14,7 +14,7 @@ from magnetar.admin.coercion import INT_BITS, LONG_BITS, as_boolean, as_choice, 
 from magnetar.admin.errors import BadRequestError
 from magnetar.admin.policies.declared import Kind
 from magnetar.broker.errors import PreconditionFailedError
-from magnetar.broker.schema_rules import AUTO_UPDATE_STRATEGIES
+from magnetar.broker.policies.schema_rules import AUTO_UPDATE_STRATEGIES
 from magnetar.schemas.compatibility import Strategy
 from magnetar.tiered.policy import MAX_AGE_LEAST_S, is_max_age
 

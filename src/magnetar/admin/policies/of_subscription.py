@@ -8,7 +8,7 @@ from magnetar.admin.policies import documents
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
 from magnetar.broker.errors import PreconditionFailedError, UnsupportedError
 from magnetar.broker.limits.limits import SUBSCRIPTION_POLICIES, SUBSCRIPTION_RATE
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 _RATE = f"{T}/{{subscription}}/dispatchRate"
 _CLUSTERS = {"type": "array", "items": {"type": "string"}}

@@ -11,7 +11,7 @@ from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, 
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy, fits_retention
 from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 _NUMBER: Final = {"type": "integer", "minimum": -1}
 _SCHEMA: Final = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar.admin.call import Call
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"

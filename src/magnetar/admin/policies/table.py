@@ -11,7 +11,6 @@ from magnetar.admin.policies import documents, kinds
 from magnetar.admin.policies.declared import Policy
 from magnetar.broker.compaction.topic_compaction import THRESHOLD_POLICY
 from magnetar.broker.config import BrokerConfig
-from magnetar.broker.creation import SUBSCRIPTIONS_POLICY, TOPICS_POLICY
 from magnetar.broker.dedup.state import SNAPSHOT_INTERVAL_POLICY
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, FILTERS_POLICY
@@ -19,8 +18,9 @@ from magnetar.broker.inactive.expiry import EXPIRATION_POLICY
 from magnetar.broker.inactive.policy import INACTIVE_POLICY
 from magnetar.broker.limits.backlog import fits_retention
 from magnetar.broker.limits.limits import DELAYED_DELIVERY_POLICY, QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC
-from magnetar.broker.policies import Policies
-from magnetar.broker.schema_rules import AUTO_UPDATE_POLICY
+from magnetar.broker.policies.creation import SUBSCRIPTIONS_POLICY, TOPICS_POLICY
+from magnetar.broker.policies.policies import Policies
+from magnetar.broker.policies.schema_rules import AUTO_UPDATE_POLICY
 from magnetar.tiered.policy import MAX_AGE
 
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.errors import RefusedError, ServiceNotReadyError
-from magnetar.broker.producer import OwnConnection, Producer
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.producer import OwnConnection, Producer
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
 

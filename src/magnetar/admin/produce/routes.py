@@ -10,11 +10,11 @@ from magnetar.admin.produce import documents
 from magnetar.admin.produce.publishing import Outcome, publish
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.limits.enforcement import check_quotas
 from magnetar.broker.lookup import partitions
-from magnetar.broker.schema_rules import admit_producer
-from magnetar.broker.topic import Topic
+from magnetar.broker.policies.schema_rules import admit_producer
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.topic import Topic
 from magnetar.wire.events import SendRun
 
 _P: Final = "/topics/{domain}/{tenant}/{namespace}/{topic}"

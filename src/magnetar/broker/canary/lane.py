@@ -12,12 +12,12 @@ from collections.abc import Callable
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LATEST, Position
-from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.any_topic import AnyTopic, ReaderStart
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.canary.state import CanaryState
-from magnetar.broker.entry import metadata_of
-from magnetar.broker.producer import OwnConnection, Producer
+from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.topic.entry import metadata_of
+from magnetar.broker.topic.producer import OwnConnection, Producer
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, SendRun

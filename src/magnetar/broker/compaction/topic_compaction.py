@@ -14,13 +14,13 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
-from magnetar.broker.any_topic import ReaderStart
 from magnetar.broker.compaction.codec import encode
 from magnetar.broker.compaction.stored import CompactedLedger
 from magnetar.broker.compaction.survivors import Survivors, is_heavy, last_index
 from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import ConflictError, ServiceNotReadyError
+from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.ledger.api import LedgerWriter, NoSuchLedgerError
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.cursor_ledgers import CursorLedgers

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from magnetar.base.errors import MagnetarError
-from magnetar.broker.batches import Singles, open_batch
+from magnetar.broker.topic.batches import Singles, open_batch
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import is_batch
 

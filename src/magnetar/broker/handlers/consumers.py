@@ -8,9 +8,6 @@ from magnetar.auth.permissions import Action
 from magnetar.base.ids import EARLIEST, LATEST
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
-from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.any_topic import ReaderStart
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
     EmptyNameError,
     NotAllowedError,
@@ -21,16 +18,19 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers import permission, wildcards
 from magnetar.broker.handlers.consumer_stats import describe
-from magnetar.broker.schema_rules import admit_consumer
-from magnetar.broker.subscription import Subscription
-from magnetar.broker.topic import Topic
+from magnetar.broker.policies.schema_rules import admit_consumer
+from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic.any_topic import ReaderStart
+from magnetar.broker.topic.topic import Topic
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import position_of
 from magnetar.wire.messages import MessageEncoder
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Handler, Session
+    from magnetar.broker.session.session import Handler, Session
 
 Command = pb.BaseCommand
 

@@ -9,16 +9,16 @@ from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.auth.identity import Credentials
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.errors import TooManyConnectionsError, wire_code
-from magnetar.broker.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.guard import Introduction
 from magnetar.broker.handlers import renewals
+from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.wire import commands, features
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.frames import NO_ID
 
 if TYPE_CHECKING:
     from magnetar.broker.guard import Guard
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
 
 
 def connect(session: Session, request: pb.CommandConnect) -> None:

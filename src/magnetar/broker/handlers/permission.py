@@ -15,7 +15,7 @@ from magnetar.broker.errors import NamespaceNotFoundError
 if TYPE_CHECKING:
     from magnetar.broker.guard import Guard
     from magnetar.broker.service import Broker
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
 
 
 async def allow(session: Session, action: Action, topic: TopicName, subscription: str = "") -> None:

@@ -10,15 +10,15 @@ from magnetar.broker import lookup
 from magnetar.broker.access.state import AccessMode, Admission
 from magnetar.broker.handlers import permission
 from magnetar.broker.limits.enforcement import check_quotas
-from magnetar.broker.producer import Producer
-from magnetar.broker.schema_rules import admit_producer
-from magnetar.broker.topic import Topic
+from magnetar.broker.policies.schema_rules import admit_producer
+from magnetar.broker.topic.producer import Producer
+from magnetar.broker.topic.topic import Topic
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.any_topic import AnyTopic
-    from magnetar.broker.session import Handler, Session
+    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.topic.any_topic import AnyTopic
 
 Command = pb.BaseCommand
 

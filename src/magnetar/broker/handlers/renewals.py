@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.auth.identity import Credentials
     from magnetar.broker.guard import Admitted, Guard
     from magnetar.broker.service import Broker
-    from magnetar.broker.session import Handler, Session
+    from magnetar.broker.session.session import Handler, Session
 
 Command = pb.BaseCommand
 

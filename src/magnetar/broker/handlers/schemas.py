@@ -8,13 +8,13 @@ from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.handlers import permission
-from magnetar.broker.schema_rules import admit_producer
+from magnetar.broker.policies.schema_rules import admit_producer
 from magnetar.schemas.registry import decode_version
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Handler, Session
+    from magnetar.broker.session.session import Handler, Session
 
 Command = pb.BaseCommand
 

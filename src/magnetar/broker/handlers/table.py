@@ -9,7 +9,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Handler, Session
+    from magnetar.broker.session.session import Handler, Session
 
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type

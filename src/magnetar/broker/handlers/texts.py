@@ -15,7 +15,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
     from magnetar.wire.events import CommandEvent
 
 _log = logging.getLogger("magnetar.broker.session")

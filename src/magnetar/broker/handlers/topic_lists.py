@@ -18,7 +18,7 @@ from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from magnetar.broker.service import Broker
-    from magnetar.broker.session import Handler, Session
+    from magnetar.broker.session.session import Handler, Session
 
 Command = pb.BaseCommand
 

@@ -11,7 +11,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import CommandEvent
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
 
 _log = logging.getLogger("magnetar.broker.session")
 

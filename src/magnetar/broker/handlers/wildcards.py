@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import EmptyNameError, RefusedError
 from magnetar.broker.handlers import permission
+from magnetar.broker.subscription.attached import AttachedConsumer
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
 
 
 async def opened(session: Session, request: pb.CommandSubscribe) -> bool:

@@ -11,10 +11,10 @@ from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:
     from magnetar.base.names import TopicName
-    from magnetar.broker.policies import Policies
+    from magnetar.broker.policies.policies import Policies
     from magnetar.broker.service import Broker
-    from magnetar.broker.subscription import Subscription
-    from magnetar.broker.topic import Topic
+    from magnetar.broker.subscription.subscription import Subscription
+    from magnetar.broker.topic.topic import Topic
 
 _log = logging.getLogger("magnetar.broker.inactive")
 

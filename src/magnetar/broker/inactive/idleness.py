@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from magnetar.broker.any_topic import AnyTopic
 from magnetar.broker.inactive.policy import DeleteMode
+from magnetar.broker.topic.any_topic import AnyTopic
 
 
 def has_clients(topic: AnyTopic) -> bool:

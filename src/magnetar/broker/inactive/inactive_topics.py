@@ -11,13 +11,13 @@ from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.inactive.unloading import may_go
 from magnetar.broker.rounds import guarded
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 from magnetar.broker.watchers.selection import is_system
 from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:
-    from magnetar.broker.any_topic import AnyTopic
     from magnetar.broker.service import Broker
+    from magnetar.broker.topic.any_topic import AnyTopic
 
 TOPICS_PER_TURN: Final = 100
 """Topics that are looked at before the event loop serves others: about a millisecond."""

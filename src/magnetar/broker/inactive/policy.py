@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 INACTIVE_POLICY: Final = "inactive_topic_policies"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from magnetar.broker.compaction.topic_compaction import Status
 from magnetar.broker.inactive.idleness import has_clients
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 
 
 def may_go(topic: Topic) -> bool:

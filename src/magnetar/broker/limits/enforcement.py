@@ -16,8 +16,8 @@ from magnetar.broker.errors import BacklogQuotaHoldsError, BacklogQuotaRefusesEr
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy, entries_to_evict
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.topic_limits import TopicLimits
-from magnetar.broker.producer import Producer
 from magnetar.broker.rounds import guarded
+from magnetar.broker.topic.producer import Producer
 from magnetar.managedlog.info import LedgerInfo
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.tasks import in_slices

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from magnetar.base.clock import Clock
-from magnetar.broker.entry import metadata_of
 from magnetar.broker.errors import EncryptionRequiredError, NotAllowedError, RefusedError
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.limits.token_bucket import RateLimiter
+from magnetar.broker.topic.entry import metadata_of
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import SendRun
 from magnetar.wire.payload import EntryError

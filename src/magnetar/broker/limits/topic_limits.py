@@ -26,7 +26,7 @@ from magnetar.broker.limits.publishing import PublishGate, gate_for
 from magnetar.broker.limits.subscribing import SubscribeLimiter
 from magnetar.broker.limits.tenants import StoredMark
 from magnetar.broker.limits.token_bucket import RateLimiter
-from magnetar.broker.producer import Producer
+from magnetar.broker.topic.producer import Producer
 from magnetar.runtime.alarms import Alarms
 
 _TYPE_NAMES: Final = {

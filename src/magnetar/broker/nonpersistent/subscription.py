@@ -9,9 +9,6 @@ from typing import Final
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.attached import AttachedConsumer
-from magnetar.broker.entry import entry_hash
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError, of_another_mode
 from magnetar.broker.explain.reading import consumer_views
 from magnetar.broker.explain.view import View
@@ -19,6 +16,9 @@ from magnetar.broker.filters.api import FilterError, Verdict
 from magnetar.broker.filters.judge import FilterCounts, Judge
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
+from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.topic.entry import entry_hash
 from magnetar.wire.events import AckEvent
 
 _log: Final = logging.getLogger("magnetar.broker.nonpersistent")

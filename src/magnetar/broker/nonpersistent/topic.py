@@ -9,11 +9,11 @@ from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.access.producer_access import ProducerAccess
-from magnetar.broker.any_subscription import AnySubscription
-from magnetar.broker.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.errors import NotAllowedError, RefusedError
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
-from magnetar.broker.producer import Producer
+from magnetar.broker.subscription.any_subscription import AnySubscription
+from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.topic.producer import Producer
 from magnetar.wire.events import SendRun
 
 

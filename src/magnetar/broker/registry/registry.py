@@ -21,7 +21,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.registry.states import TRANSITIONS, TopicState
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 from magnetar.runtime.flights import Flight
 from magnetar.runtime.tasks import gathered
 

@@ -9,12 +9,12 @@ from magnetar.base.names import TopicName
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.registry.names import topic_path
 from magnetar.broker.rounds import guarded
-from magnetar.broker.topic import Topic
+from magnetar.broker.topic.topic import Topic
 from magnetar.managedlog.errors import LogNotFoundError
 from magnetar.managedlog.log import ManagedLog
 
 if TYPE_CHECKING:
-    from magnetar.broker.in_force import PoliciesInForce
+    from magnetar.broker.policies.in_force import PoliciesInForce
     from magnetar.broker.service import Broker
 
 _log = logging.getLogger("magnetar.broker")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from magnetar.base.entries import EntryRun
-from magnetar.broker.attached import AttachedConsumer
+from magnetar.broker.subscription.attached import AttachedConsumer
 from magnetar.wire.messages import MessageEncoder
 
 if TYPE_CHECKING:

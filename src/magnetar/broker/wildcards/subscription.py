@@ -8,12 +8,12 @@ from typing import Final
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
-from magnetar.broker.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.attached import AttachedConsumer, ConsumerConnection
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import ConsumerNotFoundError, NotAllowedError
 from magnetar.broker.explain.view import View
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
+from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
+from magnetar.broker.subscription.attached import AttachedConsumer, ConsumerConnection
 from magnetar.broker.wildcards.part import PartConsumer, Pool
 from magnetar.wire.events import AckEvent
 

@@ -10,9 +10,9 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.levels import Levels, levels_of
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
-from magnetar.broker.any_subscription import KeySharedPolicy, SubscriptionType
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import NotAllowedError, TopicNotFoundError, UnsupportedError
+from magnetar.broker.subscription.any_subscription import KeySharedPolicy, SubscriptionType
+from magnetar.broker.subscription.attached import AttachedConsumer
 from magnetar.broker.watchers.selection import matching
 from magnetar.broker.watchers.watched import Update
 from magnetar.broker.wildcards.part import NotingEncoder, PartConnection, PartConsumer
@@ -22,7 +22,7 @@ from magnetar.wire.messages import MessageEncoder
 
 if TYPE_CHECKING:
     from magnetar.broker.service import Broker
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
 
 _log = logging.getLogger("magnetar.broker.wildcards")
 

@@ -7,8 +7,8 @@ import logging
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import EARLIEST, LATEST, Position
-from magnetar.broker.any_topic import ReaderStart
-from magnetar.broker.entry import metadata_of
+from magnetar.broker.topic.any_topic import ReaderStart
+from magnetar.broker.topic.entry import metadata_of
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire.payload import EntryError
 

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from magnetar.auth.identity import shown_role
-from magnetar.broker.answering import owner_of
-from magnetar.broker.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.handlers import handshake
 from magnetar.broker.service import Broker
-from magnetar.broker.session import Session
+from magnetar.broker.session.answering import owner_of
+from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
+from magnetar.broker.session.session import Session
 from magnetar.wire.frames import FrameError, frame_bytes_max
 from magnetar.wire.server import ServerParser
 

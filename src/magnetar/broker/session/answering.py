@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.errors import told, wire_code
-from magnetar.broker.requests import NumberedCommand, Refusal, Request, RequestLine
+from magnetar.broker.session.requests import NumberedCommand, Refusal, Request, RequestLine
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
 
 _log = logging.getLogger("magnetar.broker.session")
 

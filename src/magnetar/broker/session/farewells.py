@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from magnetar.broker.session import Session
+    from magnetar.broker.session.session import Session
 
 FEW: Final = 50
 """A session with no more consumers is lost at once."""

@@ -17,10 +17,10 @@ from magnetar.broker.handlers import permission, topic_lists
 from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.groups import GROUP_POLICY, ResourceGroups
 from magnetar.broker.limits.limits import Limits, LimitsInForce
-from magnetar.broker.policies import Policies
-from magnetar.broker.policy_changes import scope_of
+from magnetar.broker.policies.policies import Policies
+from magnetar.broker.policies.policy_changes import scope_of
 from magnetar.broker.rounds import guarded
-from magnetar.broker.topic import DEDUP_CURSOR, Topic
+from magnetar.broker.topic.topic import DEDUP_CURSOR, Topic
 from magnetar.ledger.api import Copies
 from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.runtime.tasks import Rounds, yield_loop

@@ -18,7 +18,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.broker.subscription import Subscription
+from magnetar.broker.subscription.subscription import Subscription
 from magnetar.managedlog.log import ManagedLog
 
 REFRESH_MS: Final = 30_000

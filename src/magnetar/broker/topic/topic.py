@@ -19,16 +19,12 @@ from magnetar.base.errors import LogError, MagnetarError, disk_full
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.base.weak import weakly
-from magnetar.broker import places
 from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.access.state import Admission
-from magnetar.broker.any_subscription import AnySubscription
-from magnetar.broker.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from magnetar.broker.dedup.deduplication import Deduplication
 from magnetar.broker.dedup.overlap import without_known
 from magnetar.broker.dedup.state import Span, sequence_marks
-from magnetar.broker.entry import entry_hash, pieces_to_come
 from magnetar.broker.errors import (
     RefusedError,
     ServiceNotReadyError,
@@ -37,10 +33,14 @@ from magnetar.broker.errors import (
     wire_code,
 )
 from magnetar.broker.full_disk import DiskMark, RoomWait
-from magnetar.broker.outputs import OutputBudget
-from magnetar.broker.producer import Producer
-from magnetar.broker.subscription import Subscription
-from magnetar.broker.unanswered import Unanswered
+from magnetar.broker.session.outputs import OutputBudget
+from magnetar.broker.subscription.any_subscription import AnySubscription
+from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic import places
+from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.topic.entry import entry_hash, pieces_to_come
+from magnetar.broker.topic.producer import Producer
+from magnetar.broker.topic.unanswered import Unanswered
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.errors import LogTerminatedError

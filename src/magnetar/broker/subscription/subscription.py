@@ -12,10 +12,6 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.base.weak import weakly
-from magnetar.broker import places, pump_turns
-from magnetar.broker.acknowledging import acknowledge_each, acknowledge_upto, sent_and_unacked
-from magnetar.broker.any_subscription import READ_AGAIN_MS, AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.compaction.source import CompactedSource, forget_progress
 from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
@@ -24,14 +20,24 @@ from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
-from magnetar.broker.dispatchers import amount, goes_on, nothing_to_send, sharing, tell_end
 from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.source import FilteredSource, Place, screened
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
-from magnetar.broker.outputs import OutputBudget
-from magnetar.broker.pump_turns import PumpTurns
+from magnetar.broker.session.outputs import OutputBudget
+from magnetar.broker.subscription import pump_turns
+from magnetar.broker.subscription.acknowledging import acknowledge_each, acknowledge_upto, sent_and_unacked
+from magnetar.broker.subscription.any_subscription import (
+    READ_AGAIN_MS,
+    AnySubscription,
+    KeySharedPolicy,
+    SubscriptionType,
+)
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.dispatchers import amount, goes_on, nothing_to_send, sharing, tell_end
+from magnetar.broker.subscription.pump_turns import PumpTurns
+from magnetar.broker.topic import places
 from magnetar.managedlog.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms

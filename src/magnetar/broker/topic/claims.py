@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from magnetar.broker.entry import metadata_of
 from magnetar.broker.errors import NotAllowedError, RefusedError
+from magnetar.broker.topic.entry import metadata_of
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SEQUENCE_IDS_END, SendRun
 from magnetar.wire.frames import MAGIC_CHECKSUM, varint

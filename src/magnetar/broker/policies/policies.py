@@ -10,9 +10,9 @@ from typing import Any, Final
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.base.recent import Recent
-from magnetar.broker.bundles import DEFAULT_BUNDLES, equal_parts
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
-from magnetar.broker.policy_shapes import passed_over
+from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, equal_parts
+from magnetar.broker.policies.policy_shapes import passed_over
 from magnetar.metadata import keys
 from magnetar.metadata.store import (
     MUST_NOT_EXIST,

@@ -10,14 +10,14 @@ from typing import Final
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.judge import FilterCounts
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
-from magnetar.broker.seek_fence import SeekFence
-from magnetar.broker.tally import Tally
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.seek_fence import SeekFence
+from magnetar.broker.subscription.tally import Tally
 from magnetar.wire.events import AckEvent
 
 

@@ -17,22 +17,22 @@ from magnetar.auth.identity import Identity
 from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.broker.ack_receipts import AckReceipts
-from magnetar.broker.answering import Requests
-from magnetar.broker.any_topic import AnyTopic
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.errors import (
     ConsumerNotFoundError,
     UnsupportedError,
     wire_code,
 )
 from magnetar.broker.handlers import handshake, producers, table, texts, topics, unsupported
-from magnetar.broker.intake import TenantShare
-from magnetar.broker.openings import Openings
-from magnetar.broker.outputs import SHARES
-from magnetar.broker.producer import Producer
 from magnetar.broker.service import Broker
-from magnetar.broker.transport import GONE, Transport
+from magnetar.broker.session.ack_receipts import AckReceipts
+from magnetar.broker.session.answering import Requests
+from magnetar.broker.session.openings import Openings
+from magnetar.broker.session.outputs import SHARES
+from magnetar.broker.session.transport import GONE, Transport
+from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.intake import TenantShare
+from magnetar.broker.topic.producer import Producer
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.names import TopicName
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 from magnetar.schemas.compatibility import Strategy
 from magnetar.schemas.errors import IncompatibleSchemaError
 from magnetar.schemas.types import BYTES_TYPES, TYPES

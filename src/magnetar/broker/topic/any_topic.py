@@ -16,10 +16,8 @@ from weakref import ref
 from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
-from magnetar.broker import claims
 from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.access.state import Admission
-from magnetar.broker.any_subscription import AnySubscription
 from magnetar.broker.errors import (
     ChecksumMismatchError,
     NotAllowedError,
@@ -29,7 +27,9 @@ from magnetar.broker.errors import (
     SubscriptionNotFoundError,
 )
 from magnetar.broker.limits.topic_limits import TopicLimits
-from magnetar.broker.producer import Producer
+from magnetar.broker.subscription.any_subscription import AnySubscription
+from magnetar.broker.topic import claims
+from magnetar.broker.topic.producer import Producer
 from magnetar.wire.events import SendRun
 
 _CHECKSUM_MISMATCH: Final = "Checksum failed on the broker: the message was damaged on its way"

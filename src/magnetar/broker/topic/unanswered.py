@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar.base.ids import Position
 from magnetar.broker.errors import RefusedError
-from magnetar.broker.producer import Producer
+from magnetar.broker.topic.producer import Producer
 
 
 class Unanswered:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from magnetar.base.ids import Position
-from magnetar.broker.any_subscription import KeySharedPolicy, SubscriptionType
-from magnetar.broker.attached import AttachedConsumer
 from magnetar.broker.dispatch.api import AckView, Delays, Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.subscription.any_subscription import KeySharedPolicy, SubscriptionType
+from magnetar.broker.subscription.attached import AttachedConsumer
 
 
 def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPolicy) -> bool:

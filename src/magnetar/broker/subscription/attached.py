@@ -9,7 +9,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.broker.dispatch.consumer import Consumer
 
 if TYPE_CHECKING:
-    from magnetar.broker.any_subscription import AnySubscription
+    from magnetar.broker.subscription.any_subscription import AnySubscription
 
 
 class ConsumerConnection(Protocol):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from magnetar.broker.policies import Policies
+from magnetar.broker.policies.policies import Policies
 
 TOPICS_POLICY: Final = "autoTopicCreationOverride"
 SUBSCRIPTIONS_POLICY: Final = "autoSubscriptionCreationOverride"

@@ -1,0 +1,1 @@
+"""What operators decided about clusters, tenants, namespaces and topics. See README.md."""

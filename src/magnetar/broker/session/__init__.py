@@ -1,0 +1,1 @@
+"""One client connection. See README.md."""

@@ -1,0 +1,1 @@
+"""A subscription. See README.md."""

@@ -1,0 +1,1 @@
+"""A topic. See README.md."""
