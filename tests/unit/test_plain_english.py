@@ -53,46 +53,42 @@ def anchors(text: str) -> set[str]:
 
 
 PATTERNS = {
-    "a subject that is a riddle": re.compile(
-        r"(?:^|[.;:!?]\s|\n\n|^\| *)[Ww]ho(?:ever)?\s(?!\w+\?)", re.MULTILINE
+    "the subject is a riddle": re.compile(r"^(?:and |or |but )?who\b(?!.*\?$)", re.IGNORECASE),
+    "a person in place of a client, user or process": re.compile(
+        r"\b(?:nobody|somebody|everybody|anybody|whoever)\b", re.IGNORECASE
     ),
-    "a person where a client, user or process is meant": re.compile(
-        r"\b(?:[Nn]obody|[Ss]omebody|[Ee]verybody)\b"
-    ),
-    "an inverted sentence": re.compile(
-        r"(?:^|\. |\n\n)Of (?:a|an|the|each|every|all|what|those) ", re.MULTILINE
-    ),
+    "an inverted sentence": re.compile(r"^of (?:an?|the|each|every|all|what|those) ", re.IGNORECASE),
 }
-
+"""What a sentence must not have."""
 
 FAULTS_LEFT: dict[str, int] = {
     "bench/README.md": 2,
-    "docs/admin.md": 4,
-    "docs/auto-recovery.md": 1,
-    "docs/backup.md": 1,
-    "docs/bookkeeper.md": 6,
-    "docs/cli.md": 4,
-    "docs/compatibility/policies.md": 2,
+    "docs/admin.md": 11,
+    "docs/auto-recovery.md": 2,
+    "docs/cli.md": 5,
+    "docs/compatibility/policies.md": 4,
     "docs/compatibility/refusals.md": 2,
-    "docs/compatibility.md": 5,
+    "docs/compatibility.md": 6,
     "docs/configuration.md": 4,
     "docs/decisions/0001-record-format-and-layout.md": 1,
-    "docs/decisions/0002-commit-completion.md": 1,
+    "docs/decisions/0002-commit-completion.md": 2,
     "docs/decisions/0003-embedded-metadata-store.md": 2,
     "docs/decisions/0004-exactly-once-sink.md": 2,
     "docs/decisions/0005-compiled-twin.md": 1,
     "docs/decisions/0006-files-written-before.md": 3,
     "docs/decisions/0007-rare-entries-wait.md": 2,
     "docs/decisions/0008-wildcard-topics.md": 2,
-    "docs/decisions/0009-where-bookies-meet.md": 3,
+    "docs/decisions/0009-where-bookies-meet.md": 4,
     "docs/decisions/0010-no-entry-filters.md": 2,
-    "docs/decisions/0011-tenants-share-the-intake.md": 6,
-    "docs/decisions/0012-tables-follow-lists.md": 3,
+    "docs/decisions/0011-tenants-share-the-intake.md": 8,
+    "docs/decisions/0012-tables-follow-lists.md": 2,
     "docs/decisions/0014-entry-filters.md": 4,
     "docs/decisions/0015-files-of-several-ledgers.md": 2,
     "docs/decisions/0016-what-metadata-does-not-name.md": 2,
-    "docs/decisions/0019-whose-a-store-is.md": 5,
+    "docs/decisions/0017-what-producers-say.md": 1,
+    "docs/decisions/0019-whose-a-store-is.md": 6,
     "docs/decisions/0020-one-object-per-topic.md": 4,
+    "docs/decisions/0021-who-sees-broker-metadata.md": 1,
     "docs/decisions/0022-topics-stay.md": 2,
     "docs/decisions/0023-messages-without-a-schema.md": 1,
     "docs/decisions/0024-history-keeps-itself-fresh.md": 1,
@@ -101,35 +97,29 @@ FAULTS_LEFT: dict[str, int] = {
     "docs/demo.md": 3,
     "docs/glossary.md": 2,
     "docs/internals/README.md": 1,
-    "docs/internals/history-format.md": 1,
-    "docs/internals/managed-log.md": 3,
-    "docs/internals/ordering-rules.md": 4,
-    "docs/internals/ordering.md": 4,
-    "docs/internals/security-rules.md": 24,
+    "docs/internals/history-format.md": 5,
+    "docs/internals/managed-log.md": 4,
+    "docs/internals/ordering-rules.md": 5,
+    "docs/internals/ordering.md": 5,
+    "docs/internals/security-rules.md": 37,
     "docs/internals/segment-format.md": 2,
-    "docs/internals/spark-sink.md": 1,
+    "docs/internals/spark-sink.md": 3,
     "docs/lake.md": 2,
-    "docs/limits.md": 1,
-    "docs/metadata-stores.md": 3,
-    "docs/monitoring.md": 1,
-    "docs/performance.md": 6,
-    "docs/reliability.md": 2,
-    "docs/replicated-storage.md": 2,
+    "docs/performance.md": 10,
+    "docs/pipelines.md": 1,
+    "docs/reliability.md": 3,
     "docs/roadmap.md": 4,
-    "docs/security.md": 23,
     "docs/spark.md": 5,
-    "docs/storage.md": 5,
-    "docs/tiered-storage.md": 10,
     "docs/topics.md": 1,
-    "sim/README.md": 6,
-    "src/magnetar/admin/README.md": 2,
+    "sim/README.md": 8,
+    "src/magnetar/admin/README.md": 4,
     "src/magnetar/adminclient/README.md": 1,
     "src/magnetar/arrow/README.md": 2,
-    "src/magnetar/auth/README.md": 1,
+    "src/magnetar/auth/README.md": 2,
     "src/magnetar/base/README.md": 1,
     "src/magnetar/bookie/README.md": 1,
-    "src/magnetar/bookie/network/README.md": 1,
-    "src/magnetar/broker/README.md": 1,
+    "src/magnetar/bookie/network/README.md": 2,
+    "src/magnetar/broker/README.md": 2,
     "src/magnetar/broker/access/README.md": 2,
     "src/magnetar/broker/canary/README.md": 1,
     "src/magnetar/broker/compaction/README.md": 1,
@@ -137,14 +127,15 @@ FAULTS_LEFT: dict[str, int] = {
     "src/magnetar/broker/explain/README.md": 1,
     "src/magnetar/broker/handlers/README.md": 1,
     "src/magnetar/broker/inactive/README.md": 1,
-    "src/magnetar/broker/nonpersistent/README.md": 1,
-    "src/magnetar/broker/registry/README.md": 1,
+    "src/magnetar/broker/nonpersistent/README.md": 2,
+    "src/magnetar/broker/registry/README.md": 2,
     "src/magnetar/broker/unloaded/README.md": 1,
     "src/magnetar/broker/watchers/README.md": 1,
     "src/magnetar/history/README.md": 1,
     "src/magnetar/lake/README.md": 2,
     "src/magnetar/ledger/autorecovery/README.md": 5,
-    "src/magnetar/ledger/quorum/README.md": 1,
+    "src/magnetar/ledger/quorum/README.md": 4,
+    "src/magnetar/ledger/remote/README.md": 1,
     "src/magnetar/metadata/README.md": 2,
     "src/magnetar/metadata/bookkeeper/README.md": 1,
     "src/magnetar/server/README.md": 2,
@@ -156,15 +147,13 @@ FAULTS_LEFT: dict[str, int] = {
 
 
 def faults(text: str) -> Iterator[str]:
-    flowing = prose(text)
-    for name, pattern in PATTERNS.items():
-        for found in pattern.finditer(flowing):
-            start = max(0, found.start() - 20)
-            yield f"{name}: …{' '.join(flowing[start : found.end() + 40].split())}…"
     for sentence in sentences(text):
+        shown = sentence if len(sentence) <= 90 else f"{sentence[:90]}…"
+        for name, pattern in PATTERNS.items():
+            yield from (f"{name} ({found[0]}): {shown}" for found in pattern.finditer(sentence))
         words = len(sentence.split())
         if words > WORDS_MAX:
-            yield f"{words} words without a pause, {WORDS_MAX} are allowed: {sentence[:80]}…"
+            yield f"{words} words without a pause, {WORDS_MAX} are allowed: {shown}"
 
 
 def test_documents_are_plain() -> None:
