@@ -13,6 +13,7 @@ from magnetar.admin.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.app import build
 from magnetar.admin.call import Service
 from magnetar.admin.metrics import registry_for
+from magnetar.admin.rates import Rates
 from magnetar.admin.routes import all_routes
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
@@ -105,7 +106,11 @@ class AdminApi(BrokerOnFakes):
         super().__init__(config, log_config={"entries_max_per_ledger": 4}, **guard)
         self.certificate_role: str | None = None
         """Role in the verified client certificate of the calls."""
-        service = Service(http_port=8080, loopback_only=loopback_only)
+        service = Service(
+            Rates(self.broker.clock, self.broker.clock_watch.began_ms),
+            http_port=8080,
+            loopback_only=loopback_only,
+        )
         self._app = build(self.broker, service, all_routes(registry_for(self.broker)))
 
     async def call(

@@ -70,10 +70,10 @@ def as_json(document: object) -> str:
 class Service:
     """What the admin service knows besides the broker."""
 
+    rates: Rates
     http_port: int
     loopback_only: bool
     """Whether only this machine can reach the admin port."""
-    rates: Rates = field(default_factory=Rates)
     checks: SingleFlight[None] = field(default_factory=SingleFlight)
     """Health checks that run."""
 

@@ -11,6 +11,7 @@ from magnetar.admin.app import build
 from magnetar.admin.call import Service
 from magnetar.admin.loop_server import CallProtocol, LoopServer, config_of
 from magnetar.admin.metrics import registry_for
+from magnetar.admin.rates import Rates
 from magnetar.admin.routes import all_routes
 from magnetar.admin.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
 from magnetar.auth.identity import shown_role
@@ -41,7 +42,9 @@ class HttpServer(LoopServer):
         entrance: Entrance | None = None,
     ) -> None:
         """`ssl_context`: serves HTTPS with it; `entrance` counts the sockets."""
-        service = Service(http_port=http_port, loopback_only=loopback_only)
+        service = Service(
+            Rates(broker.clock, broker.clock_watch.began_ms), http_port=http_port, loopback_only=loopback_only
+        )
         gate = Gate(broker, service)
         app = build(broker, service, all_routes(registry_for(broker)), gate)
         self._upgrades = Upgrades()

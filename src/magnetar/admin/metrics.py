@@ -38,8 +38,10 @@ _BYTES_PER_TURN: Final = 64 << 10
 
 def registry_for(broker: Broker) -> Registry:
     """The metrics of this process and its broker. Totals come first, so that a limit cuts topics."""
-    rates, lags = Rates(), Lags(broker.clock, broker.tasks.spawn)
-    sums = NamespaceSums(broker.config.cluster, broker.started_ms)
+    rates, lags = Rates(broker.clock, broker.clock_watch.began_ms), Lags(broker.clock, broker.tasks.spawn)
+    sums = NamespaceSums(
+        broker.config.cluster, broker.started_ms, Rates(broker.clock, broker.clock_watch.began_ms)
+    )
     registry = Registry()
     registry.collector(process.collect)
     registry.collector(logs.collect)
@@ -155,7 +157,6 @@ def _topics(broker: Broker) -> list[AnyTopic]:
 def _collect_topics(
     broker: Broker, rates: Rates, lags: Lags, sums: NamespaceSums, out: Exposition
 ) -> Iterator[None]:
-    now_ms = broker.clock.now_ms()
     topics = _topics(broker)
     each = len(topics) <= broker.config.metrics_topics_max
     out.gauge(
@@ -165,7 +166,7 @@ def _collect_topics(
         labels(("cluster", broker.config.cluster)),
     )
     if not each:
-        yield from sums.collect(topics, now_ms, out)
+        yield from sums.collect(topics, out)
         return
     per_namespace: dict[str, int] = {}
     for topic in topics:
@@ -175,7 +176,7 @@ def _collect_topics(
             # What it says stands in metrics of its own, and would be noise among what clients do.
             continue
         pairs = (("cluster", broker.config.cluster), ("namespace", namespace), ("topic", str(topic.name)))
-        yield from _collect_topic(topic, pairs, rates, lags, now_ms, out)
+        yield from _collect_topic(topic, pairs, rates, lags, out)
         if broker.offloading is not None and isinstance(topic, Topic):
             lag_ms = broker.offloading.lag_ms(topic.log.offloading)
             if lag_ms is not None:
@@ -196,20 +197,19 @@ def _collect_topic(
     pairs: tuple[tuple[str, str], ...],
     rates: Rates,
     lags: Lags,
-    now_ms: int,
     out: Exposition,
 ) -> Iterator[None]:
     """Adds a topic's samples; others have their turn between some of its subscriptions."""
     labelled = labels(*pairs)
     subscriptions = list(topic.subscriptions.items())
-    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
+    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms)
     rate_out = bytes_out = 0.0
     behind: list[Lag] = []
     values_of = []
     for number, (name, subscription) in enumerate(subscriptions, 1):
         if number % _SUBSCRIPTIONS_PER_STEP == 0:
             yield
-        values = _subscription_values(subscription, topic.created_ms, rates, now_ms)
+        values = _subscription_values(subscription, topic.created_ms, rates)
         rate_out += values["pulsar_subscription_msg_rate_out"]
         bytes_out += values["pulsar_subscription_msg_throughput_out"]
         if isinstance(topic, Topic) and isinstance(subscription, Subscription):
@@ -263,15 +263,13 @@ def _write_subscriptions(
             out.gauge(metric, text_of(metric), value, of_subscription)
 
 
-def _subscription_values(
-    subscription: AnySubscription, since_ms: int, rates: Rates, now_ms: int
-) -> dict[str, float]:
+def _subscription_values(subscription: AnySubscription, since_ms: int, rates: Rates) -> dict[str, float]:
     """Gauges of one subscription; only those that its kind has."""
     consumers = subscription.consumers
     counters = [subscription.messages_out, subscription.bytes_out]
     if isinstance(subscription, NonPersistentSubscription):
         counters.append(subscription.messages_dropped)
-    rate_out, bytes_out, *dropped = rates.per_second(subscription, tuple(counters), since_ms, now_ms)
+    rate_out, bytes_out, *dropped = rates.per_second(subscription, tuple(counters), since_ms)
     values: dict[str, float] = {
         "pulsar_subscription_consumers_count": len(consumers),
         "pulsar_subscription_msg_rate_out": rate_out,

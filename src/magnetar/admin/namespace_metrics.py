@@ -56,16 +56,16 @@ class _Namespace:
 class NamespaceSums:
     """The namespaces of one broker, between scrapes."""
 
-    def __init__(self, cluster: str, since_ms: int) -> None:
+    def __init__(self, cluster: str, since_ms: int, rates: Rates) -> None:
         """`since_ms`: when everything was 0, the broker's start."""
         self._cluster = cluster
         self._since_ms = since_ms
         self._namespaces: dict[str, _Namespace] = {}
         self._counted: WeakKeyDictionary[AnyTopic, tuple[int, ...]] = WeakKeyDictionary()
         """What each topic had counted at the last look; not kept of those that never counted anything."""
-        self._rates = Rates()
+        self._rates = rates
 
-    def collect(self, topics: list[AnyTopic], now_ms: int, out: Exposition) -> Iterator[None]:
+    def collect(self, topics: list[AnyTopic], out: Exposition) -> Iterator[None]:
         """Adds the sums to a scrape; yields where others may have the event loop."""
         found: dict[str, _Namespace] = {}
         for number, topic in enumerate(topics, 1):
@@ -80,7 +80,7 @@ class NamespaceSums:
         # One without topics is not shown any more, and begins anew.
         self._namespaces = found
         for name, namespace in sorted(found.items()):
-            self._show(namespace, labels(("cluster", self._cluster), ("namespace", name)), now_ms, out)
+            self._show(namespace, labels(("cluster", self._cluster), ("namespace", name)), out)
             yield
 
     def _add(self, topic: AnyTopic, namespace: _Namespace) -> None:
@@ -110,12 +110,12 @@ class NamespaceSums:
                 namespace.counters[i] += max(0, now - then)
             self._counted[topic] = counted
 
-    def _show(self, namespace: _Namespace, labelled: str, now_ms: int, out: Exposition) -> None:
+    def _show(self, namespace: _Namespace, labelled: str, out: Exposition) -> None:
         for (name, text), gauge in zip(_GAUGES, namespace.gauges, strict=True):
             out.gauge(name, text, gauge, labelled)
         for (name, text), counter in zip(_COUNTERS, namespace.counters, strict=True):
             out.counter(name, text, counter, labelled)
         published = (namespace.counters[0], namespace.counters[1])
-        rates = self._rates.per_second(namespace, published, namespace.since_ms, now_ms)
+        rates = self._rates.per_second(namespace, published, namespace.since_ms)
         for (name, text), rate in zip(_RATES, rates, strict=True):
             out.gauge(name, text, rate, labelled)

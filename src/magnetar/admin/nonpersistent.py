@@ -32,13 +32,13 @@ _T: Final = f"{_N}/{{topic}}"
 
 def topic_stats(topic: NonPersistentTopic, asked: Asked) -> Document:
     """One topic or partition."""
-    now_ms, rates = asked.now_ms, asked.rates
+    rates = asked.rates
     subscriptions = {
         name: _subscription_stats(topic, subscription, asked)
         for name, subscription in topic.subscriptions.items()
     }
     each = subscriptions.values()
-    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
+    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms)
     return {
         "msgRateIn": rate_in,
         "msgThroughputIn": bytes_in,
@@ -66,9 +66,7 @@ def _subscription_stats(
     topic: NonPersistentTopic, subscription: NonPersistentSubscription, asked: Asked
 ) -> Document:
     counters = (subscription.messages_out, subscription.bytes_out, subscription.messages_dropped)
-    rate_out, bytes_out, drop_rate = asked.rates.per_second(
-        subscription, counters, topic.created_ms, asked.now_ms
-    )
+    rate_out, bytes_out, drop_rate = asked.rates.per_second(subscription, counters, topic.created_ms)
     return {
         "msgRateOut": rate_out,
         "msgThroughputOut": bytes_out,

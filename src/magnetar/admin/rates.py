@@ -1,7 +1,8 @@
 """Rates from counters that only grow, worked out when someone asks. Pure.
 
 The rate is that of the time since the last answer, but at least `window_ms_min`: asking often must not
-shrink the window to nothing. The first answer covers the whole life of what is counted.
+shrink the window to nothing. The first answer covers the whole life of what is counted. Time is measured by
+the clock that nobody sets.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from __future__ import annotations
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from magnetar.base.clock import Clock
+
 _WINDOW_MS_MIN: Final = 1_000
 
 
 class Rates:
     """Remembers, per object, the counters of two earlier looks; forgets with the object."""
 
-    def __init__(self, *, window_ms_min: int = _WINDOW_MS_MIN) -> None:
+    def __init__(self, clock: Clock, oldest_ms: float, *, window_ms_min: int = _WINDOW_MS_MIN) -> None:
+        """`oldest_ms`, by the monotonic clock: nothing that is counted is older."""
+        self._clock = clock
+        self._oldest_ms = oldest_ms
         self._window_ms_min = window_ms_min
         self._looks: WeakKeyDictionary[object, _Looks] = WeakKeyDictionary()
 
@@ -23,17 +29,16 @@ class Rates:
         """Objects that are remembered."""
         return len(self._looks)
 
-    def per_second(
-        self, subject: object, counters: tuple[int, ...], since_ms: int, now_ms: int
-    ) -> list[float]:
-        """How fast each of `counters` grows. `since_ms` is when they were 0."""
+    def per_second(self, subject: object, counters: tuple[int, ...], since_ms: int) -> list[float]:
+        """How fast each of `counters` grows. `since_ms` is when they were 0, by the wall clock."""
+        now_ms = self._clock.monotonic_ms()
         looks = self._looks.get(subject)
         if looks is None:
-            looks = self._looks[subject] = _Looks(since_ms, (0,) * len(counters))
-        if now_ms < looks.recent_ms:
-            # The clock was set back: a window without a length makes any rate of what was counted in it.
-            looks.base_ms = looks.recent_ms = now_ms
-            looks.base = looks.recent = counters
+            age_ms, age_ms_max = float(self._clock.now_ms() - since_ms), now_ms - self._oldest_ms
+            if not 0 <= age_ms <= age_ms_max:
+                # The wall clock was set meanwhile: counted since nobody knows when.
+                age_ms = age_ms_max
+            looks = self._looks[subject] = _Looks(now_ms - age_ms, (0,) * len(counters))
         if now_ms - looks.recent_ms >= self._window_ms_min:
             looks.base_ms, looks.base = looks.recent_ms, looks.recent
             looks.recent_ms, looks.recent = now_ms, counters
@@ -44,6 +49,6 @@ class Rates:
 class _Looks:
     __slots__ = ("base", "base_ms", "recent", "recent_ms")
 
-    def __init__(self, since_ms: int, zeros: tuple[int, ...]) -> None:
+    def __init__(self, since_ms: float, zeros: tuple[int, ...]) -> None:
         self.base_ms = self.recent_ms = since_ms
         self.base = self.recent = zeros

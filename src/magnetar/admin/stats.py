@@ -52,7 +52,6 @@ _ACCESS_MODES: Final = {
 class Asked:
     """Who asks for statistics when, and for what."""
 
-    now_ms: int
     rates: Rates
     broker_id: str
     backlog_sizes: bool = True
@@ -77,7 +76,6 @@ def asked(call: Call) -> Asked:
     """Raises BadRequestError."""
     call.flag("getPreciseBacklog")
     return Asked(
-        call.broker.clock.now_ms(),
         call.service.rates,
         call.broker.broker_id,
         backlog_sizes=call.flag("subscriptionBacklogSize", default=True),
@@ -89,12 +87,12 @@ def asked(call: Call) -> Asked:
 
 def topic_stats(topic: Topic, asked: Asked) -> Document:
     """One topic or partition."""
-    now_ms, rates = asked.now_ms, asked.rates
+    rates = asked.rates
     subscriptions = {
         name: subscription_stats(topic, subscription, asked)
         for name, subscription in topic.subscriptions.items()
     }
-    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms, now_ms)
+    rate_in, bytes_in = rates.per_second(topic, (topic.messages_in, topic.bytes_in), topic.created_ms)
     held_back = [each.backlog_entries for each in topic.subscriptions.values() if each.durable]
     return {
         "msgRateIn": rate_in,
@@ -132,7 +130,7 @@ def publishers(topic: AnyTopic, asked: Asked) -> list[Document]:
 def producer_stats(producer: Producer, asked: Asked) -> Document:
     """One producer."""
     counters = (producer.messages_in, producer.bytes_in)
-    rate_in, bytes_in = asked.rates.per_second(producer, counters, producer.connected_ms, asked.now_ms)
+    rate_in, bytes_in = asked.rates.per_second(producer, counters, producer.connected_ms)
     return {
         "accessMode": _ACCESS_MODES[producer.mode],
         "producerId": producer.producer_id,
@@ -170,9 +168,7 @@ def subscription_stats(topic: Topic, subscription: Subscription, asked: Asked) -
         tally.acked,
         tally.expired,
     )
-    rate_out, bytes_out, again, acks, expired = asked.rates.per_second(
-        subscription, counters, tally.since_ms, asked.now_ms
-    )
+    rate_out, bytes_out, again, acks, expired = asked.rates.per_second(subscription, counters, tally.since_ms)
     return {
         "msgRateOut": rate_out,
         "msgThroughputOut": bytes_out,
@@ -235,9 +231,7 @@ def filter_stats(subscription: AnySubscription) -> Document:
 def consumer_stats(consumer: AttachedConsumer, asked: Asked) -> Document:
     """One consumer."""
     counters = (consumer.messages_out, consumer.bytes_out, consumer.redelivered, consumer.acks)
-    rate_out, bytes_out, again, acks = asked.rates.per_second(
-        consumer, counters, consumer.connected_ms, asked.now_ms
-    )
+    rate_out, bytes_out, again, acks = asked.rates.per_second(consumer, counters, consumer.connected_ms)
     return {
         "consumerName": consumer.name,
         "address": consumer.client_address,

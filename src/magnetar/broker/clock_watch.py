@@ -18,7 +18,8 @@ class ClockWatch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._began_ms = clock.monotonic_ms()
+        self.began_ms = clock.monotonic_ms()
+        """The start, by the clock that only runs."""
         self._apart_ms = self._apart()
         self.steps = 0
         """How often it was set, since the start."""
@@ -29,7 +30,7 @@ class ClockWatch:
     @property
     def running_s(self) -> float:
         """Seconds since the start, whoever set the clock meanwhile."""
-        return (self._clock.monotonic_ms() - self._began_ms) / 1000
+        return (self._clock.monotonic_ms() - self.began_ms) / 1000
 
     def look(self) -> None:
         """To be called a few times a second: a clock that is set and set back in between is not noticed."""

@@ -18,6 +18,7 @@ import pytest
 
 from magnetar.admin.app import build
 from magnetar.admin.call import Call, Route, Service
+from magnetar.admin.rates import Rates
 from magnetar.admin.routes import all_routes
 from magnetar.auth.authentication import Authentication
 from magnetar.auth.token import TokenProvider, new_token, secret_key
@@ -127,7 +128,7 @@ class Reached(AdminApi):
         )
         self.real = self._app
         routes: list[Route] = [(method, path, self._reach(method, path)) for method, path, _ in ROUTES]
-        service = Service(http_port=8080, loopback_only=True)
+        service = Service(Rates(self.broker.clock, 0), http_port=8080, loopback_only=True)
         self._app = build(self.broker, service, routes)
         self.reached: tuple[str, str] | None = None
         self.cells = 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import random
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.admin.compression import compressing
 from magnetar.admin.metrics import registry_for
 from magnetar.admin.rates import Rates
+from magnetar.base.clock import ManualClock
 from magnetar.base.names import TopicName
 from magnetar.broker.service import BrokerConfig
 from support.admin_api import AdminApi, T, with_api
@@ -83,34 +85,56 @@ def test_topics_that_store_nothing_are_shown_with_what_they_drop() -> None:
 
 
 def test_rates_cover_the_time_since_the_last_answer() -> None:
-    rates, subject = Rates(), Subject()
-    assert rates.per_second(subject, (10,), 0, 2_000) == [5.0]
-    assert rates.per_second(subject, (40,), 0, 5_000) == [10.0]
-    assert rates.per_second(subject, (40,), 0, 6_000) == [0.0]
+    clock, subject = ManualClock(), Subject()
+    rates, born_ms = Rates(clock, 0), clock.now_ms()
+    clock.advance(2_000)
+    assert rates.per_second(subject, (10,), born_ms) == [5.0]
+    clock.advance(3_000)
+    assert rates.per_second(subject, (40,), born_ms) == [10.0]
+    clock.advance(1_000)
+    assert rates.per_second(subject, (40,), born_ms) == [0.0]
 
 
 def test_asking_often_does_not_shrink_the_window() -> None:
-    rates, subject = Rates(), Subject()
-    rates.per_second(subject, (10,), 0, 10_000)
-    assert rates.per_second(subject, (11,), 0, 10_001) == [11 / 10.001]
+    clock, subject = ManualClock(), Subject()
+    rates, born_ms = Rates(clock, 0), clock.now_ms()
+    clock.advance(10_000)
+    rates.per_second(subject, (10,), born_ms)
+    clock.advance(1)
+    assert rates.per_second(subject, (11,), born_ms) == [11 / 10.001]
 
 
 def test_a_young_subject_is_not_fast() -> None:
-    assert Rates().per_second(Subject(), (3,), 1_000, 1_001) == [3.0]
+    clock = ManualClock()
+    clock.advance(1_001)
+    assert Rates(clock, 0).per_second(Subject(), (3,), clock.now_ms() - 1) == [3.0]
 
 
-def test_rates_go_on_after_the_clock_was_set_back() -> None:
-    rates, subject = Rates(), Subject()
-    hour_ms = 3_600_000
-    assert rates.per_second(subject, (hour_ms,), 0, hour_ms) == [1_000.0]
-    # Counted since nobody knows when: not as of one second.
-    assert rates.per_second(subject, (hour_ms + 5_000,), 0, 5_000) == [0.0]
-    assert rates.per_second(subject, (hour_ms + 15_000,), 0, 10_000) == [2_000.0]
+@pytest.mark.parametrize("hours", [5, -5])
+def test_a_clock_that_is_set_changes_no_rate(hours: int) -> None:
+    clock, subject = ManualClock(), Subject()
+    rates, born_ms = Rates(clock, 0), clock.now_ms()
+    clock.advance(10_000)
+    assert rates.per_second(subject, (1_000,), born_ms) == [100.0]
+    clock.step(hours * 3_600_000)
+    clock.advance(10_000)
+    assert rates.per_second(subject, (3_000,), born_ms) == [200.0]
+
+
+@pytest.mark.parametrize("hours", [5, -5])
+def test_what_was_not_looked_at_before_the_clock_was_set_is_no_older_than_its_process(
+    hours: int,
+) -> None:
+    clock = ManualClock()
+    rates, born_ms = Rates(clock, 0), clock.now_ms()
+    clock.step(hours * 3_600_000)
+    clock.advance(20_000)
+    assert rates.per_second(Subject(), (1_000,), born_ms) == [50.0]
 
 
 def test_a_subject_that_is_gone_is_forgotten() -> None:
-    rates, subject = Rates(), Subject()
-    rates.per_second(subject, (1,), 0, 1_000)
+    rates, subject = Rates(ManualClock(), 0), Subject()
+    rates.per_second(subject, (1,), 0)
     del subject
     assert len(rates) == 0
 

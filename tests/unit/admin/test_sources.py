@@ -7,7 +7,9 @@ from starlette.requests import HTTPConnection
 
 from magnetar.admin.call import Service
 from magnetar.admin.errors import ForbiddenError, MisdirectedError, RequestError
+from magnetar.admin.rates import Rates
 from magnetar.admin.sources import check_socket
+from magnetar.base.clock import ManualClock
 
 
 def refusal(
@@ -16,7 +18,9 @@ def refusal(
     headers = [(b"host", host.encode())] + ([] if origin is None else [(b"origin", origin.encode())])
     connection = HTTPConnection({"type": "websocket", "headers": headers})
     try:
-        check_socket(connection, Service(http_port=8080, loopback_only=local), guarded=guarded)
+        check_socket(
+            connection, Service(Rates(ManualClock(), 0), http_port=8080, loopback_only=local), guarded=guarded
+        )
     except RequestError as error:
         return type(error)
     return None
