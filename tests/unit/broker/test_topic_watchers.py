@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.config import BrokerConfig
+from magnetar.broker.lookup import visible_topics
 from magnetar.broker.watchers import pattern as patterns
 from magnetar.broker.watchers.pattern import Pattern
 from magnetar.broker.watchers.selection import (
@@ -20,7 +22,8 @@ from magnetar.broker.watchers.selection import (
     matching,
     topics_digest,
 )
-from magnetar.broker.watchers.watched import Watched
+from magnetar.broker.watchers.topic_watchers import TopicWatchers
+from magnetar.broker.watchers.watched import Update, Watched
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Peer, Type, World, command, in_world
 
@@ -120,6 +123,84 @@ def test_a_watcher_hears_of_topics_that_come_and_go() -> None:
         )
         assert (list(update.new_topics), list(update.deleted_topics)) == ([], [full("a-1")])
         assert update.watcher_id == 1
+
+    in_world(story)
+
+
+class _Listener:
+    """A client that notes what it hears, and takes nothing while it is not `writable`."""
+
+    def __init__(self) -> None:
+        self.writable = True
+        self.heard: list[tuple[list[str], list[str]]] = []
+
+    def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
+        self.heard.append((topics, []))
+
+    def watching_failed(self, request_id: int, error: MagnetarError) -> None:
+        raise AssertionError from error
+
+    def topics_changed(self, watcher_id: int, update: Update) -> None:
+        self.heard.append((update.new, update.deleted))
+
+
+def test_a_watcher_hears_of_a_topic_that_was_made_anew_between_two_looks() -> None:
+    """A consumer of a pattern stops at what is deleted, and goes on with what it hears is new."""
+
+    async def story(world: World) -> None:
+        quick, slow = _Listener(), _Listener()
+        for client in (quick, slow):
+            world.broker.watchers.watch(
+                client, NamespaceName.parse(NAMESPACE), ".*", watcher_id=1, request_id=1, known_digest=""
+            )
+        await create(world, full("a"), full("b"))
+        await world.settle()
+        assert [topic for new, _ in quick.heard for topic in new] == [full("a"), full("b")]
+        quick.heard, slow.heard, slow.writable = [], [], False
+        for _ in range(2):
+            quick.writable = False
+            await world.broker.delete_topic(TopicName.parse(full("a")))
+            await create(world, full("a"))
+            await world.settle()
+            quick.writable = True
+            world.broker.watchers.resume(quick)
+            await world.settle()
+            assert quick.heard == [([], [full("a")]), ([full("a")], [])]
+            quick.heard = []
+        slow.writable = True
+        world.broker.watchers.resume(slow)
+        await world.settle()
+        assert slow.heard == [([], [full("a")]), ([full("a")], [])]
+        await create(world, full("c"))
+        await world.settle()
+        assert (quick.heard, slow.heard[2:]) == ([([full("c")], [])], [([full("c")], [])])
+
+    in_world(story)
+
+
+def test_a_topic_that_was_never_missing_in_a_list_may_be_another_one() -> None:
+    async def story(world: World) -> None:
+        listener, may_list = _Listener(), asyncio.Event()
+
+        async def slow_list(namespace: NamespaceName) -> list[TopicName]:
+            await may_list.wait()
+            return await visible_topics(world.broker, namespace)
+
+        watchers = TopicWatchers(world.store, slow_list, world.broker.tasks.spawn)
+        namespace = NamespaceName.parse(NAMESPACE)
+        watchers.watch(listener, namespace, ".*", watcher_id=1, request_id=1, known_digest="")
+        may_list.set()
+        await create(world, full("a"), full("b"))
+        await world.until(lambda: len(watchers) and len(listener.heard) >= 1, "the watch")
+        await world.settle()
+        listener.heard = []
+        may_list.clear()
+        await create(world, full("c"))
+        await world.broker.delete_topic(TopicName.parse(full("a")))
+        await create(world, full("a"))
+        may_list.set()
+        await world.settle()
+        assert listener.heard == [([full("c")], []), ([], [full("a")]), ([full("a")], [])]
 
     in_world(story)
 

@@ -57,6 +57,8 @@ class _Watcher:
         """Requests to be answered, each with the digest of what its client knows."""
         self.seen: frozenset[TopicName] = frozenset()
         """The namespace's topics that were looked at."""
+        self.look = 0
+        """The number of the list that they were in."""
         self.held = False
         """Whether there is something to tell that the client could not take."""
         self.closed = False
@@ -68,6 +70,12 @@ class _Namespace:
     def __init__(self, name: NamespaceName) -> None:
         self.name = name
         self.topics: frozenset[TopicName] = frozenset()
+        self.look = 0
+        """How often they were listed."""
+        self.deleted: set[str] = set()
+        """Encoded local names of topics that were deleted since they were listed."""
+        self.anew: dict[TopicName, int] = {}
+        """Topics that were made, also once more, since some watcher was told, with the number of the list."""
         self.texts: dict[TopicName, str] = {}
         """Full names that some watcher has matched: thousands of watchers share them, as they may be long."""
         self.watchers: list[_Watcher] = []
@@ -85,11 +93,27 @@ class _Namespace:
             found = self.texts[name] = str(name)
         return found
 
-    def now_has(self, topics: list[TopicName]) -> None:
-        """These are the topics that there are now."""
+    def now_has(self, topics: list[TopicName], deleted: set[str]) -> None:
+        """These are the topics that there are now, and those of before were `deleted` meanwhile."""
         before, self.topics = self.topics, frozenset(topics)
+        self.look += 1
         for gone in before - self.topics:
             self.texts.pop(gone, None)
+            self.anew.pop(gone, None)
+        self.anew.update((name, self.look) for name in self.topics - before)
+        if deleted:
+            stayed = before & self.topics
+            self.anew.update((name, self.look) for name in stayed if name.encoded_local in deleted)
+
+    def made_anew(self, watcher: _Watcher) -> set[str]:
+        """Those that a watcher knows and that are others by now, under the same names."""
+        others = [name for name in self.anew.keys() & watcher.seen if self.anew[name] > watcher.look]
+        return watcher.watched.topics.intersection(map(self.text, others))
+
+    def all_told(self) -> None:
+        """Forgets what every watcher has heard."""
+        heard = min((each.look for each in self.watchers), default=self.look)
+        self.anew = {name: look for name, look in self.anew.items() if look > heard}
 
 
 class TopicWatchers:
@@ -189,11 +213,15 @@ class TopicWatchers:
         return entry
 
     def _listener(self, entry: _Namespace, folder: str) -> Callable[[Notification], None]:
+        logs = keys.managed_ledgers(entry.name)
+
         def changed(notification: Notification) -> None:
             # A log's own value changes with each of its ledgers, a partitioned topic's only when it grows.
             grows = "partitioned" in folder and notification.change is Change.MODIFIED
             direct = notification.path.rpartition("/")[0] == folder
             if direct and (grows or notification.change in (Change.CREATED, Change.DELETED)):
+                if folder == logs and notification.change is Change.DELETED:
+                    entry.deleted.add(notification.path.rpartition("/")[2])
                 entry.stale = True
                 self._wake(entry)
 
@@ -211,12 +239,14 @@ class TopicWatchers:
                 entry.pending = False
                 if entry.stale:
                     entry.stale = False
-                    entry.now_has(await self._topics_of(entry.name))
+                    deleted, entry.deleted = entry.deleted, set()
+                    entry.now_has(await self._topics_of(entry.name), deleted)
                 for watcher in list(entry.watchers):
                     try:
                         await self._catch_up(watcher, entry)
                     except PatternError as error:
                         self._fail(watcher, error)
+                entry.all_told()
         except MagnetarError as error:
             _log.warning("topics of %s could not be listed for watchers: %s", entry.name, error)
             entry.stale = True
@@ -246,15 +276,20 @@ class TopicWatchers:
         if watcher.held:
             return
         watched = watcher.watched
-        update = None
+        updates: list[Update | None] = []
         if topics is not watcher.seen:
-            came = await matching(watched.pattern, topics - watcher.seen, self.turns)
-            update = watched.change(map(entry.text, came), map(str, watcher.seen - topics))
-            watcher.seen = topics
+            came = list(map(entry.text, await matching(watched.pattern, topics - watcher.seen, self.turns)))
+            went = list(map(str, watcher.seen - topics))
+            if anew := entry.made_anew(watcher):
+                # The client's consumer of the old one has ended. It begins one only for what it hears is new.
+                updates.append(watched.change((), [*went, *anew]))
+            updates.append(watched.change([*came, *anew], went))
+            watcher.seen, watcher.look = topics, entry.look
         if watcher.closed:
             return
-        if not watcher.requests and update is not None:
-            watcher.client.topics_changed(watcher.watcher_id, update)
+        for update in updates:
+            if not watcher.requests and update is not None:
+                watcher.client.topics_changed(watcher.watcher_id, update)
         while watcher.requests and not watcher.held:
             request_id, known_digest = watcher.requests.pop(0)
             digest = watched.digest
