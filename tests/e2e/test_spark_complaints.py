@@ -15,8 +15,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from pyspark.sql import SparkSession
 
+from magnetar.adminclient.admin import Admin
 from magnetar.base.names import TopicName
-from magnetar.client.admin import Admin
 from magnetar.client.client import Client
 from magnetar.spark.errors import OptionError, TopicDataLossError
 from magnetar.spark.source import MagnetarSource
@@ -93,9 +93,9 @@ def test_3_a_limit_of_bytes_needs_one_url_and_one_call_a_partition(
     asked: list[str] = []
     call = Admin.call
 
-    def counted(admin: Admin, method: str, path: str, body: object = None) -> Any:
+    def counted(admin: Admin, method: str, path: str, *rest: object, **words: Any) -> Any:
         asked.append(path)
-        return call(admin, method, path, body)
+        return call(admin, method, path, *rest, **words)
 
     monkeypatch.setattr(Admin, "call", counted)
     rows = query.batch(commit=False)

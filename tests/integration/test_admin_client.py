@@ -13,7 +13,11 @@ from magnetar.adminclient import paths
 from magnetar.adminclient.admin import Admin
 from magnetar.adminclient.errors import AdminRefusedError, AdminTargetError, AdminUnreachableError
 from magnetar.adminclient.target import AdminTarget
-from magnetar.base.names import InvalidNamespaceNameError
+from magnetar.base.errors import ClientError
+from magnetar.base.ids import Position
+from magnetar.base.names import InvalidNamespaceNameError, TopicName
+from magnetar.client.client import Client
+from magnetar.client.options import ClientOptions
 
 
 @pytest.fixture
@@ -86,6 +90,48 @@ def test_who_does_not_answer_is_named() -> None:
             admin.tenants()
     with pytest.raises(AdminUnreachableError, match="is the broker running"):
         admin.tenants()
+
+
+def test_credentials_are_asked_for_with_each_call(server: FakeAdminServer) -> None:
+    tokens = iter(("Bearer a", None, "Basic b"))
+    server.answers = {"GET /admin/v2/tenants": []}
+    with Admin(AdminTarget(url=server.url, authorization=lambda: next(tokens))) as admin:
+        for _ in range(3):
+            admin.tenants()
+    assert [each.headers.get("authorization") for each in server.asked] == ["Bearer a", None, "Basic b"]
+
+
+def test_positions_and_rules_of_a_topic(server: FakeAdminServer) -> None:
+    topic, path = TopicName.parse("t-partition-1"), "GET /admin/v2/persistent/public/default/t"
+    server.answers = {
+        f"{path}-partition-1/messageid/5": {"ledgerId": 3, "entryId": 4},
+        f"{path}-partition-1/getMessageIdByIndex?index=7": (412, {"reason": "no broker metadata"}, {}),
+        f"{path}-partition-1/getMessageIdByIndex?index=8": (401, {"reason": "who are you?"}, {}),
+        f"{path}/retention?applied=true": {"retentionTimeInMinutes": -1, "retentionSizeInMB": 5},
+        f"{path}/messageTTL?applied=true": 60,
+    }
+    with Admin(AdminTarget(url=server.url)) as admin:
+        assert admin.position_by_time(topic, 5) == Position(3, 4)
+        assert admin.position_by_index(topic, 7) is None
+        with pytest.raises(AdminRefusedError, match="who are you"):
+            admin.position_by_index(topic, 8)
+        assert admin.removal_rule(topic) == (
+            "In public/default retention keeps what all subscriptions are done with without limit,"
+            " up to 5 MB, and messages expire after 60 s; deleting the topic removes all."
+        )
+        assert admin.removal_rule(TopicName.parse("other")) == ""
+
+
+def test_a_client_calls_as_its_options_say(server: FakeAdminServer) -> None:
+    options = ClientOptions(token="secret", request_timeout_s=5)
+    found = {"brokerUrl": "pulsar://owner:1234", "brokerUrlTls": ""}
+    server.answers = {"GET /lookup/v2/topic/persistent/public/default/t": found}
+    with Client(server.url, options) as client:
+        assert client.admin.lookup("t", tls=False) == "pulsar://owner:1234"
+        assert client.admin.lookup("t", tls=True) == ""
+    assert server.asked[0].headers["authorization"] == "Bearer secret"
+    with Client("http://127.0.0.1:1") as client, pytest.raises(ClientError, match="is this the admin URL"):
+        client.admin.internal_stats("t")
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "x:8080", "http://x:0", "http://x:banana"])

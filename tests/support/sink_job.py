@@ -18,9 +18,9 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import ClientError
 from magnetar.spark.commit_log import StagedTask
 from magnetar.spark.encode import EntryEncoder
 from magnetar.spark.options import WriteOptions

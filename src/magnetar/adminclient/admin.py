@@ -1,23 +1,40 @@
-"""Calls with names in and decoded documents out."""
+"""Calls with names in and decoded documents out.
+
+Source: Pulsar admin REST v2 (persistent topics, schemas) and HTTP lookup.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from magnetar.adminclient import paths
 from magnetar.adminclient.errors import AdminRefusedError
 from magnetar.adminclient.http import AdminHttp, Answer
 from magnetar.adminclient.target import AdminTarget
 from magnetar.base.closing import Closing
+from magnetar.base.errors import ClientError
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+
+_NO_INDEX: Final = (404, 405, 409, 412, 422)
+"""404: no message has this index; 405 and 412: brokers before the call, or without broker metadata."""
 
 
 class Admin(Closing):
-    """One cluster's admin API. Methods raise AdminRefusedError and AdminUnreachableError."""
+    """One cluster's admin API. Not to be shared by threads.
+
+    Methods raise AdminRefusedError, AdminUnreachableError, and where the target computes its credentials
+    what that raises. Topics are given by name, full, short or parsed.
+    """
 
     def __init__(self, target: AdminTarget) -> None:
         """Connects nowhere yet. Raises AdminTargetError."""
+        self.url = target.url
         self._http = AdminHttp(target)
+
+    def __repr__(self) -> str:
+        return f"Admin({self.url})"
 
     def close(self) -> None:
         """Ends the connection."""
@@ -46,13 +63,63 @@ class Admin(Closing):
         """Full names, partitions by their own; `mode`: PERSISTENT, NON_PERSISTENT or ALL."""
         return list(self.call("GET", f"{paths.namespace(namespace)}/topics", query={"mode": mode}))
 
-    def partitions(self, topic: str) -> int:
+    def partitions(self, topic: str | TopicName) -> int:
         """How many the topic has; 0 when it is not partitioned or not there."""
         return int(self.call("GET", f"{paths.topic(topic)}/partitions")["partitions"])
 
     # -- about a topic
 
-    def stats(self, topic: str) -> dict[str, Any]:
+    def lookup(self, topic: str | TopicName, *, tls: bool) -> str:
+        """The service URL of the broker that serves the topic; "" when the answer names none of the kind."""
+        answer = self.call("GET", paths.lookup(topic))
+        return str(answer.get("brokerUrlTls" if tls else "brokerUrl") or answer.get("nativeUrl") or "")
+
+    def internal_stats(self, topic: str | TopicName) -> dict[str, Any]:
+        """Ledgers and positions of a topic or of one partition."""
+        return dict(self.call("GET", f"{paths.topic(topic)}/internalStats"))
+
+    def position_by_time(self, topic: str | TopicName, time_ms: int) -> Position:
+        """Where reading starts for messages published at `time_ms` (Unix milliseconds) or later.
+
+        The last entry when all are older: the caller must look at publish times himself.
+        """
+        return _position(self.call("GET", f"{paths.topic(topic)}/messageid/{time_ms}"))
+
+    def position_by_index(self, topic: str | TopicName, index: int) -> Position | None:
+        """The entry that holds the message of this index; None when the broker cannot tell."""
+        try:
+            answer = self.call("GET", f"{paths.topic(topic)}/getMessageIdByIndex", query={"index": index})
+        except AdminRefusedError as error:
+            if error.status in _NO_INDEX:
+                return None
+            raise
+        return _position(answer)
+
+    def removal_rule(self, topic: TopicName) -> str:
+        """What removes messages of the topic, in words; "" when the broker does not tell."""
+        path, applied = paths.topic(topic.base), {"applied": True}
+        try:
+            retention = self.call("GET", f"{path}/retention", query=applied)
+            expiry_s = self.call("GET", f"{path}/messageTTL", query=applied)
+        except ClientError:
+            # The rule only explains a loss that is reported anyway; without it the report is shorter.
+            return ""
+        minutes = (retention or {}).get("retentionTimeInMinutes", 0)
+        megabytes = (retention or {}).get("retentionSizeInMB", 0)
+        if minutes == 0 or megabytes == 0:
+            kept = "retention keeps nothing that all subscriptions are done with"
+        else:
+            time = "without limit" if minutes < 0 else f"{minutes} min"
+            size = "of any size" if megabytes < 0 else f"up to {megabytes} MB"
+            kept = f"retention keeps what all subscriptions are done with {time}, {size}"
+        expires = f"messages expire after {expiry_s} s" if expiry_s else "messages do not expire"
+        return f"In {topic.tenant}/{topic.namespace} {kept}, and {expires}; deleting the topic removes all."
+
+    def enable_deduplication(self, topic: TopicName) -> None:
+        """Duplicates of a producer are dropped from now on; for a partitioned topic, in all partitions."""
+        self.call("POST", f"{paths.topic(topic.base)}/deduplicationEnabled", body=True)
+
+    def stats(self, topic: str | TopicName) -> dict[str, Any]:
         """Of a topic, all partitions together where it has any."""
         try:
             return dict(self.call("GET", f"{paths.topic(topic)}/stats"))
@@ -66,3 +133,7 @@ class Admin(Closing):
         path = paths.topic(topic) if subscription is None else paths.subscription(topic, subscription)
         found = self.call("GET", f"{path}/explain")
         return list(found) if isinstance(found, list) else [found]
+
+
+def _position(answer: Any) -> Position:
+    return Position(int(answer["ledgerId"]), int(answer["entryId"]))

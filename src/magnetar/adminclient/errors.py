@@ -1,6 +1,6 @@
 """What can go wrong for a caller of the admin API.
 
-AdminCallError
+AdminCallError (a ClientError)
 ├── AdminRefusedError      the API answered with a status that is no success
 ├── AdminUnreachableError  nobody answers at the address, or the connection broke
 └── AdminTargetError       the address, the token or the certificates cannot be used
@@ -8,10 +8,10 @@ AdminCallError
 
 from __future__ import annotations
 
-from magnetar.base.errors import MagnetarError
+from magnetar.base.errors import ClientError
 
 
-class AdminCallError(MagnetarError):
+class AdminCallError(ClientError):
     """A call failed. The message names what, where, and what to do about it."""
 
 

@@ -8,17 +8,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from magnetar.adminclient.errors import AdminRefusedError, AdminTargetError, AdminUnreachableError
 from magnetar.adminclient.target import AdminTarget
 from magnetar.base.closing import Closing
 
+if TYPE_CHECKING:
+    import ssl
+
 _REDIRECTS_MAX: Final = 5
 _REDIRECTS: Final = (301, 302, 307, 308)
 _TEXT_MAX: Final = 500
 """Of an error's body that is no JSON."""
+
+
+class Sent(NamedTuple):
+    """What is asked, as `HTTPConnection.request` takes it."""
+
+    method: str
+    path: str
+    body: bytes | None
+    headers: Mapping[str, str]
 
 
 class Answer(NamedTuple):
@@ -44,10 +56,7 @@ class AdminHttp(Closing):
         """Connects nowhere yet. Raises AdminTargetError."""
         self.target = target
         self._home = target.parts()
-        token = target.read_token()
-        self._headers = {"Accept": "application/json"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._authorization = target.credentials()
         self._connections: dict[tuple[str, str], HTTPConnection] = {}
 
     def close(self) -> None:
@@ -59,7 +68,8 @@ class AdminHttp(Closing):
     def request(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None
     ) -> Answer:
-        """One call; `body` is sent as JSON, None is none. Raises AdminRefusedError, AdminUnreachableError."""
+        """One call; `body` is sent as JSON, None is none. Raises AdminRefusedError, AdminUnreachableError,
+        and what the target's `authorization` raises."""
         target = path
         if query:
             words = {
@@ -67,9 +77,15 @@ class AdminHttp(Closing):
             }
             target += f"?{urlencode(words)}"
         data = None if body is None else json.dumps(body).encode()
+        authorization = self._authorization()
+        headers = {"Accept": "application/json"}
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         at = self._home
         for _ in range(_REDIRECTS_MAX):
-            answer = self._once(at, method, target, data)
+            answer = self._once(at, Sent(method, target, data, headers))
             location = answer.headers.get("location")
             if answer.status in _REDIRECTS and location:
                 at, target = self._redirected(at, target, location)
@@ -79,12 +95,9 @@ class AdminHttp(Closing):
             return answer
         raise AdminRefusedError(method, path, 310, "redirected too often")
 
-    def _once(self, at: SplitResult, method: str, target: str, data: bytes | None) -> Answer:
-        headers = dict(self._headers)
-        if data is not None:
-            headers["Content-Type"] = "application/json"
+    def _once(self, at: SplitResult, sent: Sent) -> Answer:
         key = (at.scheme, at.netloc)
-        if method == "POST" and key in self._connections:
+        if sent.method == "POST" and key in self._connections:
             # What may have been done must not be done twice, so that it is never tried again.
             self._connections.pop(key).close()
         # A kept connection may have been closed meanwhile; one that was never used may not.
@@ -95,7 +108,7 @@ class AdminHttp(Closing):
             try:
                 if connection is None:
                     connection = self._connections[key] = self._connect(at)
-                connection.request(method, target, data, headers)
+                connection.request(*sent)
                 response: HTTPResponse = connection.getresponse()
                 body = response.read()
                 found = {name.lower(): value for name, value in response.getheaders()}
@@ -113,14 +126,20 @@ class AdminHttp(Closing):
         if at.scheme == "http":
             return HTTPConnection(at.hostname, at.port, timeout=self.target.timeout_s)
         # Only who speaks TLS pays for it.
-        import ssl
         from http.client import HTTPSConnection
 
-        try:
-            context = ssl.create_default_context(cafile=self.target.trust_certs)
-        except OSError as error:
-            raise AdminTargetError(f"{self.target.trust_certs}: {error}; check --trust-certs") from error
+        context = (self.target.tls_context or self._default_context)()
         return HTTPSConnection(at.hostname, at.port, timeout=self.target.timeout_s, context=context)
+
+    def _default_context(self) -> ssl.SSLContext:
+        import ssl
+
+        try:
+            return ssl.create_default_context(cafile=self.target.trust_certs)
+        except OSError as error:
+            raise AdminTargetError(
+                f"{self.target.trust_certs}: {error}; {self.target.remedies.trust}"
+            ) from error
 
     def _redirected(self, at: SplitResult, target: str, location: str) -> tuple[SplitResult, str]:
         there = urlsplit(urljoin(f"{at.scheme}://{at.netloc}{target}", location))
@@ -129,15 +148,15 @@ class AdminHttp(Closing):
         return there, there._replace(scheme="", netloc="", fragment="").geturl() or "/"
 
     def _unreachable(self, at: SplitResult, error: Exception) -> AdminUnreachableError:
-        url = f"{at.scheme}://{at.netloc}"
+        url, remedies = f"{at.scheme}://{at.netloc}", self.target.remedies
         if isinstance(error, TimeoutError):
             return AdminUnreachableError(
-                url, f"no answer within {self.target.timeout_s:g} s", "is it busy? check --timeout"
+                url, f"no answer within {self.target.timeout_s:g} s", remedies.timeout
             )
         if type(error).__module__ == "ssl":
-            return AdminUnreachableError(url, str(error), "check --trust-certs")
+            return AdminUnreachableError(url, str(error), remedies.trust)
         detail = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return AdminUnreachableError(url, detail, "is the broker running? check --admin-url or the context")
+        return AdminUnreachableError(url, detail, remedies.address)
 
 
 def _reason(answer: Answer) -> str:

@@ -28,28 +28,28 @@ def namespace(name: str) -> str:
     return f"{ROOT}/namespaces/{part(parsed.tenant)}/{part(parsed.namespace)}"
 
 
-def _local(name: str) -> tuple[TopicName, str]:
-    parsed = TopicName.parse(name)
+def _local(name: str | TopicName) -> tuple[TopicName, str]:
+    parsed = TopicName.parse(name) if isinstance(name, str) else name
     return parsed, f"{part(parsed.tenant)}/{part(parsed.namespace)}/{part(parsed.local)}"
 
 
-def topic(name: str) -> str:
+def topic(name: str | TopicName) -> str:
     """Of a full or a short name. Raises InvalidTopicNameError."""
     parsed, local = _local(name)
     return f"{ROOT}/{parsed.domain}/{local}"
 
 
-def schema(name: str) -> str:
+def schema(name: str | TopicName) -> str:
     """Of a topic's schemas. Raises InvalidTopicNameError."""
     return f"{ROOT}/schemas/{_local(name)[1]}"
 
 
-def lookup(name: str) -> str:
+def lookup(name: str | TopicName) -> str:
     """Of the question who serves a topic. Raises InvalidTopicNameError."""
     parsed, local = _local(name)
     return f"/lookup/v2/topic/{parsed.domain}/{local}"
 
 
-def subscription(topic_name: str, name: str) -> str:
+def subscription(topic_name: str | TopicName, name: str) -> str:
     """Raises InvalidTopicNameError."""
     return f"{topic(topic_name)}/subscription/{part(name)}"

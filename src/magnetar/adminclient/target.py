@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from magnetar.adminclient.errors import AdminTargetError
 
+if TYPE_CHECKING:
+    import ssl
+
 DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedies:
+    """What a caller whose call failed can do, in the words of his own options."""
+
+    address: str = "is the broker running? check --admin-url or the context"
+    timeout: str = "is it busy? check --timeout"
+    trust: str = "check --trust-certs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +35,17 @@ class AdminTarget:
     """Sent with each call; empty for none."""
     token_file: Path | None = None
     """Read for each program run, in place of `token`."""
+    authorization: Callable[[], str | None] | None = None
+    """Called before each call for the header of that name, in place of `token` and `token_file`; for
+    programs that outlive a credential."""
     trust_certs: Path | None = None
     """Certificates to trust over https, PEM; None: those of the system."""
+    tls_context: Callable[[], ssl.SSLContext] | None = None
+    """Called for each connection over https, in place of `trust_certs`."""
     timeout_s: float = 30.0
     """For one call to be answered."""
+    remedies: Remedies = Remedies()
+    """Of the errors that calls raise."""
 
     def __repr__(self) -> str:
         return f"AdminTarget({self.url})"
@@ -39,6 +60,14 @@ class AdminTarget:
         if not known:
             raise AdminTargetError(f"{self.url} is not an HTTP URL; check --admin-url")
         return parts
+
+    def credentials(self) -> Callable[[], str | None]:
+        """What gives the header Authorization of each call, None for none. Raises AdminTargetError."""
+        if self.authorization is not None:
+            return self.authorization
+        token = self.read_token()
+        header = f"Bearer {token}" if token else None
+        return lambda: header
 
     def read_token(self) -> str:
         """The token, "" for none. Raises AdminTargetError when its file cannot be read."""

@@ -11,6 +11,7 @@
     ├── MetadataError            the metadata store refused or cannot be reached (metadata)
     ├── LogError                 a managed log or cursor cannot do what was asked (managedlog)
     ├── BrokerError              refused by the broker; carries the wire code (broker)
+    ├── ClientError              a call of a broker or of its admin API failed (adminclient, client)
     └── StartupError             the process cannot start; message names cause and remedy (server)
 
 Each room derives its own classes from the branch that is named here and maps them once, at its
@@ -111,6 +112,10 @@ class LogError(MagnetarError):
 
 class BrokerError(MagnetarError):
     """The broker refuses a request."""
+
+
+class ClientError(MagnetarError):
+    """A call of a broker failed. The message names what, where, and what to do about it."""
 
 
 class StartupError(MagnetarError):

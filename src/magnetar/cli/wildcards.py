@@ -13,7 +13,7 @@ from magnetar.cli.caller import Caller
 def topics_named(caller: Caller, name: str) -> list[str]:
     """The topic of this name, or those that the wildcard names: partitioned topics by their own names.
 
-    Raises ClickException when there are none, AdminError, InvalidTopicNameError.
+    Raises ClickException when there are none, AdminCallError, InvalidTopicNameError.
     """
     topic = TopicName.parse(name)
     if not is_wildcard(topic.local):

@@ -9,20 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+from magnetar.adminclient.admin import Admin
+from magnetar.adminclient.target import AdminTarget, Remedies
 from magnetar.base.closing import Closing
+from magnetar.base.errors import ClientError
 from magnetar.base.ids import Position
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.client.admin import Admin
 from magnetar.client.connection import Connection
-from magnetar.client.errors import ClientError, RefusedError
+from magnetar.client.errors import RefusedError
 from magnetar.client.options import ClientOptions
 from magnetar.client.retry import Retry
 from magnetar.client.service_url import ServiceUrl
+from magnetar.client.tls import tls_context
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack
 
 _Type = pb.BaseCommand.Type
 _REDIRECTS_MAX: Final = 20
+
+_REMEDIES: Final = Remedies(
+    address="is the broker running, and is this the admin URL?",
+    timeout="is it busy?",
+    trust="are the trusted certificates, the client's own and the host's name right?",
+)
 
 T = TypeVar("T")
 
@@ -54,13 +63,13 @@ class Client(Closing):
         """
         self.url = ServiceUrl.parse(service_url)
         self.options = options or ClientOptions()
-        self.admin = Admin(
-            ServiceUrl.parse(admin_url) if admin_url else self.url.default_admin(), self.options
-        )
+        admin = ServiceUrl.parse(admin_url) if admin_url else self.url.default_admin()
+        self.admin = Admin(_admin_target(admin, self.options))
         self._lookups: Connection | None = None
 
     def close(self) -> None:
-        """Closes the connection for look-ups; readers and producers live on."""
+        """Closes the connections for look-ups and admin calls; readers and producers live on."""
+        self.admin.close()
         if self._lookups is not None:
             self._lookups.close()
             self._lookups = None
@@ -133,9 +142,16 @@ class Client(Closing):
     def connect_to(self, topic: TopicName) -> Connection:
         """A connection of its own to the broker that serves the topic."""
         if self.url.is_http:
-            owner = self.admin.lookup(topic, tls=self.url.is_tls)
-            return Connection(owner, self.options)
+            return Connection(self._owner(topic), self.options)
         return self._ask(lambda connection: self._follow(connection, topic))
+
+    def _owner(self, topic: TopicName) -> ServiceUrl:
+        """Of the topic, asked over HTTP."""
+        text = self.admin.lookup(topic, tls=self.url.is_tls)
+        if not text:
+            key = "brokerUrlTls" if self.url.is_tls else "brokerUrl"
+            raise ClientError(f"{self.admin.url} names no {key} for {topic}")
+        return ServiceUrl.parse(text)
 
     def _follow(self, connection: Connection, topic: TopicName) -> Connection:
         """Asks from broker to broker until one says that it serves the topic."""
@@ -181,7 +197,7 @@ class Client(Closing):
             url = self.url
             if url.is_http:
                 # Any topic's owner answers questions about all; the name need not exist.
-                url = self.admin.lookup(TopicName.parse("lookup"), tls=url.is_tls)
+                url = self._owner(TopicName.parse("lookup"))
             self._lookups = Connection(url, self.options)
         return self._lookups
 
@@ -246,6 +262,16 @@ class Client(Closing):
                 request_id,
                 f"end of subscription {subscription!r} of {topic}",
             )
+
+
+def _admin_target(url: ServiceUrl, options: ClientOptions) -> AdminTarget:
+    return AdminTarget(
+        url=str(url),
+        authorization=options.authorization,
+        tls_context=lambda: tls_context(options),
+        timeout_s=options.request_timeout_s,
+        remedies=_REMEDIES,
+    )
 
 
 def _subscribe(

@@ -1,22 +1,17 @@
-"""What can go wrong for a client.
+"""What can go wrong for a client of the binary protocol.
 
 ClientError
 ├── UnreachableError       nobody answers at an address, or the connection broke
 ├── RequestTimeoutError    the broker did not answer in time
 ├── RefusedError           the broker answered with an error code
-├── AdminError             the admin interface answered with an HTTP status that is no success
 ├── PayloadError           an entry cannot be decoded: damaged, encrypted, unknown compression
 └── DataLossError          entries that should be there are gone
 """
 
 from __future__ import annotations
 
-from magnetar.base.errors import MagnetarError
+from magnetar.base.errors import ClientError
 from magnetar.wire import pulsar_pb2 as pb
-
-
-class ClientError(MagnetarError):
-    """A call of the client failed. The message names what, where, and what to do about it."""
 
 
 class UnreachableError(ClientError):
@@ -63,15 +58,6 @@ class RefusedError(ClientError):
         self.code = code
         self.detail = detail
         self.retriable = code in _RETRIABLE
-
-
-class AdminError(ClientError):
-    """The admin interface refused. `status` is the HTTP status."""
-
-    def __init__(self, method: str, url: str, status: int, reason: str) -> None:
-        super().__init__(f"{method} {url} answered {status}: {reason}")
-        self.status = status
-        self.reason = reason
 
 
 class PayloadError(ClientError):

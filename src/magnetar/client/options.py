@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnetar.client.errors import ClientError
+from magnetar.base.errors import ClientError
 
 
 class BadCredentialsError(ClientError):

@@ -11,10 +11,11 @@ from collections import deque
 from typing import Final
 
 from magnetar.base.closing import Closing
+from magnetar.base.errors import ClientError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import ClientError, UnreachableError
+from magnetar.client.errors import UnreachableError
 from magnetar.client.retry import Retry
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import encode_send

@@ -12,11 +12,12 @@ from typing import Final
 from uuid import uuid4
 
 from magnetar.base.closing import Closing
+from magnetar.base.errors import ClientError
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.deliveries import DeliveryReader, EntryColumns
-from magnetar.client.errors import ClientError, DataLossError, RequestTimeoutError, UnreachableError
+from magnetar.client.errors import DataLossError, RequestTimeoutError, UnreachableError
 from magnetar.client.retry import Retry
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from magnetar.client.errors import ClientError
+from magnetar.base.errors import ClientError
 
 _PAUSE_MIN_S: Final = 0.05
 _PAUSE_MAX_S: Final = 2.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from magnetar.client.errors import ClientError
+from magnetar.base.errors import ClientError
 
 BINARY_PORT: Final = 6650
 BINARY_TLS_PORT: Final = 6651

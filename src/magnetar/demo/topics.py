@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import pulsar
 from pulsar.schema import Boolean, Double, Integer, JsonSchema, Long, Record, Schema, String
 
+from magnetar.adminclient import paths
+from magnetar.adminclient.admin import Admin
+from magnetar.adminclient.errors import AdminRefusedError
+from magnetar.adminclient.target import AdminTarget
 from magnetar.demo.events import DEPARTURES, WEATHER
 
 RESULTS = "delays-by-hour"
@@ -91,8 +93,8 @@ class Encoded(Schema):  # type: ignore[misc]  # pulsar ships no types
         return self._inner.schema_info()
 
 
-class AdminError(Exception):
-    """The admin interface refused; the message names the request, the status and the answer."""
+class NotInEffectError(Exception):
+    """A policy that the tour needs did not take effect in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,20 @@ class Cluster:
         return f"persistent://{self.namespace}/{name}"
 
     def prepare(self) -> None:
-        """Create namespace and topics, with deduplication on; raises `AdminError`."""
-        self._request("PUT", f"/admin/v2/namespaces/{self.namespace}", {}, accept=(409,))
-        self._request("POST", f"/admin/v2/namespaces/{self.namespace}/deduplication", True)
-        self._await_deduplication(timeout_s=10)
-        for name, count in PARTITIONS.items():
-            self._request("PUT", f"/admin/v2/persistent/{self.namespace}/{name}/partitions", count)
+        """Create namespace and topics, with deduplication on; raises AdminCallError,
+        NotInEffectError.
+        """
+        with Admin(AdminTarget(url=self.http_url, timeout_s=15)) as admin:
+            namespace = paths.namespace(self.namespace)
+            try:
+                admin.call("PUT", namespace, {})
+            except AdminRefusedError as error:
+                if error.status != HTTPStatus.CONFLICT:  # It may be there from an earlier tour.
+                    raise
+            admin.call("POST", f"{namespace}/deduplication", True)
+            self._await_deduplication(admin, timeout_s=10)
+            for name, count in PARTITIONS.items():
+                admin.call("PUT", f"{paths.topic(self.topic(name))}/partitions", count)
         self._open_topics()
 
     def _open_topics(self) -> None:
@@ -128,38 +138,12 @@ class Cluster:
         finally:
             client.close()
 
-    def _await_deduplication(self, timeout_s: float) -> None:
+    def _await_deduplication(self, admin: Admin, *, timeout_s: float) -> None:
         """Policies may take effect a moment after the call; topics made before that would miss it."""
         deadline = time.monotonic() + timeout_s
-        while (
-            json.loads(
-                self._request("GET", f"/admin/v2/namespaces/{self.namespace}/deduplication") or b"null"
-            )
-            is not True
-        ):
+        while admin.call("GET", f"{paths.namespace(self.namespace)}/deduplication") is not True:
             if time.monotonic() > deadline:
-                raise AdminError(
+                raise NotInEffectError(
                     f"deduplication of {self.namespace} did not take effect within {timeout_s:.0f} s"
                 )
             time.sleep(0.05)
-
-    def _request(self, method: str, path: str, body: object = None, accept: tuple[int, ...] = ()) -> bytes:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.http_url.rstrip("/") + path,
-            data=data,
-            method=method,
-            headers={"Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=15) as answer:
-                content: bytes = answer.read()
-                return content
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read().decode(errors="replace")[:300]
-            if error.code in accept:
-                return b""
-            raise AdminError(f"{method} {path} answered {error.code}: {text}") from error
-        except (urllib.error.URLError, OSError) as error:
-            raise AdminError(f"{method} {path} at {self.http_url} failed: {error}") from error

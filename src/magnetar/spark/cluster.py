@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from magnetar.adminclient.errors import AdminRefusedError, AdminUnreachableError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import InvalidTopicNameError, NamespaceName, TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import AdminError, RefusedError, UnreachableError
+from magnetar.client.errors import RefusedError
 from magnetar.client.reader import last_position, peek
 from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.errors import OptionError
@@ -79,12 +80,12 @@ class Cluster:
     def log_state(self, topic: TopicName) -> LogState:
         """Ledgers and end of one partition; the end alone when there is no admin interface.
 
-        Raises AdminError, RefusedError (TopicNotFound when the topic does not exist), UnreachableError.
+        Raises ClientError, of which RefusedError (TopicNotFound) when the topic does not exist.
         """
         if self.has_admin():
             try:
                 return LogState.from_internal_stats(self.client.admin.internal_stats(topic))
-            except AdminError as error:
+            except AdminRefusedError as error:
                 if error.status == 404:
                     raise RefusedError(
                         f"reading {topic}",
@@ -97,15 +98,15 @@ class Cluster:
     def has_admin(self) -> bool:
         """Whether the admin interface answers.
 
-        Raises UnreachableError when the user named it and it does not.
+        Raises AdminUnreachableError when the user named it and it does not.
         """
         if self._admin_works is None:
             try:
                 self.client.admin.call("GET", "/admin/v2/clusters")
                 self._admin_works = True
-            except AdminError:
+            except AdminRefusedError:
                 self._admin_works = True  # It answers, if only to refuse this.
-            except UnreachableError:
+            except AdminUnreachableError:
                 if self._admin_given:
                     raise
                 self._admin_works = False

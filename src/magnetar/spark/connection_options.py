@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from magnetar.base.errors import ClientError
 from magnetar.base.names import InvalidTopicNameError, TopicName
-from magnetar.client.errors import ClientError
 from magnetar.client.options import ClientOptions
 from magnetar.client.service_url import ServiceUrl
 from magnetar.spark.errors import OptionError

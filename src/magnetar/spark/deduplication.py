@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from magnetar.adminclient.errors import AdminCallError
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import AdminError, UnreachableError
 from magnetar.client.producer import Producer
 from magnetar.spark.errors import OptionError
 from magnetar.spark.targets import target_partitions
@@ -39,7 +39,7 @@ def deduplicate(client: Client, target: TopicName) -> None:
                 )
             if waiting:
                 time.sleep(_POLL_S)
-    except (AdminError, UnreachableError) as error:
+    except AdminCallError as error:
         raise OptionError(
             f"writing exactly once needs deduplication on {target}, and the admin interface does not help:"
             f" {error}. Give admin.url, or enable deduplication for the namespace and set"

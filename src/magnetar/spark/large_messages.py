@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from magnetar.adminclient.errors import AdminCallError
 from magnetar.arrow.chunks import collect_pieces
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import AdminError, UnreachableError
 from magnetar.client.reader import read_range
 from magnetar.spark.ledgers import LogState
 
@@ -51,5 +51,5 @@ class LookBack:
         """The ledgers; None without an admin interface, when all from the first entry on has to be read."""
         try:
             return LogState.from_internal_stats(self._client.admin.internal_stats(self._topic))
-        except (AdminError, UnreachableError):
+        except AdminCallError:
             return None

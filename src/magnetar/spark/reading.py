@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from magnetar.adminclient.errors import AdminCallError
 from magnetar.arrow.decode import Decoder
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import AdminError, DataLossError, RefusedError, UnreachableError
+from magnetar.client.errors import DataLossError, RefusedError
 from magnetar.client.reader import peek, read_range
 from magnetar.spark.errors import TopicDataLossError
 from magnetar.spark.history import LastFile, read_stretch
@@ -184,7 +185,7 @@ def _check_beginning(client: Client, topic: TopicName, start: Position, delivere
         return
     try:
         is_gone = LogState.from_internal_stats(client.admin.internal_stats(topic)).first > start
-    except (AdminError, UnreachableError):
+    except AdminCallError:
         first = peek(client, topic, EARLIEST, _PEEK_TIMEOUT_S)
         is_gone = not len(first) or first.position(0) > start
     if is_gone:

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from magnetar.base.errors import ClientError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.client.errors import ClientError
 from magnetar.client.retry import Retry
 from magnetar.spark.commit_log import CommitLog, Done, Manifest, QueryRun, StagedTask
 from magnetar.spark.deduplication import deduplicate

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+from magnetar.base.errors import ClientError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
-from magnetar.client.errors import ClientError
 from magnetar.runtime.tasks import call_later
 from magnetar.websocket import documents
 from magnetar.websocket.endpoint import Endpoint, Output

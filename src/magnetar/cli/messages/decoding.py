@@ -7,10 +7,10 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
 from magnetar.cli.messages import avro
 from magnetar.cli.messages.records import Record
-from magnetar.client.errors import ClientError
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from magnetar.adminclient.errors import AdminRefusedError
+from magnetar.base.errors import ClientError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.cli.messages.records import Record, records_of
 from magnetar.client.deliveries import EntryColumns
-from magnetar.client.errors import AdminError, ClientError
 from magnetar.client.reader import EntryReader, last_position, read_range
 from magnetar.client.retry import Retry
 
@@ -64,7 +65,7 @@ class TopicReading:
         """About how many messages the topic keeps; None when the broker does not tell."""
         try:
             return sum(int(self._client.admin.internal_stats(each)["messages"]) for each in self._topics)
-        except (AdminError, KeyError, TypeError, ValueError):
+        except (AdminRefusedError, KeyError, TypeError, ValueError):
             return None
 
     def records(self) -> Iterator[Record]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
-from magnetar.client.errors import ClientError
 from magnetar.spark.cluster import Cluster
 from magnetar.spark.connection_options import ConnectionOptions
 from magnetar.spark.progress.lag import Reach, TopicLag, rows_behind
