@@ -1,4 +1,4 @@
-"""`./dev check`: ruff, mypy --strict and import-linter, all of them even when one finds something."""
+"""`./dev check`: ruff, mypy --strict, import-linter, dead code: all of them even when one finds something."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ CHECKS = {
     "ruff": ["-m", "ruff", "check", "."],
     "mypy": ["-m", "mypy"],
     "import-linter": ["-c", LINT_IMPORTS, "--no-logo"],
+    "dead code": ["tools/dead_code.py"],
 }
 
 

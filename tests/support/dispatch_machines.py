@@ -110,7 +110,6 @@ class DispatchMachine(RuleBasedStateMachine):
         self.dispatcher: Dispatcher = self.make()
         self.names = 0
         self.sent: dict[Consumer, list[Position]] = {}
-        self.delivered_new: dict[bytes, list[Position]] = {}
 
     def make(self) -> Dispatcher:
         raise NotImplementedError

@@ -55,13 +55,9 @@ class ServerProcess:
             self._process = None
 
     def freeze(self) -> None:
-        """The server hears and says nothing, until `thaw`; its connections stay open."""
+        """The server hears and says nothing any more; its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
 
 @contextmanager

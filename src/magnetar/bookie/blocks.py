@@ -43,8 +43,6 @@ import google_crc32c
 from magnetar.base.entries import EntryRun
 
 MAGIC: Final = b"MGB1"
-ENTRY_BYTES_MAX: Final = (5 << 20) + (10 << 10)
-"""Largest entry: Pulsar's message of 5 MiB and the frame's allowance of 10 KiB around it."""
 
 _CHECKED: Final = struct.Struct("<QIIqqqqIHHIIIIqq")
 _SEALED: Final = struct.Struct("<4sI")

@@ -54,11 +54,6 @@ class Inspection:
     places: dict[int, list[Finding]] = field(default_factory=dict)
     """Damage by ledger."""
 
-    @property
-    def lost_blocks(self) -> list[Finding]:
-        """Of the findings those by which something is lost."""
-        return [finding for finding in self.findings if not finding.repairable]
-
 
 def inspect(folder: StoreFolder, disk: Disk, *, in_use: bool = False) -> Inspection:
     """Reads all segments; of a store that is `in_use` the active one may end in what is being written.

@@ -48,7 +48,6 @@ from magnetar.broker.unloaded.unloaded_topics import INTERVAL_S as UNLOADED_INTE
 from magnetar.broker.unloaded.unloaded_topics import UnloadedTopics
 from magnetar.broker.watchers.topic_watchers import TopicWatchers
 from magnetar.managedlog.errors import LogExistsError
-from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata import keys
 from magnetar.metadata.store import MetadataStore
@@ -381,8 +380,3 @@ class Broker:
     async def apply_policies(self) -> None:
         """Gives loaded topics what has changed of their policies; everything that has, on return."""
         await self._in_force.apply()
-
-    def loaded_log(self, name: TopicName) -> ManagedLog | None:
-        """The log of a topic if it is loaded."""
-        topic = self.topics.get(str(name))
-        return None if topic is None else topic.log

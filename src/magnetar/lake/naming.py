@@ -15,7 +15,6 @@ Names longer than catalogs take end with a hash; the table's property `magnetar.
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +23,6 @@ from magnetar.base.names import TopicName
 PART_CHARS_MAX: Final = 120
 """Of one part; Hive and Glue take 128 for a table, 255 for a namespace of two parts."""
 _HASH_CHARS: Final = 16
-_ESCAPED: Final = re.compile(r"_x([0-9a-f]{4,6})_")
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-")
 
 
@@ -67,8 +65,3 @@ def _is_plain_underscore(part: str, at: int) -> bool:
     if at in (0, len(part) - 1):
         return False
     return part[at - 1] in _PLAIN and part[at + 1] in _PLAIN and part[at + 1] != "x"
-
-
-def unescape(part: str) -> str:
-    """The inverse of `escape`, but for parts that were hashed."""
-    return _ESCAPED.sub(lambda found: chr(int(found.group(1), 16)), part)

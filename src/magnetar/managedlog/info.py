@@ -46,7 +46,6 @@ class CursorInfo:
     """Acknowledged runs after mark-delete, as Pulsar prints them: `[(3:0..3:2],(3:4..3:5]]`, each after
     its first and up to its second position. Of many the first RANGES_SHOWN_MAX, then how many follow."""
     acked_range_count: int
-    partial_batch_count: int
     backlog_entries: int
     ledger_id: int
     """The cursor's own ledger; -1 when it has none."""
@@ -108,7 +107,6 @@ def describe_cursor(cursor: Cursor, damage: str) -> CursorInfo:
         next_unacked=cursor.next_unacked(cursor.mark_delete),
         acked_ranges=f"[{text}]",
         acked_range_count=len(ranges),
-        partial_batch_count=cursor.partial_count,
         backlog_entries=cursor.backlog_entries,
         ledger_id=cursor.ledger_id,
         last_active_ms=cursor.last_active_ms,

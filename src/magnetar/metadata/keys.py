@@ -151,11 +151,6 @@ def partitioned_topics(namespace: NamespaceName, domain: str) -> str:
     return f"{_PARTITIONED_TOPICS}/{namespace}/{domain}"
 
 
-def managed_ledger(log_name: str) -> str:
-    """The list of ledgers of a managed log, by `TopicName.log_name`; its children are its cursors."""
-    return f"{MANAGED_LEDGERS}/{log_name}"
-
-
 def managed_ledgers(namespace: NamespaceName) -> str:
     """Children: the encoded names of the persistent topics of a namespace."""
     return f"{MANAGED_LEDGERS}/{namespace}/persistent"
@@ -194,11 +189,6 @@ def schema(topic: TopicName) -> str:
 def bundle(lower: int, upper: int) -> str:
     """Name of the bundle of hashes `lower` to `upper`, each in 0..0xFFFFFFFF."""
     return f"0x{lower:0{BUNDLE_DIGITS}x}_0x{upper:0{BUNDLE_DIGITS}x}"
-
-
-def bundle_owner(namespace: NamespaceName, bundle_name: str) -> str:
-    """Which broker serves a bundle; ephemeral."""
-    return f"/namespace/{namespace}/{bundle_name}"
 
 
 def broker(broker_id: str) -> str:

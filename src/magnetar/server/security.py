@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ssl
 
-from magnetar.auth.authentication import Authentication
-from magnetar.auth.parts import authentication
 from magnetar.auth.secrets import content
 from magnetar.auth.settings import AuthSettings, OpenIdSettings
 from magnetar.auth.trust import fingerprints
@@ -13,11 +11,6 @@ from magnetar.base.errors import StartupError
 from magnetar.server import tls_rules
 from magnetar.server.config import StandaloneConfig, names
 from magnetar.server.served_tls import ServedContext
-
-
-def configured_authentication(config: StandaloneConfig) -> Authentication | None:
-    """None when everybody may do everything. Raises StartupError."""
-    return authentication(auth_settings(config)) if config.authentication else None
 
 
 def auth_settings(config: StandaloneConfig) -> AuthSettings:

@@ -22,14 +22,9 @@ from magnetar.wire import pulsar_pb2 as pb
 PROTOCOL_VERSION: Final = 21
 """The version that we speak."""
 
-VERSION_PING: Final = 1
-VERSION_CHECKSUM: Final = 6
 VERSION_END_OF_TOPIC: Final = 9
-VERSION_ACTIVE_CONSUMER_CHANGE: Final = 12
 VERSION_AUTH_CHALLENGE: Final = 14
-VERSION_ACK_RECEIPT: Final = 17
 VERSION_BROKER_METADATA: Final = 18
-VERSION_TOPIC_MIGRATED: Final = 20
 
 
 def negotiated_version(client_version: int) -> int:

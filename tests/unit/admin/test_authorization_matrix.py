@@ -172,10 +172,6 @@ def story(work: Callable[[Reached], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-OTHER_NAMES: Final[tuple[dict[str, str], ...]] = (
-    *({}, {"topic": "none-such"}),
-    *({"namespace": "none-such"}, {"tenant": "none-such"}),
-)
 VALUES: Final = {
     "tenant": "public",
     "namespace": "default",

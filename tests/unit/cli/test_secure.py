@@ -13,10 +13,11 @@ import pytest
 
 from magnetar.auth.authority import names_of
 from magnetar.auth.identity import METHOD_TOKEN, Credentials
+from magnetar.auth.parts import authentication
 from magnetar.auth.token import TokenProvider, secret_key
 from magnetar.cli.contexts import load
 from magnetar.server.loading import load as load_settings
-from magnetar.server.security import configured_authentication, tls_context
+from magnetar.server.security import auth_settings, tls_context
 
 Run = Callable[..., Any]
 
@@ -31,7 +32,7 @@ def test_everything_fits_together(magnetar: Run, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     config = load_settings({}, file=folder / "secure.toml", environment={}).config
     assert tls_context(config) is not None
-    assert configured_authentication(config) is not None
+    assert authentication(auth_settings(config)).providers
     assert config.superuser_roles == "admin"
     provider = TokenProvider(secret_key((folder / "token-secret.key").read_bytes()))
     for role in ("admin", "orders"):

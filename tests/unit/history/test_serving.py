@@ -15,7 +15,7 @@ from magnetar.history.serving import Connection, Server
 from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet import requests
 from magnetar.tiered.parquet.api import DamagedSegmentError, HistoryError, SegmentOrigin
-from magnetar.tiered.parquet.frames import RANGE, Kind, decode_runs, encode_runs
+from magnetar.tiered.parquet.frames import RANGE, Kind, decode_runs, runs_parts
 
 ORIGIN = SegmentOrigin("persistent://public/default/orders", 5)
 RUNS = [EntryRun(5, 0, [b"no entry", b"another"], None, 0, 1_700_000_000_000)]
@@ -61,14 +61,14 @@ def of_source(path: Path | None, size: int, **values: object) -> bytes:
 
 
 def test_a_conversion_asks_for_runs(tmp_path: Path) -> None:
-    sent = served(convert(tmp_path / "a"), (Kind.RUNS, encode_runs(RUNS)), (Kind.END, b""))
+    sent = served(convert(tmp_path / "a"), (Kind.RUNS, b"".join(runs_parts(RUNS))), (Kind.END, b""))
     assert [kind for kind, _ in sent] == [Kind.WANT_RUNS, Kind.WANT_RUNS, Kind.RESULT]
 
 
 @pytest.mark.parametrize("last", [[(Kind.ABORT, b"")], []])
 def test_an_unfinished_conversion_leaves_no_file(tmp_path: Path, last: list[tuple[Kind, bytes]]) -> None:
     """Given up, or left alone by a process that died."""
-    sent = served(convert(tmp_path / "a"), (Kind.RUNS, encode_runs(RUNS)), *last)
+    sent = served(convert(tmp_path / "a"), (Kind.RUNS, b"".join(runs_parts(RUNS))), *last)
     assert (Kind.FAILED in {kind for kind, _ in sent}) == bool(last)
     assert list(tmp_path.iterdir()) == []
 

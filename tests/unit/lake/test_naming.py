@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.names import TopicName, is_entity_name
-from magnetar.lake.naming import PART_CHARS_MAX, escape, table_name, unescape
+from magnetar.lake.naming import PART_CHARS_MAX, escape, table_name
 
 NAMES = st.text(st.sampled_from("abxAB01_-.:= %ü_x005f"), min_size=1, max_size=12)
 NAMESPACES = st.text(st.sampled_from("abx_-.=:"), min_size=1, max_size=6).filter(is_entity_name)
@@ -32,6 +32,11 @@ NAMESPACES = st.text(st.sampled_from("abx_-.=:"), min_size=1, max_size=6).filter
 )
 def test_known_names(topic: str, name: str) -> None:
     assert str(table_name(TopicName.parse(topic))) == name
+
+
+def unescape(part: str) -> str:
+    """The inverse of `escape`, but for parts that were hashed."""
+    return re.sub(r"_x([0-9a-f]{4,6})_", lambda found: chr(int(found.group(1), 16)), part)
 
 
 @given(NAMES)

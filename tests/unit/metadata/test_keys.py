@@ -14,7 +14,6 @@ def test_paths() -> None:
     assert keys.namespace_policies(namespace) == "/admin/policies/public/default"
     assert keys.local_policies(namespace) == "/admin/local-policies/public/default"
     assert keys.partitioned_topic(topic.base) == "/admin/partitioned-topics/public/default/persistent/a+b"
-    assert keys.managed_ledger(topic.log_name) == "/managed-ledgers/public/default/persistent/a+b-partition-1"
     assert (
         keys.cursor(topic.log_name, "my/sub")
         == "/managed-ledgers/public/default/persistent/a+b-partition-1/my%2Fsub"
@@ -28,5 +27,4 @@ def test_paths() -> None:
     assert keys.schema(topic) == "/schemas/public/default/a+b"
     bundle = keys.bundle(0, 0x40000000)
     assert bundle == "0x00000000_0x40000000"
-    assert keys.bundle_owner(namespace, bundle) == f"/namespace/public/default/{bundle}"
     assert keys.broker("localhost:8080") == "/loadbalance/brokers/localhost:8080"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar.auth.authentication import ProviderChain
+from magnetar.auth.parts import authentication
 from magnetar.base.errors import StartupError
 from magnetar.server import security
 from magnetar.server.config import StandaloneConfig, names
@@ -77,34 +78,30 @@ def test_tls_contexts(tmp_path: Path) -> None:
 
 
 def test_authentication(tmp_path: Path) -> None:
-    assert security.configured_authentication(StandaloneConfig()) is None
     key = tmp_path / "key"
     key.write_bytes(b"x" * 32)
     config = StandaloneConfig(authentication="token, tls", token_secret_key=key, anonymous_role="guest")
-    made = security.configured_authentication(config)
-    assert made is not None
+    made = authentication(security.auth_settings(config))
     assert (list(made.providers), made.anonymous_role) == (["token", "tls"], "guest")
 
 
 def test_who_speaks_for_whom_and_how_long(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_bytes(b"x" * 32)
-    made = security.configured_authentication(
-        load(
-            {
-                "authentication": "token,openid",
-                "authentication_refresh_check_seconds": 5,
-                "token_secret_key": key,
-                "openid_issuers": "https://a.test, http://localhost:1",
-                "openid_require_issuers_use_https": False,
-                "openid_audiences": "us",
-                "proxy_roles": "p, q",
-                "authenticate_original_auth_data": False,
-            },
-            environment={},
-        ).config
-    )
-    assert made is not None
+    config = load(
+        {
+            "authentication": "token,openid",
+            "authentication_refresh_check_seconds": 5,
+            "token_secret_key": key,
+            "openid_issuers": "https://a.test, http://localhost:1",
+            "openid_require_issuers_use_https": False,
+            "openid_audiences": "us",
+            "proxy_roles": "p, q",
+            "authenticate_original_auth_data": False,
+        },
+        environment={},
+    ).config
+    made = authentication(security.auth_settings(config))
     assert made.proxy_roles == {"p", "q"}
     assert (made.verify_original, made.renewal_check_s) == (False, 5)
     (chain,) = made.providers.values()
@@ -122,7 +119,7 @@ def test_who_speaks_for_whom_and_how_long(tmp_path: Path) -> None:
 )
 def test_issuers_that_cannot_be_asked(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(StartupError, match=said):
-        security.configured_authentication(StandaloneConfig(authentication="openid", **settings))
+        authentication(security.auth_settings(StandaloneConfig(authentication="openid", **settings)))
 
 
 def test_lists() -> None:

@@ -23,9 +23,9 @@ from typing import Final
 
 from magnetar.base.ids import Position
 
-TICK_MS: Final = 32
-"""How late an entry may be because of the index."""
 _TICK_BITS: Final = 5
+TICK_MS: Final = 1 << _TICK_BITS
+"""How late an entry may be because of the index."""
 _LEVEL_BITS: Final = 8
 _LEVEL_MAX: Final = 4
 """Slots of this level are 2^37 ms wide, four years; 256 of them reach beyond any sensible time."""

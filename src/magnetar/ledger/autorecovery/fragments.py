@@ -92,17 +92,6 @@ class Lack:
     """Of places where it is known: the entries that are lost there, ascending. Of the others all are."""
 
 
-def unavailable(metadata: LedgerMetadata, available: Set[str]) -> list[Lack]:
-    """The places of bookies that are not there, by fragment; also where they hold nothing yet: a ledger whose
-    last ensemble has dead members is one failure nearer to being lost."""
-    lacks = []
-    for fragment in fragments_of(metadata):
-        gone = {index: bookie for index, bookie in enumerate(fragment.members) if bookie not in available}
-        if gone:
-            lacks.append(Lack(fragment, gone))
-    return lacks
-
-
 def held_by(metadata: LedgerMetadata, bookies: Set[str]) -> frozenset[str]:
     """Those of `bookies` that hold something of the ledger, or are to."""
     return frozenset(bookie for _, members in metadata.ensembles for bookie in members) & bookies

@@ -10,7 +10,6 @@ Source: Apache ZooKeeper's jute.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.errors import ProtocolError
@@ -41,10 +40,6 @@ def pack_buffer(data: bytes) -> bytes:
 
 def pack_string(text: str) -> bytes:
     return pack_buffer(text.encode())
-
-
-def pack_strings(texts: Sequence[str]) -> bytes:
-    return b"".join((_INT.pack(len(texts)), *map(pack_string, texts)))
 
 
 class JuteReader:

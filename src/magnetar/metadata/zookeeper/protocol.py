@@ -47,7 +47,6 @@ class Opcode(IntEnum):
     MULTI = 14
     CREATE = 15
     """The one whose reply has a stat: create2."""
-    REMOVE_WATCHES = 18
     ADD_WATCH = 106
     CLOSE = -11
 
@@ -206,11 +205,6 @@ def pack_read(path: str) -> bytes:
 def pack_add_watch(path: str) -> bytes:
     """The record that asks for events of a node and all below it, for as long as the connection lasts."""
     return pack_string(path) + pack_int(1)
-
-
-def pack_remove_watches(path: str) -> bytes:
-    """The record that ends them."""
-    return pack_string(path) + pack_int(3)
 
 
 def read_stat(reader: JuteReader) -> NodeStat:

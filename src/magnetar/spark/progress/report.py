@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final
 
 from magnetar.base.names import TopicName
@@ -21,12 +20,8 @@ class Report:
     name: str
     """The query's, or the beginning of its id."""
     batch_id: int
-    timestamp_s: float
-    """When the trigger began, Unix seconds."""
     rows: int
     duration_ms: int
-    input_rows_per_s: float
-    """At which they came."""
     processed_rows_per_s: float
     """At which they were worked off."""
     watermark: str
@@ -52,10 +47,8 @@ class Report:
             query_id=progress["id"],
             name=progress.get("name") or progress["id"][:8],
             batch_id=progress["batchId"],
-            timestamp_s=datetime.fromisoformat(progress["timestamp"]).timestamp(),
             rows=progress.get("numInputRows", 0),
             duration_ms=progress.get("batchDuration") or 0,
-            input_rows_per_s=_rate(progress.get("inputRowsPerSecond")),
             processed_rows_per_s=_rate(progress.get("processedRowsPerSecond")),
             # The epoch stands for: no watermark yet.
             watermark="" if watermark.startswith("1970-01-01T00:00:00") else watermark,

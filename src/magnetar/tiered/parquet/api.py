@@ -19,7 +19,7 @@ Two ways to use it:
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -348,13 +348,3 @@ class Worker(Protocol):
 
     async def close(self) -> None:
         """Ends the process. Calls under way raise WorkerLostError."""
-
-
-def summaries_cover(summaries: Iterable[SegmentSummary], entries: int) -> bool:
-    """Whether these segments, in this order, hold the entries 0 to `entries` - 1 without gaps."""
-    next_entry = 0
-    for summary in summaries:
-        if summary.first_entry != next_entry:
-            return False
-        next_entry = summary.last_entry + 1
-    return next_entry == entries

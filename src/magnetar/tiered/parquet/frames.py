@@ -71,11 +71,6 @@ class Kind(IntEnum):
     RUNS_PUT = 24
 
 
-def encode_runs(runs: Sequence[EntryRun]) -> bytes:
-    """The body of a RUNS frame."""
-    return b"".join(runs_parts(runs))
-
-
 def runs_parts(runs: Sequence[EntryRun]) -> list[bytes]:
     """What the body of a RUNS frame is made of."""
     parts: list[bytes] = [count_part(len(runs))]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.ledger.api import LedgerEnd
-from magnetar.ledger.autorecovery.fragments import Fragment, fragments_of, held_by, moved, unavailable
+from magnetar.ledger.autorecovery.fragments import Fragment, fragments_of, held_by, moved
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.layout import QuorumLayout
 
@@ -49,15 +49,7 @@ def test_what_a_member_holds(layout: QuorumLayout, first: int, length: int, inde
         assert list(sample) == held
 
 
-def test_who_is_gone_lacks_everything_also_where_nothing_is_yet() -> None:
-    lacks = unavailable(OPEN, {"a", "b", "c"})
-    assert [(lack.fragment.first, dict(lack.places)) for lack in lacks] == [(10, {1: "d"})]
-    lacks = unavailable(CLOSED, {"b", "d"})
-    assert [(lack.fragment.first, dict(lack.places)) for lack in lacks] == [
-        (0, {0: "a", 2: "c"}),
-        (10, {0: "a", 2: "c"}),
-    ]
-    assert unavailable(CLOSED, {"a", "b", "c", "d"}) == []
+def test_who_holds_something_of_a_ledger() -> None:
     assert held_by(CLOSED, {"d", "x"}) == {"d"}
 
 

@@ -1,0 +1,157 @@
+"""Finds what nobody uses: names that vulture sees defined and nowhere read. Part of `./dev check`.
+
+The product, the benchmark, the simulator and the tools are looked at without the tests: what only a test
+calls is dead as well, unless ALLOWED has it with its reason. An entry that nothing needs is reported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from vulture import Vulture
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("src", "bench", "sim", "tools")
+TESTS = "tests"
+LEAST_SURE_PERCENT = 60
+
+_PROTOCOL = "asyncio calls it"
+_SERVER = "the class of http.server or socketserver reads it"
+_SPARK = "Spark calls it"
+_RECORD = "the official client makes a record's fields of these"
+_UVICORN = "uvicorn reads or calls it"
+_CLICK = "click calls it"
+_MEASURE = "what a test of a bound measures; nothing else shows it from outside"
+_STORED = "a field of what is stored: written and read with all fields at once"
+_ARCHIVE = "the archive writer reads it"
+_SUITE = "the suite that is run calls it"
+
+ALLOWED = {
+    "src/magnetar/admin/loop_server.py": {"main_loop": _UVICORN, "should_exit": _UVICORN},
+    "src/magnetar/admin/socket_protocol.py": {"handshake_complete": _UVICORN},
+    "src/magnetar/arrow/message_columns.py": {"entry_index": "columns are made by name, see `column`"},
+    "src/magnetar/auth/https_fetch.py": {"redirect_request": "urllib calls it"},
+    "src/magnetar/bookie/network/connection.py": {"sizehint": _PROTOCOL, "pause_writing": _PROTOCOL},
+    "src/magnetar/bookie/rewriter.py": {"sorted_segments": _MEASURE},
+    "src/magnetar/broker/connection.py": {
+        "sizehint": _PROTOCOL,
+        "eof_received": _PROTOCOL,
+        "pause_writing": _PROTOCOL,
+    },
+    "src/magnetar/broker/delayed/index.py": {"in_memory": _MEASURE},
+    "src/magnetar/broker/delayed/wheel.py": {"TICK_MS": "the promise that tests hold the wheel to"},
+    "src/magnetar/broker/intake.py": {"share_bytes_max": _MEASURE},
+    "src/magnetar/broker/limits/backlog.py": {"REFUSE": "a value of Pulsar's that policies name"},
+    "src/magnetar/cli": dict.fromkeys(
+        ("can_i", "decommission", "list_backups", "completion", "show_", "explain_", "salvage",
+         "create_secret_key", "set_password", "format_commands", "get_metavar"),
+        _CLICK,
+    ),
+    "src/magnetar/client/session.py": {"proxy_to_broker_url": "a field of a protobuf message"},
+    "src/magnetar/demo/__main__.py": {"signum": "signal handlers are given it"},
+    "src/magnetar/demo/alerts.py": {"ok": "the verdict in one word, for tests of the demo"},
+    "src/magnetar/demo/topics.py": dict.fromkeys(
+        ("distance_mi", "temp_f_x100", "wind_mph_x100", "visib_mi_x100", "precip_in_x100", "dest_name"),
+        _RECORD,
+    ),
+    "src/magnetar/history/files.py": {"seekable": "pyarrow calls it"},
+    "src/magnetar/ledger/client/connection.py": {"sizehint": _PROTOCOL},
+    "src/magnetar/managedlog/info.py": {"cached_bytes": _MEASURE},
+    "src/magnetar/observability/logs.py": dict.fromkeys(
+        ("logThreads", "logProcesses", "logMultiprocessing"), "switches of the module `logging`"
+    ),
+    "src/magnetar/spark": dict.fromkeys(
+        ("pushFilters", "streamReader", "streamWriter", "initialOffset", "latestOffset",
+         "getDefaultReadLimit", "reportLatestOffset", "prepareForTriggerAvailableNow",
+         "onQueryStarted", "onQueryProgress", "onQueryIdle", "onQueryTerminated"),
+        _SPARK,
+    ),
+    "src/magnetar/spark/pipelines/script.py": {"disabled": "the module `logging` reads it"},
+    "src/magnetar/spark/progress/endpoints.py": {
+        "do_GET": _SERVER,
+        "log_message": _SERVER,
+        "daemon_threads": _SERVER,
+    },
+    "src/magnetar/tiered/parquet/api.py": dict.fromkeys(
+        ("publish_time_min_ms", "publish_time_max_ms", "broker_time_min_ms", "broker_time_max_ms",
+         "row_groups"),
+        _STORED,
+    ),
+    "src/magnetar/tiered/stores/retrying.py": {"retries": _MEASURE},
+    "src/magnetar/wire/features.py": {"CPP_CLIENT_COMMANDS": "the rule that tests hold encoders to"},
+    "sim/breaking.py": {"found_by": "tests of the simulator begin at this seed"},
+    "sim/cluster/loop.py": dict.fromkeys(
+        ("call_at", "_timer_handle_cancelled", "get_debug", "executor"), "asyncio calls it on its loop"
+    ),
+    "tools/environment.py": {"signum": "signal handlers are given it"},
+    "tools/suite_container.py": dict.fromkeys(
+        ("with_env", "with_bind_ports", "with_command", "get_wrapped_container"), _SUITE
+    ),
+    "tools/supply/building.py": dict.fromkeys(
+        ("gid", "gname", "uname", "pax_headers", "external_attr", "create_system", "compress_type"), _ARCHIVE
+    ),
+}  # fmt: skip
+"""File or folder, name, and why it stays although nothing here reads it."""
+
+TEST_NAMES = [
+    "pytestmark",  # pytest reads it
+    "pytest_*",
+    "Test*",  # hypothesis' machines as pytest finds them
+    *("do_*", "log_message", "daemon_threads", "handle_one_request", "close_connection"),  # http.server
+    "disable_nagle_algorithm",  # socketserver
+    "redirect_request",  # urllib
+    "Export",  # a service of gRPC
+    "recreate",  # a step of stories, called by its name
+    *("marker_type", "txnid_most_bits"),  # fields of protobuf messages
+    "external_attr",  # zipfile
+]
+TEST_DECORATORS = ["@pytest.fixture", "@pytest.fixture*", "@rule", "@rule*", "@invariant*", "@initialize*"]
+
+
+def unused(folders: tuple[str, ...], names: list[str], decorators: list[str]) -> dict[str, dict[str, int]]:
+    """Names by file, relative to the root, with their lines."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    vulture = Vulture(ignore_names=names, ignore_decorators=decorators)
+    vulture.scavenge([str(ROOT / folder) for folder in folders], exclude=["*_pb2.py", "*_pb2.pyi"])
+    for item in vulture.get_unused_code(min_confidence=LEAST_SURE_PERCENT):
+        found[Path(item.filename).resolve().relative_to(ROOT).as_posix()][item.name] = item.first_lineno
+    return found
+
+
+def complaints() -> list[str]:
+    """One line for each name that is dead, and for each entry of ALLOWED that nothing needs."""
+    needed: set[tuple[str, str]] = set()
+    said = []
+    for path, names in unused(FOLDERS, [], []).items():
+        for name, line in names.items():
+            places = [place for place, allowed in ALLOWED.items() if name in allowed and _within(path, place)]
+            needed.update((place, name) for place in places)
+            if not places:
+                said.append(f"{path}:{line}: {name} is used by nobody, or by tests alone")
+    said += [
+        f"{Path(__file__).name}: {place} needs no exception for {name} any more"
+        for place, allowed in ALLOWED.items()
+        for name in allowed
+        if (place, name) not in needed
+    ]
+    for path, names in unused((*FOLDERS, TESTS), TEST_NAMES, TEST_DECORATORS).items():
+        if _within(path, TESTS):
+            said += [f"{path}:{line}: {name} is used by nobody" for name, line in names.items()]
+    return said
+
+
+def _within(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+def main() -> int:
+    """Prints what is dead; the exit code is 0 when nothing is."""
+    said = complaints()
+    print("\n".join(said) or "nothing is dead")
+    return int(bool(said))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
