@@ -7,7 +7,6 @@ calls is dead as well, unless ALLOWED has it with its reason. An entry that noth
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 from vulture import Vulture
@@ -29,21 +28,19 @@ _ARCHIVE = "the archive writer reads it"
 _SUITE = "the suite that is run calls it"
 
 ALLOWED = {
-    "src/magnetar/admin/loop_server.py": {"main_loop": _UVICORN, "should_exit": _UVICORN},
-    "src/magnetar/admin/socket_protocol.py": {"handshake_complete": _UVICORN},
+    "src/magnetar/admin": dict.fromkeys(("main_loop", "should_exit", "handshake_complete"), _UVICORN),
     "src/magnetar/arrow/message_columns.py": {"entry_index": "columns are made by name, see `column`"},
     "src/magnetar/auth/https_fetch.py": {"redirect_request": "urllib calls it"},
-    "src/magnetar/bookie/network/connection.py": {"sizehint": _PROTOCOL, "pause_writing": _PROTOCOL},
-    "src/magnetar/bookie/rewriter.py": {"sorted_segments": _MEASURE},
-    "src/magnetar/broker/connection.py": {
+    "src/magnetar/bookie": {"sizehint": _PROTOCOL, "pause_writing": _PROTOCOL, "sorted_segments": _MEASURE},
+    "src/magnetar/broker": {
         "sizehint": _PROTOCOL,
         "eof_received": _PROTOCOL,
         "pause_writing": _PROTOCOL,
+        "in_memory": _MEASURE,
+        "TICK_MS": "the promise that tests hold the wheel of times to",
+        "share_bytes_max": _MEASURE,
+        "REFUSE": "a value of Pulsar's that policies name",
     },
-    "src/magnetar/broker/delayed/index.py": {"in_memory": _MEASURE},
-    "src/magnetar/broker/delayed/wheel.py": {"TICK_MS": "the promise that tests hold the wheel to"},
-    "src/magnetar/broker/intake.py": {"share_bytes_max": _MEASURE},
-    "src/magnetar/broker/limits/backlog.py": {"REFUSE": "a value of Pulsar's that policies name"},
     "src/magnetar/cli": dict.fromkeys(
         ("can_i", "decommission", "list_backups", "completion", "show_", "explain_", "salvage",
          "create_secret_key", "set_password", "format_commands", "get_metavar"),
@@ -85,6 +82,7 @@ ALLOWED = {
     "sim/cluster/loop.py": dict.fromkeys(
         ("call_at", "_timer_handle_cancelled", "get_debug", "executor"), "asyncio calls it on its loop"
     ),
+    "tools/dead_code.py": dict.fromkeys(("ignore_names", "ignore_decorators"), "vulture reads it"),
     "tools/environment.py": {"signum": "signal handlers are given it"},
     "tools/suite_container.py": dict.fromkeys(
         ("with_env", "with_bind_ports", "with_command", "get_wrapped_container"), _SUITE
@@ -110,36 +108,35 @@ TEST_NAMES = [
 TEST_DECORATORS = ["@pytest.fixture", "@pytest.fixture*", "@rule", "@rule*", "@invariant*", "@initialize*"]
 
 
-def unused(folders: tuple[str, ...], names: list[str], decorators: list[str]) -> dict[str, dict[str, int]]:
-    """Names by file, relative to the root, with their lines."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    vulture = Vulture(ignore_names=names, ignore_decorators=decorators)
-    vulture.scavenge([str(ROOT / folder) for folder in folders], exclude=["*_pb2.py", "*_pb2.pyi"])
-    for item in vulture.get_unused_code(min_confidence=LEAST_SURE_PERCENT):
-        found[Path(item.filename).resolve().relative_to(ROOT).as_posix()][item.name] = item.first_lineno
-    return found
-
-
 def complaints() -> list[str]:
     """One line for each name that is dead, and for each entry of ALLOWED that nothing needs."""
+    vulture = Vulture()
     needed: set[tuple[str, str]] = set()
     said = []
-    for path, names in unused(FOLDERS, [], []).items():
-        for name, line in names.items():
-            places = [place for place, allowed in ALLOWED.items() if name in allowed and _within(path, place)]
-            needed.update((place, name) for place in places)
-            if not places:
-                said.append(f"{path}:{line}: {name} is used by nobody, or by tests alone")
+    for path, name, line in _unused(vulture, FOLDERS):
+        places = [place for place, allowed in ALLOWED.items() if name in allowed and _within(path, place)]
+        needed.update((place, name) for place in places)
+        if not places:
+            said.append(f"{path}:{line}: {name} is used by nobody, or by tests alone")
     said += [
         f"{Path(__file__).name}: {place} needs no exception for {name} any more"
         for place, allowed in ALLOWED.items()
         for name in allowed
         if (place, name) not in needed
     ]
-    for path, names in unused((*FOLDERS, TESTS), TEST_NAMES, TEST_DECORATORS).items():
-        if _within(path, TESTS):
-            said += [f"{path}:{line}: {name} is used by nobody" for name, line in names.items()]
-    return said
+    vulture.ignore_names, vulture.ignore_decorators = TEST_NAMES, TEST_DECORATORS
+    found = _unused(vulture, (TESTS,))
+    dead = [f"{path}:{line}: {name} is used by nobody" for path, name, line in found if _within(path, TESTS)]
+    return said + dead
+
+
+def _unused(vulture: Vulture, folders: tuple[str, ...]) -> list[tuple[str, str, int]]:
+    """Path, name and line of what nobody uses when these folders are looked at besides."""
+    vulture.scavenge([str(ROOT / folder) for folder in folders], exclude=["*_pb2.py", "*_pb2.pyi"])
+    return [
+        (Path(item.filename).resolve().relative_to(ROOT.resolve()).as_posix(), item.name, item.first_lineno)
+        for item in vulture.get_unused_code(min_confidence=LEAST_SURE_PERCENT)
+    ]
 
 
 def _within(path: str, place: str) -> bool:
