@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,13 @@ from support.standalone import StandaloneProcess  # needs the path above
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None, database=None, print_blob=True)
 settings.load_profile("same")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported lives as long as the run: the garbage collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 50)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ class Event(NamedTuple):
     """The message, as `%s` and the like are put into it."""
 
 
+@cache
 def events() -> list[Event]:
     """All, by name; one for each name and level."""
     found: dict[tuple[str, str], Event] = {}

@@ -7,6 +7,7 @@ docs/monitoring.md                   the lists below its mark
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,17 +42,17 @@ def lists() -> str:
     return "\n".join(lines) + "\n"
 
 
-def files() -> dict[Path, str]:
-    """Every file as it must be."""
-    found = {
-        ROOT / "monitoring" / "grafana" / f"{each.uid}.json": each.text() for each in dashboards.DASHBOARDS
+def texts() -> dict[Path, Callable[[], str]]:
+    """What makes each file; the page takes seconds, because every module is searched for events."""
+    found: dict[Path, Callable[[], str]] = {
+        ROOT / "monitoring" / "grafana" / f"{each.uid}.json": each.text for each in dashboards.DASHBOARDS
     }
-    found[ROOT / "monitoring" / "prometheus" / "rules.yml"] = alerts.text()
-    found[PAGE] = PAGE.read_text("utf-8").partition(MARK)[0] + MARK + lists()
+    found[ROOT / "monitoring" / "prometheus" / "rules.yml"] = alerts.text
+    found[PAGE] = lambda: PAGE.read_text("utf-8").partition(MARK)[0] + MARK + lists()
     return found
 
 
 if __name__ == "__main__":
-    for path, text in files().items():
+    for path, text in texts().items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        path.write_text(text(), "utf-8")

@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from support.sources import parsed
+
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "magnetar"
 TEXT = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -22,7 +24,7 @@ METHOD = re.compile(r"`([A-Z]\w+)\.(?!md`)(\w+)`")
 def definitions(path: Path) -> frozenset[str]:
     """Functions and classes of a module, methods and attributes of classes as `Class.name`."""
     found = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         if isinstance(node, ast.ClassDef):

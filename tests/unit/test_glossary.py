@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.sources import parsed
+
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "magnetar"
 GLOSSARY = REPOSITORY / "docs" / "glossary.md"
@@ -30,7 +32,7 @@ def flowing(text: str) -> str:
 
 def docstrings(path: Path) -> Iterator[str]:
     """Of the module, its classes and functions, and those below attributes."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)

@@ -6,10 +6,11 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
+
+from support.sources import parsed
 
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "magnetar"
@@ -80,11 +81,6 @@ def modules() -> list[Path]:
 
 def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def imported(tree: ast.Module) -> Iterator[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from magnetar.observability.catalogue import METRICS, SECTIONS
 from magnetar.observability.metrics import Kind
+from support.sources import parsed
 
 PACKAGE = Path(__file__).parents[3] / "src" / "magnetar"
 NAME = re.compile(
@@ -20,6 +22,7 @@ NAME = re.compile(
 UNITS = {"", "messages", "entries", "bytes", "seconds", "per second", "bytes per second", "ratio"}
 
 
+@cache
 def named() -> dict[str, str]:
     """Names of metrics in modules that make samples, with the module; Spark's programs have an exposition of
     their own (docs/pipelines.md)."""
@@ -28,7 +31,7 @@ def named() -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
         if "Exposition" not in text or "spark" in path.parts:
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
                 found[node.value] = path.relative_to(PACKAGE).as_posix()
     return found

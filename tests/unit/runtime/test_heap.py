@@ -90,7 +90,6 @@ def test_what_is_due_is_put_off_while_it_would_be_felt() -> None:
         assert full() == before + 1
     finally:
         heap.close()
-        gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 
@@ -109,7 +108,6 @@ def test_settled_heap_measures_collections_and_finds_cycles_when_enough_has_ende
         assert 'magnetar_gc_seconds_total{generation="2"}' in out.render()
     finally:
         heap.close()
-        gc.unfreeze()
         gc.set_threshold(*thresholds)
     seen = heap.pause_s
     gc.collect()

@@ -100,3 +100,21 @@ def test_a_usable_python_makes_the_environment_and_the_next_call_needs_none(clon
     assert dev(clone, "demo", "--quick").stdout == "runs -m magnetar.demo --quick\n"
     (clone / "requirements" / "lock.txt").write_text("changed")
     assert "found none in PATH" in dev(clone, "demo").stderr
+
+
+def test_settings_of_python_from_outside_stay_outside(clone: Path) -> None:
+    """Above all the one against bytecode, with which everything takes longer to start."""
+    pretend(
+        clone,
+        "python3",
+        'case $1 in -c) echo "ok 3.12.1"; exit;; esac\n'
+        f'"{shutil.which("mkdir")}" -p "$2/.venv/bin"\n'
+        'printf %s "$3" > "$2/.venv/.stamp"\n'
+        f'printf \'#!/bin/sh\\n"{shutil.which("env")}"\\n\' > "$2/.venv/bin/python"\n'
+        f'"{shutil.which("chmod")}" +x "$2/.venv/bin/python"',
+    )
+    names = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    found = dev(clone, "run", **dict.fromkeys(names, "1"), KEPT="1")
+    lines = found.stdout.splitlines()
+    assert "KEPT=1" in lines
+    assert [line for line in lines if line.partition("=")[0] in names] == []
