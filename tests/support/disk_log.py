@@ -43,13 +43,18 @@ def why_impossible() -> str | None:
 
 @cache
 def library() -> Path:
-    """The compiled library; made once for each state of its source."""
-    name = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]
-    made = Path(tempfile.gettempdir()) / f"magnetar-disk-log-{os.getuid()}-{name}.so"
+    """The compiled library."""
+    return made_of(_SOURCE)
+
+
+def made_of(source: Path) -> Path:
+    """A library to be loaded before programs; compiled once for each state of its source."""
+    name = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    made = Path(tempfile.gettempdir()) / f"magnetar-{source.stem}-{os.getuid()}-{name}.so"
     if not made.exists():
         unfinished = made.with_suffix(f".{os.getpid()}")
         subprocess.run(
-            ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", unfinished, _SOURCE, "-ldl"],
+            ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", unfinished, source, "-ldl"],
             check=True,
         )
         unfinished.replace(made)
