@@ -580,7 +580,7 @@ RULES: Final = (
     Rule(
         "a cursor's snapshot before its name",
         "the cursor's value names a ledger that is empty after a cut",
-        "managedlog/cursor_store.py",
+        "managedlog/cursors/cursor_store.py",
         "            await ledger.snapshot_durable\n",
         "",
         (CURSORS, LOGS),
@@ -588,7 +588,7 @@ RULES: Final = (
     Rule(
         "a cursor's new ledger is named before the old one goes",
         "the value names a ledger that is gone",
-        "managedlog/cursor_store.py",
+        "managedlog/cursors/cursor_store.py",
         "            await self._put(ledger.writer.ledger_id, bound)\n",
         (
             "            if old_ledger is not None:\n"
@@ -600,7 +600,7 @@ RULES: Final = (
     Rule(
         "delta before receipt",
         "an acknowledgement that the client was told of is lost",
-        "managedlog/cursor_store.py",
+        "managedlog/cursors/cursor_store.py",
         "        ledger.wrote(len(entry), whole=whole)\n",
         "        ledger.wrote(len(entry), whole=whole)\n        self._written(version)\n",
         (CURSORS,),
@@ -677,7 +677,7 @@ RULES: Final = (
     Rule(
         "bookies delete nothing while a point in time is taken",
         "the copied metadata names ledgers that a bookie's copy has tombstones of",
-        "server/bookie_requests.py",
+        "server/bookies/bookie_requests.py",
         "                    self._held.enter_context(store.still.hold())\n",
         "                    pass\n",
         (REQUESTS,),
@@ -685,7 +685,7 @@ RULES: Final = (
     Rule(
         "a bookie that was started anew says so",
         "what it deleted since its start is missing in the backup",
-        "server/bookie_requests.py",
+        "server/bookies/bookie_requests.py",
         "            if not self._is_holding:\n                return {_ERROR",
         "            if False:\n                return {_ERROR",
         (REQUESTS,),
@@ -693,7 +693,7 @@ RULES: Final = (
     Rule(
         "no entry is sent while bookies say how far they are",
         "a copy confirms entries that none of its bookies has",
-        "server/replicated_stores.py",
+        "server/bookies/replicated_stores.py",
         "            with self._ledgers.holding_adds():\n                return await self._bookies.ends()\n",
         "            return await self._bookies.ends()\n",
         (REQUESTS,),
@@ -713,7 +713,7 @@ RULES: Final = (
     Rule(
         "generations stay while they are copied",
         "the copy of a bookie's folder is newer or older than the metadata beside it, and does not start",
-        "server/replicated_stores.py",
+        "server/bookies/replicated_stores.py",
         "        async with self._guard.steady(), self._bookies.held():\n",
         "        async with self._bookies.held():\n",
         (REQUESTS,),

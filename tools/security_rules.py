@@ -357,7 +357,7 @@ SECURITY_RULES: Final = (
     Rule(
         "calls of all are bounded",
         "calls take all memory",
-        "admin/call_places.py",
+        "admin/serving/call_places.py",
         "calls.total() >= _CALLS_MAX or ",
         "",
         (CALLS,),
@@ -365,7 +365,7 @@ SECURITY_RULES: Final = (
     Rule(
         "calls of an address are bounded",
         "one address takes all places of calls",
-        "admin/call_places.py",
+        "admin/serving/call_places.py",
         " or calls[address] >= _CALLS_PER_ADDRESS_MAX",
         "",
         (CALLS,),
@@ -373,7 +373,7 @@ SECURITY_RULES: Final = (
     Rule(
         "probes are bounded",
         "probes take what calls may not",
-        "admin/call_places.py",
+        "admin/serving/call_places.py",
         " and self._probes < _PROBES_MAX",
         "",
         (CALLS,),
@@ -523,7 +523,7 @@ SECURITY_RULES: Final = (
     Rule(
         "calls are in the quota of their role",
         "who calls over HTTP has no quota",
-        "admin/app.py",
+        "admin/serving/app.py",
         "        quotas.count(owner, 1)\n",
         "",
         (CALL_QUOTAS,),
@@ -531,7 +531,7 @@ SECURITY_RULES: Final = (
     Rule(
         "the time of calls is in the quota of their role",
         "who calls over HTTP has all of the loop's time",
-        "admin/app.py",
+        "admin/serving/app.py",
         "await self._broker.quotas.timing(owner, _answered(handler, call))",
         "await _answered(handler, call)",
         (CALL_QUOTAS,),
@@ -644,7 +644,7 @@ SECURITY_RULES: Final = (
     Rule(
         "who answers no ping is dropped with what waits for it",
         "a client that does not read keeps its socket for ever",
-        "admin/socket_protocol.py",
+        "admin/serving/socket_protocol.py",
         "        super().keepalive_timeout()\n        self.transport.abort()\n",
         "        super().keepalive_timeout()\n",
         (HTTP_SERVER,),
@@ -668,7 +668,7 @@ SECURITY_RULES: Final = (
     Rule(
         "names of a call are bounded",
         "a name over HTTP is longer than the protocol's may be",
-        "admin/call.py",
+        "admin/serving/call.py",
         '        if name != "topic" and len(value) > NAME_CHARS_MAX:\n',
         "        if False:\n",
         (CALL_NAMES,),
@@ -676,7 +676,7 @@ SECURITY_RULES: Final = (
     Rule(
         "files are signed before they are read",
         "a key that was changed while it was read is never read anew",
-        "server/watched_files.py",
+        "server/security/watched_files.py",
         "                effects.append((each, each.read()))\n",
         "                effects.append((each, each.read()))\n                each.seen = each.signature()\n",
         (CREDENTIALS,),
@@ -684,7 +684,7 @@ SECURITY_RULES: Final = (
     Rule(
         "what cannot be read is tried again",
         "a key that could not be read once is never read",
-        "server/watched_files.py",
+        "server/security/watched_files.py",
         "            if known and not always and not each.stale:\n",
         "            if known and not always:\n",
         (CREDENTIALS,),
@@ -692,7 +692,7 @@ SECURITY_RULES: Final = (
     Rule(
         "looks at files take turns",
         "what an earlier look read replaces what a later one did",
-        "server/watched_files.py",
+        "server/security/watched_files.py",
         "            await self._turn.acquire()\n",
         "            await asyncio.sleep(0)\n",
         (CREDENTIALS,),
@@ -700,7 +700,7 @@ SECURITY_RULES: Final = (
     Rule(
         "a broken file is told",
         "monitoring says nothing of a key that cannot be read",
-        "server/watched_files.py",
+        "server/security/watched_files.py",
         "                each.stale = True\n",
         "                pass\n",
         (CREDENTIALS,),
@@ -708,7 +708,7 @@ SECURITY_RULES: Final = (
     Rule(
         "what is known of credentials ends with a file's change",
         "a revoked user goes on until what was remembered ends",
-        "server/watched_files.py",
+        "server/security/watched_files.py",
         "                self.changed()\n",
         "                pass\n",
         (CREDENTIALS,),
@@ -873,7 +873,7 @@ SECURITY_RULES: Final = (
     Rule(
         "the head of a call has a deadline",
         "heads that do not end take all sockets",
-        "admin/loop_server.py",
+        "admin/serving/loop_server.py",
         "now_s - self._head_since_s > HEAD_S",
         "False",
         (HTTP_SERVER,),
@@ -881,7 +881,7 @@ SECURITY_RULES: Final = (
     Rule(
         "an answer that nobody takes ends its connection",
         "clients that read nothing take memory and sockets",
-        "admin/loop_server.py",
+        "admin/serving/loop_server.py",
         "        elif now_s - self._stuck[1] > STUCK_S:\n",
         "        elif False:\n",
         (HTTP_SERVER,),
@@ -889,7 +889,7 @@ SECURITY_RULES: Final = (
     Rule(
         "a body is bounded",
         "a call takes all memory",
-        "admin/app.py",
+        "admin/serving/app.py",
         "                if size > BODY_BYTES_MAX:\n",
         "                if False:\n",
         (HTTP_APP, HTTP_CALLS),

@@ -17,7 +17,7 @@ pytest.importorskip("obstore")
 pytest.importorskip("pyspark")
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
-from magnetar.spark import reading
+from magnetar.spark.read import reading
 from magnetar.spark.source import MagnetarSource
 from magnetar.tiered.stores import ranges
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic

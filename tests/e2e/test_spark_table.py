@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
-from magnetar.spark import history, table
+from magnetar.spark import table
 from magnetar.spark.errors import OptionError
+from magnetar.spark.read import history
 from support.files import files_in
 from support.history_topics import DEADLINE_S, KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import batched, pieces, plain, publish

@@ -32,9 +32,9 @@ from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.underreplication import AuditCheck, UnderreplicationPaths, encode_vote
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.keys import BOOKIE_RACKS
-from magnetar.server.bookie_security import BookieSecurity
-from magnetar.server.ledger_access import client_options
-from magnetar.server.ledger_settings import LedgerSettings
+from magnetar.server.bookies.bookie_security import BookieSecurity
+from magnetar.server.bookies.ledger_access import client_options
+from magnetar.server.settings.ledger_settings import LedgerSettings
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.certificates import Authority
 from support.ledger_clusters import Marks

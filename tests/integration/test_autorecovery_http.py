@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from magnetar.ledger.autorecovery.node import AutoRecoveryNode
 from magnetar.ledger.autorecovery.options import RecoveryOptions
 from magnetar.observability.recovery_rows import AUTORECOVERY
-from magnetar.server.autorecovery_pages import AutoRecoveryPages
-from magnetar.server.bookie_http import BookieHttp
+from magnetar.server.bookies.autorecovery_pages import AutoRecoveryPages
+from magnetar.server.bookies.bookie_http import BookieHttp
 from support.bookie_nodes import bookie_nodes
 
 API = "/api/v1/autorecovery"

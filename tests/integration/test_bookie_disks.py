@@ -20,7 +20,7 @@ from magnetar.metadata.bookkeeper.cluster import initialize_cluster
 from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.server.bookie_pages import BookiePages
+from magnetar.server.bookies.bookie_pages import BookiePages
 from support.ledger_clusters import Marks
 from support.object_stores import free_port
 

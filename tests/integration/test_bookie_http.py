@@ -15,8 +15,8 @@ from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
 from magnetar.observability.catalogue import METRICS
 from magnetar.observability.metrics import Kind
-from magnetar.server.bookie_http import BookieHttp
-from magnetar.server.bookie_pages import BookiePages
+from magnetar.server.bookies.bookie_http import BookieHttp
+from magnetar.server.bookies.bookie_pages import BookiePages
 from support.bookie_nodes import BookieNodes, bookie_nodes
 from support.ledger_clusters import Marks
 

@@ -19,7 +19,7 @@ from magnetar.ledger.client.cluster import Cluster
 from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
 from magnetar.ledger.client.options import ClientOptions
 from magnetar.ledger.quorum.layout import QuorumLayout
-from magnetar.server.bookie_security import BookieCredentials, BookieSecurity
+from magnetar.server.bookies.bookie_security import BookieCredentials, BookieSecurity
 from magnetar.wire.bookkeeper.client import BookieClientParser, encode_request
 from magnetar.wire.bookkeeper.requests import AddRun, Read, StartTls
 from magnetar.wire.bookkeeper.responses import Added, ReadDone, Response, TlsStarts

@@ -20,7 +20,7 @@ from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
 from magnetar.runtime.clock import SystemClock
-from magnetar.server.datafolder import DataFolder
+from magnetar.server.storage.datafolder import DataFolder
 from support.official import connect, receive_all
 from support.standalone import StandaloneProcess, wait_until
 

@@ -42,7 +42,7 @@ _LATER = {
     "numpy": "Spark only",
     "pyarrow": "Spark only",
     "fastavro": "tests only",
-    "magnetar.admin.app": "the admin service's",
+    "magnetar.admin.serving.app": "the admin service's",
     "magnetar.admin.routes": "the admin service's",
     "magnetar.demo": "another program",
     "magnetar.spark": "another program",

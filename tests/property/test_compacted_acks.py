@@ -18,8 +18,8 @@ from magnetar.base.names import TopicName
 from magnetar.broker.compaction.progress import Progress, before
 from magnetar.broker.compaction.source import CompactedSource, forget_progress
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Status, TopicCompaction
-from magnetar.managedlog.ack_words import bits_of_words, words_of_bits
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
-from magnetar.managedlog import entry_set_codec
 from magnetar.managedlog import managedlog_pb2 as pb
-from magnetar.managedlog.cursor_codec import (
+from magnetar.managedlog.cursors import entry_set_codec
+from magnetar.managedlog.cursors.cursor_codec import (
     IN_STORE,
     CursorValue,
     decode_entry,
@@ -19,9 +19,9 @@ from magnetar.managedlog.cursor_codec import (
     encode_entry,
     encode_info,
 )
-from magnetar.managedlog.cursor_delta import CursorDelta
-from magnetar.managedlog.entry_set import EntrySet
-from magnetar.managedlog.entry_set_codec import MalformedAckedError
+from magnetar.managedlog.cursors.cursor_delta import CursorDelta
+from magnetar.managedlog.cursors.entry_set import EntrySet
+from magnetar.managedlog.cursors.entry_set_codec import MalformedAckedError
 from magnetar.managedlog.errors import InvalidLogDataError
 
 ranges = st.lists(st.tuples(st.integers(0, 8000), st.integers(0, 3000)), max_size=8)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from magnetar.base.ids import EARLIEST, LATEST, Position
-from magnetar.managedlog.cursor_codec import decode_entry, encode_entry
-from magnetar.managedlog.cursor_state import CursorState
+from magnetar.managedlog.cursors.cursor_codec import decode_entry, encode_entry
+from magnetar.managedlog.cursors.cursor_state import CursorState
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 
 BATCH = 70

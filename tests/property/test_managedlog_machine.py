@@ -20,7 +20,7 @@ from fakes.managed_logs import Process, Recorder, positions_of, read_all
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.managedlog.config import Retention
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.errors import LogFailedError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.log_state import LogState

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from magnetar.admin.access import STATE_CERTIFICATE_ROLE
-from magnetar.admin.app import build
-from magnetar.admin.call import Service
-from magnetar.admin.metrics import registry_for
-from magnetar.admin.rates import Rates
+from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
+from magnetar.admin.metrics.metrics import registry_for
 from magnetar.admin.routes import all_routes
+from magnetar.admin.serving.app import build
+from magnetar.admin.serving.call import Service
+from magnetar.admin.topics.rates import Rates
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.service import BrokerConfig

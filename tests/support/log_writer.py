@@ -31,9 +31,9 @@ from magnetar.managedlog.config import ManagedLogConfig
 from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.runtime.tasks import TaskGroup
-from magnetar.server.config import StandaloneConfig
-from magnetar.server.datafolder import DataFolder
-from magnetar.server.message_stores import open_stores
+from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.storage.datafolder import DataFolder
+from magnetar.server.storage.message_stores import open_stores
 
 LOGS = 3
 CURSOR = "c"

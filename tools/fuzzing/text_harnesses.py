@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
 from fuzzing.harness import Harness, described, require
-from magnetar.admin.call import Call
-from magnetar.admin.errors import BadRequestError
 from magnetar.admin.policies.table import ALL
+from magnetar.admin.serving.call import Call
+from magnetar.admin.serving.errors import BadRequestError
 from magnetar.base.errors import StartupError
 from magnetar.base.names import InvalidNameError, TopicName
 from magnetar.broker.config import BrokerConfig
@@ -24,8 +24,8 @@ from magnetar.broker.watchers.pattern import Pattern, PatternError
 from magnetar.schemas.compatibility import check_definition, unreadable
 from magnetar.schemas.errors import InvalidSchemaError
 from magnetar.schemas.key_value import join
-from magnetar.server.loading import load
-from magnetar.server.properties import parse as parse_properties
+from magnetar.server.settings.loading import load
+from magnetar.server.settings.properties import parse as parse_properties
 from magnetar.websocket.documents import message_id_of, order_of, outgoing_of
 from magnetar.websocket.errors import MessageError, OpeningError
 from magnetar.websocket.options import consumer_options, producer_options, reader_options

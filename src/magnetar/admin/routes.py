@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-from magnetar.admin import (
-    authorization,
-    backlog,
+from magnetar.admin import unoffered
+from magnetar.admin.access import authorization, permissions
+from magnetar.admin.brokers import (
     backups,
     bookies,
     broker_stats,
     brokers,
-    bundle_routes,
-    clusters,
-    compaction,
     configuration,
-    explain,
-    isolation,
-    keys,
-    lake,
     lookups,
-    messages,
-    namespace_properties,
-    namespaces,
-    nonpersistent,
-    offload,
-    offload_stores,
-    openapi,
-    pages,
-    permissions,
     proxy_stats,
-    resource_groups,
-    schemas,
-    stats,
-    subscriptions,
-    tenants,
-    topics,
-    unoffered,
 )
-from magnetar.admin.call import Route
-from magnetar.admin.metrics import handler_for
+from magnetar.admin.clusters import clusters, isolation
+from magnetar.admin.metrics.metrics import handler_for
+from magnetar.admin.namespaces import bundle_routes, namespace_properties, namespaces
+from magnetar.admin.offload import lake, offload, offload_stores
 from magnetar.admin.policies import routes as policies
 from magnetar.admin.produce import routes as produce
+from magnetar.admin.serving import openapi, pages
+from magnetar.admin.serving.call import Route
+from magnetar.admin.subscriptions import explain, subscriptions
+from magnetar.admin.tenants import resource_groups, tenants
+from magnetar.admin.topics import backlog, compaction, keys, messages, nonpersistent, schemas, stats, topics
 from magnetar.observability.metrics import Registry
 
 _ROOMS = (

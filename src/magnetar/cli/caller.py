@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
-from magnetar.cli import contexts
-from magnetar.cli.contexts import Place
+from magnetar.cli.contexts import contexts
+from magnetar.cli.contexts.contexts import Place
 from magnetar.cli.output import FORMATS, show
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LostEntriesError
 from magnetar.base.ids import Position
 from magnetar.ledger.api import LedgerReader, may_have_lost
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.observability.metrics import Exposition
 
 INDEXES_PER_ENTRY: Final = 1_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.ids import Position
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.ledger_list import Ledger
 from magnetar.tiered.context import OffloadContext
 

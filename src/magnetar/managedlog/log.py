@@ -15,14 +15,14 @@ from magnetar.managedlog import lookup
 from magnetar.managedlog.appender import Appender
 from magnetar.managedlog.broker_times import BrokerTimes
 from magnetar.managedlog.config import ManagedLogConfig, Retention
-from magnetar.managedlog.cursor import Cursor
-from magnetar.managedlog.cursor_state import CursorState
+from magnetar.managedlog.cursors.cursor import Cursor
+from magnetar.managedlog.cursors.cursor_state import CursorState
+from magnetar.managedlog.cursors.log_cursors import LogCursors
 from magnetar.managedlog.errors import LogClosedError, LogFailedError, LogFencedError, LogTerminatedError
 from magnetar.managedlog.info import LogInfo, describe_cursors, describe_ledger
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.lifecycle import LedgerLifecycle
 from magnetar.managedlog.listener import LogListener
-from magnetar.managedlog.log_cursors import LogCursors
 from magnetar.managedlog.log_metadata import LogMetadata
 from magnetar.managedlog.log_state import TRANSITIONS, LogState
 from magnetar.managedlog.offloading import LogOffloading

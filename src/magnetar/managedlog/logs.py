@@ -13,9 +13,9 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.ledger.api import Copies, Ledgers
 from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
-from magnetar.managedlog.cursor_flusher import CursorFlusher
-from magnetar.managedlog.cursor_replay import ReplayProgress
+from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_info
+from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursors.cursor_replay import ReplayProgress
 from magnetar.managedlog.errors import LogClosedError, LogExistsError, LogNotFoundError
 from magnetar.managedlog.holes import HolePolicy
 from magnetar.managedlog.log import ManagedLog

@@ -19,8 +19,8 @@ from typing import Final
 
 from magnetar.base.errors import LedgerError, StorageError
 from magnetar.ledger.api import Ledgers, NoSuchLedgerError
-from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
-from magnetar.managedlog.cursor_store import APPLICATION, COMPONENT, SIDE_COMPONENT
+from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_info
+from magnetar.managedlog.cursors.cursor_store import APPLICATION, COMPONENT, SIDE_COMPONENT
 from magnetar.managedlog.log_metadata import ROOT, decode
 from magnetar.metadata.keys import UNNAMED_LEDGERS
 from magnetar.metadata.store import MetadataStore

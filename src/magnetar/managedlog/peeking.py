@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from magnetar.base.ids import Position
 from magnetar.base.names import decode_local
-from magnetar.managedlog.cursor_codec import IN_STORE, decode_info
+from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_info
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, log_path
 from magnetar.metadata.store import MetadataStore
 from magnetar.tiered.api import SealedLedger

@@ -19,12 +19,12 @@ from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.ledger.api import Ledgers, may_have_lost
 from magnetar.managedlog.config import ManagedLogConfig
-from magnetar.managedlog.cursor_flusher import CursorFlusher
-from magnetar.managedlog.cursor_replay import ReplayProgress
+from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursors.cursor_replay import ReplayProgress
+from magnetar.managedlog.cursors.log_cursors import LogCursors
 from magnetar.managedlog.holes import HolePolicy, bounds_of
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log import ManagedLog
-from magnetar.managedlog.log_cursors import LogCursors
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
 from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.reading import LogReading

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import magnetar
-from magnetar.admin.server import AdminServer
+from magnetar.admin.serving.server import AdminServer
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.bookie.given_up import GivenUpFile
 from magnetar.bookie.options import Durability
@@ -43,20 +43,21 @@ from magnetar.runtime.heap import CHECK_S, Heap
 from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.runtime.threads import in_thread
-from magnetar.server import core_dumps, open_files
+from magnetar.server import open_files
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
-from magnetar.server.broker_settings import broker_config
-from magnetar.server.config import StandaloneConfig, default_data_dir, names
-from magnetar.server.datafolder import DataFolder, losses_dir, used_percent
-from magnetar.server.exposure import check_exposure
-from magnetar.server.limit_settings import client_entrance
-from magnetar.server.message_stores import Kept, open_stores
+from magnetar.server.security import core_dumps
+from magnetar.server.security.exposure import check_exposure
+from magnetar.server.settings.broker_settings import broker_config
+from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
+from magnetar.server.settings.limit_settings import client_entrance
+from magnetar.server.storage.datafolder import DataFolder, losses_dir, used_percent
+from magnetar.server.storage.message_stores import Kept, open_stores
 from magnetar.server.tiering import Tiering, open_tiering
 
 if TYPE_CHECKING:
     from magnetar.auth.authentication import Authentication
-    from magnetar.server.credential_files import BrokerCredentials
-    from magnetar.server.watched_files import CredentialFiles
+    from magnetar.server.security.credential_files import BrokerCredentials
+    from magnetar.server.security.watched_files import CredentialFiles
 
 _log = logging.getLogger("magnetar.server")
 
@@ -112,7 +113,7 @@ def _credentials(config: StandaloneConfig) -> BrokerCredentials | None:
     """None where there is neither TLS nor authentication, and so nothing to load. Raises StartupError."""
     if not config.authentication and config.tls_certificate is None:
         return None
-    from magnetar.server.credential_files import BrokerCredentials
+    from magnetar.server.security.credential_files import BrokerCredentials
 
     return BrokerCredentials(config)
 
@@ -321,7 +322,7 @@ class Standalone:
     def _watch_over(self, broker: Broker) -> None:
         """Canaries, and the export of metrics; imported here, as no client waits for them."""
         from magnetar.broker.canary.canaries import Canaries
-        from magnetar.server.monitoring_settings import canary_settings
+        from magnetar.server.settings.monitoring_settings import canary_settings
 
         config = self.config
         canaries = Canaries(broker, canary_settings(config))

@@ -16,7 +16,7 @@ from magnetar.lake.tables import LakeTables
 from magnetar.lake.values import CatalogSettings
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.tasks import TaskGroup, pause
-from magnetar.server.config import StandaloneConfig
+from magnetar.server.settings.config import StandaloneConfig
 from magnetar.tiered.storage import TieredStorage
 
 _log = logging.getLogger("magnetar.server")

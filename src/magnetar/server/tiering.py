@@ -23,10 +23,10 @@ from magnetar.metadata.trust import MetadataTrust
 from magnetar.runtime.syncer import HelperSyncer, Syncer
 from magnetar.runtime.tasks import TaskGroup, pause
 from magnetar.schemas import key_value
-from magnetar.server.config import StandaloneConfig
-from magnetar.server.datafolder import DataFolder
-from magnetar.server.message_stores import MessageStores
-from magnetar.server.offload_settings import default_policy
+from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.settings.offload_settings import default_policy
+from magnetar.server.storage.datafolder import DataFolder
+from magnetar.server.storage.message_stores import MessageStores
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
 from magnetar.tiered.guarded import Owners, installation_id
 from magnetar.tiered.offloader import Offloader

@@ -5,8 +5,8 @@ spark.read.format("magnetar").options(**{"service.url": url, "topic": "orders"})
 magnetar.spark.table(spark, "orders", service_url=url)
 """
 
-from magnetar.spark.batch_functions import batches_to
+from magnetar.spark.read.topic_table import table
 from magnetar.spark.session import session
-from magnetar.spark.topic_table import table
+from magnetar.spark.write.batch_functions import batches_to
 
 __all__ = ["batches_to", "session", "table"]

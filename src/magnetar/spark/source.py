@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 from magnetar.arrow.columns import columns_ddl
-from magnetar.spark.options import WriteOptions
-from magnetar.spark.read_options import ReadOptions
+from magnetar.spark.read.read_options import ReadOptions
+from magnetar.spark.write.sink_options import WriteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from magnetar.spark.batch import TopicBatchReader
-    from magnetar.spark.stream import TopicStreamReader
-    from magnetar.spark.table_shape import TableShape
-    from magnetar.spark.writer import TopicBatchWriter, TopicStreamWriter
+    from magnetar.spark.read.batch import TopicBatchReader
+    from magnetar.spark.read.stream import TopicStreamReader
+    from magnetar.spark.read.table_shape import TableShape
+    from magnetar.spark.write.writer import TopicBatchWriter, TopicStreamWriter
 
 
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -45,7 +45,7 @@ class MagnetarSource(DataSource):
         return table_shape(options).spark_schema()
 
     def reader(self, schema: StructType) -> TopicBatchReader:
-        from magnetar.spark.batch import FilteringBatchReader, TopicBatchReader
+        from magnetar.spark.read.batch import FilteringBatchReader, TopicBatchReader
 
         options = ReadOptions.parse(self.options)
         shape = table_shape(options).chosen(schema)
@@ -54,19 +54,19 @@ class MagnetarSource(DataSource):
         return TopicBatchReader(options, shape)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802  # Spark's name
-        from magnetar.spark.stream import TopicStreamReader
+        from magnetar.spark.read.stream import TopicStreamReader
 
         options = ReadOptions.parse(self.options)
         return TopicStreamReader(options, table_shape(options).chosen(schema))
 
     # Spark takes `overwrite` by position in some versions and by name in others.
     def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
-        from magnetar.spark.writer import TopicBatchWriter
+        from magnetar.spark.write.writer import TopicBatchWriter
 
         return TopicBatchWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802  # Spark's name
-        from magnetar.spark.writer import TopicStreamWriter
+        from magnetar.spark.write.writer import TopicStreamWriter
 
         return TopicStreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
@@ -82,12 +82,12 @@ class PulsarSource(MagnetarSource):
 def table_shape(options: ReadOptions) -> TableShape:
     """The table that the options describe. Asks the cluster when the value is what a schema says."""
     from magnetar.arrow.row_filter import RowFilter
-    from magnetar.spark.table_shape import TableShape
+    from magnetar.spark.read.table_shape import TableShape
 
     rows = None if options.keys is None else RowFilter(keys=options.keys)
     seeks_broken = options.mode != "failfast"
     if options.value.format in _PLAIN or not {"value", options.rescue_column} & {*options.columns}:
-        from magnetar.spark.value_formats import BYTES, TEXT
+        from magnetar.spark.read.value_formats import BYTES, TEXT
 
         plain = TEXT if options.value.format == "string" else BYTES
         return TableShape(options.columns, plain, rows, options.rescue_column, seeks_broken)

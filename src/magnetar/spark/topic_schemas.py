@@ -19,8 +19,8 @@ from magnetar.client.client import Client, TopicSchema
 from magnetar.schemas.errors import InvalidSchemaError
 from magnetar.schemas.types import NAMES
 from magnetar.spark.errors import OptionError
-from magnetar.spark.read_options import ValueOptions
-from magnetar.spark.value_formats import BYTES, TEXT, Definitions, ValueFormat, type_from_json
+from magnetar.spark.read.read_options import ValueOptions
+from magnetar.spark.read.value_formats import BYTES, TEXT, Definitions, ValueFormat, type_from_json
 
 _KEY_VALUE_PART: Final = struct.Struct(">i")
 _FORMAT_OF: Final = {

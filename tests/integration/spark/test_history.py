@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from magnetar.arrow.columns import COLUMN_TYPES, EXTRA_TYPES
-from magnetar.spark import reading
+from magnetar.spark.read import reading
+from magnetar.spark.read.stretches import HistoryFile
 from magnetar.spark.source import MagnetarSource
-from magnetar.spark.stretches import HistoryFile
 from support.history_topics import KEEP_EVERYTHING, HistoryTopic
 from support.spark_queries import (
     MicroBatches,
@@ -132,7 +132,7 @@ def test_a_file_that_went_away_is_read_by_the_broker(
     def open_nothing(file: HistoryFile) -> None:
         raise FileNotFoundError(file.name)
 
-    monkeypatch.setattr("magnetar.spark.history._open", open_nothing)
+    monkeypatch.setattr("magnetar.spark.read.history._open", open_nothing)
     assert numbers(rows_of(pickle.dumps(reader), partitions)) == list(range(200))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from magnetar.admin.access import Need, Scope, need
+from magnetar.admin.access.access import Need, Scope, need
 from magnetar.admin.routes import all_routes
 from magnetar.auth.authentication import Authentication, Provider, TlsProvider
 from magnetar.auth.errors import AuthenticationError

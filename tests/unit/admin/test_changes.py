@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.admin.changes import told_of_change
+from magnetar.admin.access.changes import told_of_change
 from magnetar.base.redaction import REMOVED
 
 N = "/admin/v2/namespaces/public/default"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.admin.first_generation import present_path
+from magnetar.admin.serving.first_generation import present_path
 from support.admin_api import AdminApi, with_api
 
 

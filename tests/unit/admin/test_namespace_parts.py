@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin import bundles
+from magnetar.admin.namespaces import bundles
 from magnetar.base.names import TopicName
 from magnetar.broker.service import BrokerConfig
 from support.admin_api import AdminApi, with_api

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin import app, loop_server
-from magnetar.admin.server import AdminServer
+from magnetar.admin.serving import app, loop_server
+from magnetar.admin.serving.server import AdminServer
 from magnetar.base.errors import StartupError
 from magnetar.broker.service import BrokerConfig
 from magnetar.websocket.sockets import sockets_of
@@ -187,7 +187,8 @@ def test_a_host_that_is_not_ours() -> None:
 
 def test_importing_the_driver_does_not_load_the_http_stack() -> None:
     code = (
-        "import sys, magnetar.admin.server; print([m for m in ('starlette', 'uvicorn') if m in sys.modules])"
+        "import sys, magnetar.admin.serving.server\n"
+        "print([m for m in ('starlette', 'uvicorn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -212,7 +213,7 @@ def test_websockets_that_are_switched_off_are_not_there() -> None:
 
 
 def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    from magnetar.admin.socket_protocol import SocketProtocol
+    from magnetar.admin.serving.socket_protocol import SocketProtocol
 
     turn, answered = 0, Counter[int]()
     handle = SocketProtocol.handle_ping
@@ -255,8 +256,8 @@ def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("why", ["no pong", "too much for all"])
 def test_a_websocket_whose_client_takes_nothing_ends(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what waits for it, whether its client ever reads again or not."""
-    from magnetar.admin import socket_protocol
-    from magnetar.admin.socket_protocol import SocketProtocol
+    from magnetar.admin.serving import socket_protocol
+    from magnetar.admin.serving.socket_protocol import SocketProtocol
 
     monkeypatch.setattr(socket_protocol, "_LAST_WORDS_S", 1_000.0)
     made: list[SocketProtocol] = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from starlette.requests import HTTPConnection
 
-from magnetar.admin.call import Service
-from magnetar.admin.errors import ForbiddenError, MisdirectedError, RequestError
-from magnetar.admin.rates import Rates
-from magnetar.admin.sources import check_socket
+from magnetar.admin.serving.call import Service
+from magnetar.admin.serving.errors import ForbiddenError, MisdirectedError, RequestError
+from magnetar.admin.serving.sources import check_socket
+from magnetar.admin.topics.rates import Rates
 from magnetar.base.clock import ManualClock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from magnetar.admin.aggregation import aggregate
+from magnetar.admin.topics.aggregation import aggregate
 from magnetar.broker.topic.producer import Producer
 from support.admin_api import AdminApi, RecordingConnection, T, with_api
 

@@ -26,8 +26,8 @@ from magnetar.client.connection import Connection
 from magnetar.client.errors import UnreachableError
 from magnetar.client.options import ClientOptions
 from magnetar.client.service_url import ServiceUrl
-from magnetar.server.config import StandaloneConfig
-from magnetar.server.ledger_access import client_options
+from magnetar.server.bookies.ledger_access import client_options
+from magnetar.server.settings.config import StandaloneConfig
 from support.certificates import Authority
 from support.websockets import Clients, with_clients
 

@@ -10,7 +10,7 @@ from magnetar.base.errors import MetadataError
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
 from magnetar.broker.delayed.index import IndexLimits
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry

@@ -15,7 +15,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
 )
 from magnetar.broker.topic.any_topic import ReaderStart
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import Type, World, in_world, send
 

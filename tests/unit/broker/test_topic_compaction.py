@@ -16,7 +16,7 @@ from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, Statu
 from magnetar.broker.errors import ConflictError
 from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.client.compression import compress
-from magnetar.managedlog.cursor_store import COMPONENT
+from magnetar.managedlog.cursors.cursor_store import COMPONENT
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry, split_entry

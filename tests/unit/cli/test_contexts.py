@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from magnetar.cli.caller import Caller
-from magnetar.cli.contexts import Place
+from magnetar.cli.contexts.contexts import Place
 
 
 def test_contexts_are_kept_for_their_owner_alone(magnetar: Callable[..., Any], tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.cli.doctor import BAD, GOOD, history
+from magnetar.cli.diagnosis.doctor import BAD, GOOD, history
 
 
 def test_a_store_that_may_not_be_written_and_lost_files_are_named() -> None:

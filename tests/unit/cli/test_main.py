@@ -14,7 +14,7 @@ from magnetar import __version__, twin
 from magnetar.cli.main import magnetar, main
 from magnetar.cli.table import COMMANDS
 from magnetar.runtime.file_lock import FileLock
-from magnetar.server import storage_doctor
+from magnetar.server.storage import storage_doctor
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from magnetar.base.redaction import REMOVED, scrubbed, without_secrets
-from magnetar.cli import doctor
-from magnetar.cli.canaries import Canary, canaries_of, summary
-from magnetar.cli.config_command import descriptions
-from magnetar.cli.explain import CODES
-from magnetar.cli.samples import parsed
-from magnetar.cli.top import rows_of
-from magnetar.server.values import KEYS
+from magnetar.cli.diagnosis import doctor
+from magnetar.cli.diagnosis.canaries import Canary, canaries_of, summary
+from magnetar.cli.diagnosis.explain import CODES
+from magnetar.cli.diagnosis.samples import parsed
+from magnetar.cli.diagnosis.top import rows_of
+from magnetar.cli.processes.config_command import descriptions
+from magnetar.server.settings.values import KEYS
 from magnetar.wire import pulsar_pb2 as pb
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.admin_server import FakeAdminServer
 from magnetar.admin.routes import all_routes
-from magnetar.cli import policies
+from magnetar.cli.namespaces import policies
 from magnetar.observability.metrics import Registry
 
 ROUTES = {(method, path) for method, path, *_ in all_routes(Registry())}

@@ -15,9 +15,9 @@ from magnetar.auth.authority import names_of
 from magnetar.auth.identity import METHOD_TOKEN, Credentials
 from magnetar.auth.parts import authentication
 from magnetar.auth.token import TokenProvider, secret_key
-from magnetar.cli.contexts import load
-from magnetar.server.loading import load as load_settings
-from magnetar.server.security import auth_settings, tls_context
+from magnetar.cli.contexts.contexts import load
+from magnetar.server.security.security import auth_settings, tls_context
+from magnetar.server.settings.loading import load as load_settings
 
 Run = Callable[..., Any]
 

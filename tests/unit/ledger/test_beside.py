@@ -38,7 +38,7 @@ from magnetar.metadata.bookkeeper.tree import BookKeeperTree
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.store import MUST_NOT_EXIST
 from magnetar.metadata.trust import MetadataTrust
-from magnetar.server.storage_decisions import FolderDecisions
+from magnetar.server.storage.storage_decisions import FolderDecisions
 
 ME = Member("x", "b1")
 BOOKIES = ["b1", "b2"]

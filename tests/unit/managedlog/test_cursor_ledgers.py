@@ -9,7 +9,7 @@ import pytest
 from fakes.ledgers import write_error
 from fakes.managed_logs import Process
 from magnetar.base.errors import LedgerError, MetadataError
-from magnetar.managedlog.cursor_ledgers import CursorLedgers
+from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 
 
 async def side(process: Process) -> CursorLedgers:

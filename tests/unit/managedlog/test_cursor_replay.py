@@ -10,8 +10,8 @@ import pytest
 from fakes.ledgers import FakeLedgers
 from fakes.managed_logs import Process
 from magnetar.base.ids import Position
-from magnetar.managedlog.cursor_codec import decode_entry
-from magnetar.managedlog.cursor_replay import ENTRIES_PER_TURN
+from magnetar.managedlog.cursors.cursor_codec import decode_entry
+from magnetar.managedlog.cursors.cursor_replay import ENTRIES_PER_TURN
 
 
 async def busy(process: Process, acks: int) -> list[Position]:

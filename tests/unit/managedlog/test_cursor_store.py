@@ -10,8 +10,8 @@ from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process, until
 from magnetar.base.errors import DiskFullError, LedgerError, MetadataError
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.managedlog.cursor import Cursor
-from magnetar.managedlog.cursor_codec import IN_STORE, decode_entry, decode_info
+from magnetar.managedlog.cursors.cursor import Cursor
+from magnetar.managedlog.cursors.cursor_codec import IN_STORE, decode_entry, decode_info
 from magnetar.managedlog.log import ManagedLog
 
 PATH = f"/managed-ledgers/{NAME}/s"

@@ -11,7 +11,7 @@ from fakes.managed_logs import Process
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError, StorageFailedError
 from magnetar.base.ids import Position
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 
 
 async def acked_one_by_one(process: Process, entries: int) -> tuple[Cursor, int]:

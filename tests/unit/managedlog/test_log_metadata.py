@@ -9,8 +9,8 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.managedlog import managedlog_pb2 as pb
-from magnetar.managedlog.cursor_codec import decode_entry, decode_info
-from magnetar.managedlog.entry_set import EntrySet
+from magnetar.managedlog.cursors.cursor_codec import decode_entry, decode_info
+from magnetar.managedlog.cursors.entry_set import EntrySet
 from magnetar.managedlog.errors import InvalidLogDataError
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata, decode, encode, log_path
 from magnetar.tiered.context import OffloadContext, OffloadedCopy, Segment

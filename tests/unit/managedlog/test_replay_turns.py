@@ -6,7 +6,7 @@ import asyncio
 
 from fakes.managed_logs import Process
 from magnetar.base.entries import EntryRun
-from magnetar.managedlog.replay_turns import ReplayTurns
+from magnetar.managedlog.cursors.replay_turns import ReplayTurns
 
 
 def entries_of(runs: list[EntryRun]) -> list[bytes]:

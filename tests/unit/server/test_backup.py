@@ -22,8 +22,8 @@ from magnetar.server.backup.manifest import BackupError, DamagedBackupError, Fil
 from magnetar.server.backup.repository import Repository
 from magnetar.server.backup.restoring import restore
 from magnetar.server.backup.staging import Sources, Staging
-from magnetar.server.datafolder import DataFolder
-from magnetar.server.message_stores import KeptHere
+from magnetar.server.storage.datafolder import DataFolder
+from magnetar.server.storage.message_stores import KeptHere
 from support.storage import Sink, entries_of, run, settled, store_in, until
 
 BODY = bytes(4000)

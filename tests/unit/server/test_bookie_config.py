@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from magnetar.server.bookie import BookieConfig
-from magnetar.server.bookie_security import BookieCredentials, BookieSecurity
+from magnetar.server.bookies.bookie import BookieConfig
+from magnetar.server.bookies.bookie_security import BookieCredentials, BookieSecurity
 
 CONFIG = BookieConfig(metadata="zk://localhost/ledgers", data=Path("data"))
 

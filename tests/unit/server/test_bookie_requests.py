@@ -12,9 +12,9 @@ import pytest
 
 from magnetar.base.errors import StorageError
 from magnetar.bookie.store import SegmentStore
-from magnetar.server import bookie_requests
-from magnetar.server.bookie_requests import ENDS, GO, HOLD, BookieAnswers, BookieRequests
-from magnetar.server.replicated_stores import KeptBeside
+from magnetar.server.bookies import bookie_requests
+from magnetar.server.bookies.bookie_requests import ENDS, GO, HOLD, BookieAnswers, BookieRequests
+from magnetar.server.bookies.replicated_stores import KeptBeside
 from support.storage import Sink, run, store_in
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar.base.clock import ManualClock
-from magnetar.server.replicated_stores import claim
+from magnetar.server.bookies.replicated_stores import claim
 from support.ending_sessions import EndingSessions
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
-from magnetar.server.config import StandaloneConfig, default_data_dir
-from magnetar.server.loading import load
+from magnetar.server.settings.config import StandaloneConfig, default_data_dir
+from magnetar.server.settings.loading import load
 
 REPOSITORY = Path(__file__).parents[3]
 

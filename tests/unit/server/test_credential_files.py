@@ -17,8 +17,8 @@ from magnetar.auth.identity import Credentials
 from magnetar.auth.token import new_token
 from magnetar.base.errors import StartupError
 from magnetar.observability.metrics import Exposition
-from magnetar.server.config import StandaloneConfig
-from magnetar.server.credential_files import BrokerCredentials
+from magnetar.server.security.credential_files import BrokerCredentials
+from magnetar.server.settings.config import StandaloneConfig
 from support.certificates import Authority
 
 OLD, NEW = b"o" * 32, b"n" * 32

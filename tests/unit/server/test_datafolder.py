@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
-from magnetar.server.datafolder import DataFolder
+from magnetar.server.storage.datafolder import DataFolder
 
 
 def test_a_new_folder_is_made_and_may_be_taken_again(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magnetar.server.datafolder.ROOM_BYTES_MIN", 1 << 62)
+    monkeypatch.setattr("magnetar.server.storage.datafolder.ROOM_BYTES_MIN", 1 << 62)
     with pytest.raises(StartupError, match="no room left for the data folder"):
         DataFolder(tmp_path)
 
@@ -49,7 +49,7 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_folder_is_taken_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its recovery gives room back, and deleting needs a broker; it used to be refused."""
     DataFolder(tmp_path).release()
-    monkeypatch.setattr("magnetar.server.datafolder.ROOM_BYTES_MIN", 1 << 62)
+    monkeypatch.setattr("magnetar.server.storage.datafolder.ROOM_BYTES_MIN", 1 << 62)
     DataFolder(tmp_path).release()
 
 

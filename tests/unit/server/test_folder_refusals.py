@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import MagnetarError
-from magnetar.server.config import StandaloneConfig
+from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.standalone import Standalone
 
 FILES = (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
-from magnetar.server.ledger_access import client_options, placement
-from magnetar.server.loading import load
+from magnetar.server.bookies.ledger_access import client_options, placement
+from magnetar.server.settings.loading import load
 
 
 @pytest.mark.parametrize(

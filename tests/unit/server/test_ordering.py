@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from magnetar.server.config import StandaloneConfig
+from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.standalone import Standalone
 
 _PAGE = Path(__file__).parents[3] / "docs" / "internals" / "ordering.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.server.properties import parse
+from magnetar.server.settings.properties import parse
 
 
 @pytest.mark.parametrize(

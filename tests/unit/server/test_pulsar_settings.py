@@ -13,12 +13,12 @@ from magnetar.base.errors import StartupError
 from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
 from magnetar.broker.limits.backlog import BacklogQuota, QuotaKind, QuotaPolicy
 from magnetar.broker.limits.limits import Limits
-from magnetar.server import pulsar_names
-from magnetar.server.broker_settings import broker_config
-from magnetar.server.config import StandaloneConfig
-from magnetar.server.limit_settings import LimitSettings, default_limits, tenant_limits
-from magnetar.server.loading import Loaded, load
-from magnetar.server.values import KEYS
+from magnetar.server.settings import pulsar_names
+from magnetar.server.settings.broker_settings import broker_config
+from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.settings.limit_settings import LimitSettings, default_limits, tenant_limits
+from magnetar.server.settings.loading import Loaded, load
+from magnetar.server.settings.values import KEYS
 
 PROVIDERS = ",".join(
     f"org.apache.pulsar.broker.authentication.AuthenticationProvider{kind}"

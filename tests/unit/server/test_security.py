@@ -11,10 +11,10 @@ import pytest
 from magnetar.auth.authentication import ProviderChain
 from magnetar.auth.parts import authentication
 from magnetar.base.errors import StartupError
-from magnetar.server import security
-from magnetar.server.config import StandaloneConfig, names
-from magnetar.server.exposure import check_exposure
-from magnetar.server.loading import load
+from magnetar.server.security import security
+from magnetar.server.security.exposure import check_exposure
+from magnetar.server.settings.config import StandaloneConfig, names
+from magnetar.server.settings.loading import load
 from support.certificates import Authority
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
-from magnetar.server.checks import check, largest
-from magnetar.server.config import StandaloneConfig
-from magnetar.server.pulsar_names import SAME, SCALED, SECRETS, TLS
+from magnetar.server.settings.checks import check, largest
+from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.settings.pulsar_names import SAME, SCALED, SECRETS, TLS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 DEFAULTS = StandaloneConfig()

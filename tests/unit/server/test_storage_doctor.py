@@ -26,7 +26,7 @@ from magnetar.managedlog.log import ManagedLog
 from magnetar.managedlog.logs import ManagedLogs
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.runtime.file_lock import FileLock
-from magnetar.server import storage_doctor
+from magnetar.server.storage import storage_doctor
 from support.storage import flip, segments, until
 
 NAME = "public/default/persistent/hurt"

@@ -7,8 +7,8 @@ import ssl
 import pytest
 
 from magnetar.base.errors import StartupError
-from magnetar.server import tls_rules
-from magnetar.server.tls_rules import openssl_name
+from magnetar.server.security import tls_rules
+from magnetar.server.security.tls_rules import openssl_name
 
 NEWER = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 ONE = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"

@@ -6,9 +6,9 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.spark import batches_to
-from magnetar.spark.batch_functions import write_id
 from magnetar.spark.errors import OptionError
-from magnetar.spark.options import WriteOptions
+from magnetar.spark.write.batch_functions import write_id
+from magnetar.spark.write.sink_options import WriteOptions
 
 QUERY = "3c1d4a6e-5a52-4e0e-9f0a-0f4b7a9f7c11"
 

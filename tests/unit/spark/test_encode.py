@@ -10,8 +10,8 @@ import pytest
 from magnetar.arrow.decode import Decoder
 from magnetar.base.names import TopicName
 from magnetar.client.deliveries import EntryColumns
-from magnetar.spark.encode import EntryEncoder, java_string_hash
-from magnetar.spark.staged import StagedEntry, decode_block
+from magnetar.spark.write.encode import EntryEncoder, java_string_hash
+from magnetar.spark.write.staged import StagedEntry, decode_block
 from magnetar.wire.payload import entry_layout, parse_metadata
 
 NAMES = ("value", "key", "key_is_string", "event_time", "properties", "ordering_key", "is_null_value")

@@ -7,7 +7,7 @@ import pytest
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.spark.errors import OptionError
-from magnetar.spark.offsets import (
+from magnetar.spark.read.offsets import (
     AtIndex,
     AtTime,
     Offset,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from magnetar.spark.errors import OptionError
-from magnetar.spark.options import WriteOptions
-from magnetar.spark.read_options import ReadOptions
+from magnetar.spark.read.read_options import ReadOptions
 from magnetar.spark.timestamps import parse_time
+from magnetar.spark.write.sink_options import WriteOptions
 
 URL = {"service.url": "pulsar://localhost:6650"}
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.base.ids import Position
-from magnetar.spark.ledgers import LogState
-from magnetar.spark.planning import (
+from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.planning import (
     BYTES_PER_PARTITION,
     TASKS_MIN,
     groups,

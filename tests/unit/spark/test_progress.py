@@ -12,10 +12,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.base.names import TopicName
-from magnetar.spark.offsets import Offset
 from magnetar.spark.progress import LagListener
 from magnetar.spark.progress.lag import SeenEnds, reaches, rows_behind
 from magnetar.spark.progress.report import Report, size_text
+from magnetar.spark.read.offsets import Offset
 
 ORDERS = "persistent://public/default/orders"
 QUERY = "3c1e0a55-0000-4000-8000-000000000001"

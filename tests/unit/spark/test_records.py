@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import types as t
 
 from magnetar.spark.errors import OptionError
-from magnetar.spark.options import WriteOptions
-from magnetar.spark.records import encode_values, topic_schema
-from magnetar.spark.written_columns import WrittenColumns
+from magnetar.spark.write.records import encode_values, topic_schema
+from magnetar.spark.write.sink_options import WriteOptions
+from magnetar.spark.write.written_columns import WrittenColumns
 from magnetar.wire import pulsar_pb2 as pb
 
 KIND = t.StructType(

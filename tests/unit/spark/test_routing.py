@@ -11,10 +11,10 @@ from pyspark.sql import types as t
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.spark.errors import SparkSourceError
-from magnetar.spark.options import WriteOptions
-from magnetar.spark.routing import Router
-from magnetar.spark.staged import StagedEntry, blocks, decode_block
-from magnetar.spark.written_columns import WrittenColumns
+from magnetar.spark.write.routing import Router
+from magnetar.spark.write.sink_options import WriteOptions
+from magnetar.spark.write.staged import StagedEntry, blocks, decode_block
+from magnetar.spark.write.written_columns import WrittenColumns
 
 
 class TwoPartitions:

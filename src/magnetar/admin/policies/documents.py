@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.call import PARTITIONS_MAX, Call
-from magnetar.admin.coercion import (
+from magnetar.admin.policies.declared import Kind
+from magnetar.admin.serving.call import PARTITIONS_MAX, Call
+from magnetar.admin.serving.coercion import (
     INT_BITS,
     LONG_BITS,
     as_boolean,
@@ -18,8 +19,7 @@ from magnetar.admin.coercion import (
     as_text,
     as_whole,
 )
-from magnetar.admin.errors import BadRequestError
-from magnetar.admin.policies.declared import Kind
+from magnetar.admin.serving.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, names_in
 from magnetar.broker.inactive.policy import DeleteMode

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.call import Call, Operation, Route
-from magnetar.admin.errors import BadRequestError
 from magnetar.admin.produce import documents
 from magnetar.admin.produce.publishing import Outcome, publish
+from magnetar.admin.serving.call import Call, Operation, Route
+from magnetar.admin.serving.errors import BadRequestError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.limits.enforcement import check_quotas

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from magnetar.base.ids import Position
-from magnetar.managedlog.ack_words import ACK_SET_WORDS_MAX, bits_of_words, words_of_bits
+from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX, bits_of_words, words_of_bits
 
 MARK_LEDGER: Final = "CompactedMarkLedger"
 MARK_ENTRY: Final = "CompactedMarkEntry"

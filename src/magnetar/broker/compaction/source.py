@@ -9,8 +9,8 @@ from magnetar.base.ids import Position
 from magnetar.broker.compaction.progress import NAMES, Progress, after, before
 from magnetar.broker.compaction.survivors import left_in_batch
 from magnetar.broker.compaction.view import CompactedView
-from magnetar.managedlog.ack_words import words_of_bits
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.ack_words import words_of_bits
+from magnetar.managedlog.cursors.cursor import Cursor
 
 _FIRST = Position(0, 0)
 

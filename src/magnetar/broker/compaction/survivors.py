@@ -11,7 +11,7 @@ from typing import Final
 from magnetar.base.ids import Position
 from magnetar.broker.topic.batches import Singles, open_batch
 from magnetar.client.compression import compress
-from magnetar.managedlog.ack_words import ACK_SET_WORDS_MAX
+from magnetar.managedlog.cursors.ack_words import ACK_SET_WORDS_MAX
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import (
     EntryError,

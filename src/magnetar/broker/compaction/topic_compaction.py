@@ -22,8 +22,8 @@ from magnetar.broker.config import BrokerConfig
 from magnetar.broker.errors import ConflictError, ServiceNotReadyError
 from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.ledger.api import LedgerWriter, NoSuchLedgerError
-from magnetar.managedlog.cursor import Cursor
-from magnetar.managedlog.cursor_ledgers import CursorLedgers
+from magnetar.managedlog.cursors.cursor import Cursor
+from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread

@@ -10,7 +10,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.broker.dedup.state import DedupLimits, DedupState
 from magnetar.broker.topic.entry import metadata_of
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.wire.payload import EntryError
 

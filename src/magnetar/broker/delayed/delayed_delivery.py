@@ -16,7 +16,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.delayed.due_time import deliver_at_ms, may_be_delayed
 from magnetar.broker.delayed.index import DEFAULT_LIMITS, DelayedIndex, IndexLimits
 from magnetar.broker.delayed.segment import BadSegmentError, Sealing, decode_foot
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import yield_loop
 

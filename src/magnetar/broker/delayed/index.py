@@ -21,7 +21,7 @@ from magnetar.base.ids import Position
 from magnetar.broker.delayed.positions import PositionSet, by_ledger
 from magnetar.broker.delayed.segment import CHUNK_RECORDS, Sealing, Segment
 from magnetar.broker.delayed.wheel import TimeWheel
-from magnetar.managedlog.entry_set import EntrySet
+from magnetar.managedlog.cursors.entry_set import EntrySet
 
 FAR_MS: Final = 60_000
 """What is due within this time is not worth writing down."""

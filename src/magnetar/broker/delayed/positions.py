@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from magnetar.base.ids import EARLIEST, Position
-from magnetar.managedlog.entry_set import MASK, SHIFT, EntrySet
+from magnetar.managedlog.cursors.entry_set import MASK, SHIFT, EntrySet
 
 
 class PositionSet:

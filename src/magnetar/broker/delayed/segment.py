@@ -6,7 +6,7 @@ A segment is one ledger. Entries 0 to n - 1 are chunks, entry n is the foot; all
     foot    "MDS2" | chunks u32 | ledgers u32 | records u64
             ledger ids i64 …                        a record's ledger number is the place in this list
             smallest time in each chunk and all after it u64 …
-            acknowledged-entries form of all positions (managedlog/entry_set_codec.py)
+            acknowledged-entries form of all positions (managedlog/cursors/entry_set_codec.py)
 
 Each record says something that is true for ever: this entry wants to be delivered at that time. So nothing
 is lost with a segment: its entries are read from the log again.
@@ -25,8 +25,8 @@ from typing import Final
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.broker.delayed.positions import PositionSet
 from magnetar.broker.delayed.wheel import ENTRY_BITS, ENTRY_MASK
-from magnetar.managedlog import entry_set_codec
-from magnetar.managedlog.entry_set import EntrySet
+from magnetar.managedlog.cursors import entry_set_codec
+from magnetar.managedlog.cursors.entry_set import EntrySet
 
 CHUNK_RECORDS: Final = 2_048
 """Records that are read, and noted, in one go: some milliseconds of work."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.api import Dispatcher
 from magnetar.broker.dispatch.consumer import Consumer
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.wire.events import AckEvent
 
 

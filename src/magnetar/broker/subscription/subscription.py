@@ -38,7 +38,7 @@ from magnetar.broker.subscription.attached import AttachedConsumer
 from magnetar.broker.subscription.dispatchers import amount, goes_on, nothing_to_send, sharing, tell_end
 from magnetar.broker.subscription.pump_turns import PumpTurns
 from magnetar.broker.topic import places
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import AckEvent

@@ -42,7 +42,7 @@ from magnetar.broker.topic.entry import entry_hash, pieces_to_come
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.unanswered import Unanswered
 from magnetar.managedlog.config import UNLIMITED
-from magnetar.managedlog.cursor import Cursor
+from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.errors import LogTerminatedError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms

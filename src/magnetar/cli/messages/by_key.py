@@ -15,7 +15,7 @@ from magnetar.base.names import TopicName
 from magnetar.cli.messages.publishing import partition_of_key
 from magnetar.cli.messages.reading import topics_of
 from magnetar.cli.messages.records import Record, records_of
-from magnetar.cli.progress import Progress
+from magnetar.cli.storage.progress import Progress
 from magnetar.client.compression import decompress
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError

@@ -132,7 +132,7 @@ def _send(
     """Sends all; where the entries lie. What came before one that cannot be sent is durable, and told."""
     from magnetar.cli.messages.encoding import Encoder
     from magnetar.cli.messages.publishing import TopicWriter
-    from magnetar.cli.progress import Progress
+    from magnetar.cli.storage.progress import Progress
 
     encoder = None if raw else Encoder(client, topic)
     version = b"" if encoder is None else encoder.version

@@ -89,7 +89,7 @@ class _Replay:
     def run(self, wanted: Range, condition: str | None, count: int | None) -> None:
         from magnetar.cli.messages.decoding import Decoder
         from magnetar.cli.messages.reading import TopicReading
-        from magnetar.cli.progress import Progress
+        from magnetar.cli.storage.progress import Progress
 
         reading = TopicReading(self._client, self._source, wanted)
         decoder = Decoder(self._client, self._source)

@@ -29,7 +29,7 @@ def search(
     """Show the messages of TOPIC for which EXPRESSION holds; ends with 7 when there is none."""
     from magnetar.cli.messages.decoding import Decoder
     from magnetar.cli.messages.reading import TopicReading
-    from magnetar.cli.progress import Progress
+    from magnetar.cli.storage.progress import Progress
 
     name = TopicName.parse(topic)
     show = options.printer(caller.output, template or (r"{id} {publish_time:time} {key} {value}"))

@@ -19,7 +19,7 @@ from magnetar.bookie.network.entries import UNSURE_FILE
 from magnetar.bookie.network.node import COOKIE_FILE
 from magnetar.ledger.membership import MEMBER_FILE
 from magnetar.runtime.file_lock import FileLock
-from magnetar.server.datafolder import DataFolder
+from magnetar.server.storage.datafolder import DataFolder
 
 _MEETING_FILES: Final = ("instance", "doubt", "cookies/*")
 _SMALL_FILES: Final = (FORMAT_FILE, INSTANCE_FILE, BELONGS_FILE, COOKIE_FILE, MEMBER_FILE, UNSURE_FILE)

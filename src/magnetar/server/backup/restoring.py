@@ -11,7 +11,7 @@ from typing import Final
 from magnetar.runtime.durable_file import sync_folder, write_durably
 from magnetar.server.backup.manifest import BackupError, Manifest
 from magnetar.server.backup.repository import Repository, copy_checked
-from magnetar.server.datafolder import FORMAT_VERSION
+from magnetar.server.storage.datafolder import FORMAT_VERSION
 
 _UNFINISHED: Final = "RESTORING"
 """Lies in a folder that is being filled."""

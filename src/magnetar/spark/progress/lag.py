@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from magnetar.base.names import InvalidTopicNameError, TopicName
 from magnetar.spark.errors import OptionError
-from magnetar.spark.offsets import Offset, decode_offsets
+from magnetar.spark.read.offsets import Offset, decode_offsets
 
 OBSERVATIONS_MAX: Final = 1000
 """Ends of a topic that are remembered; one comes with each batch."""

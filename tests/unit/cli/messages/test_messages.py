@@ -14,7 +14,7 @@ from magnetar.cli.messages.encoding import encode_payload
 from magnetar.cli.messages.options import resumable
 from magnetar.cli.messages.publishing import partition_of_key
 from magnetar.cli.messages.records import Record, records_of
-from magnetar.cli.progress import Progress
+from magnetar.cli.storage.progress import Progress
 from magnetar.client.compression import compress
 from magnetar.client.deliveries import EntryColumns
 from magnetar.client.errors import PayloadError

@@ -1,0 +1,244 @@
+"""Who may call what. Without authentication in the broker, everybody may call everything.
+
+What a route needs follows from its path, and what is not listed here needs a superuser, so that a new
+route is closed until somebody opens it.
+
+Source: Pulsar's admin API: its operations on topics by the right to produce, to consume or to look up,
+everything else of a tenant by the tenant's administrators.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from starlette.requests import Request
+
+from magnetar.admin.access.changes import told_of_change
+from magnetar.auth.errors import AuthenticationError, AuthorizationError
+from magnetar.auth.http_credentials import credentials_of
+from magnetar.auth.identity import METHOD_TLS, Credentials, Identity
+from magnetar.auth.permissions import Action
+from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.guard import Guard, changed
+
+READING: Final = ("GET", "HEAD", "OPTIONS")
+STATE_CERTIFICATE_ROLE: Final = "certificate_role"
+"""Key in a request's state: common name of the client's certificate."""
+_METHOD_HEADER: Final = "x-pulsar-auth-method-name"
+_ORIGINAL_HEADER: Final = "x-original-principal"
+"""Role of the client that a proxy speaks for."""
+
+
+class Scope(enum.Enum):
+    """What the right must cover."""
+
+    NOTHING = enum.auto()
+    """Everybody."""
+    IDENTITY = enum.auto()
+    """Everybody who is identified."""
+    TOPIC = enum.auto()
+    NAMESPACE = enum.auto()
+    TENANT = enum.auto()
+    CLUSTER = enum.auto()
+    METRICS = enum.auto()
+    """What the process says of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a route needs."""
+
+    scope: Scope
+    action: Action = Action.ADMINISTER_CLUSTER
+    domain: str = PERSISTENT
+    """Of the topic, where the path does not tell it by a variable."""
+    of_namespace: bool = False
+    """Whether it is about a namespace, or its list of topics."""
+
+    @property
+    def unknown_first(self) -> bool:
+        """Whether who shows no credentials is asked for them (401): as in Pulsar, for all but namespaces."""
+        return not self.of_namespace
+
+
+_PUBLIC: Final = ("/status.html", "/admin/v2/brokers/ready")
+"""For load balancers, who have no credentials; they tell nothing but whether the broker works."""
+_FOR_ALL_ROLES: Final = (
+    "/",
+    "/openapi.json",
+    "/admin/v2/brokers/version",
+    "/admin/v2/clusters",
+    "/admin/v2/clusters/{cluster}",
+)
+_READ_BY_LOOKUP: Final = (
+    "partitions",
+    "stats",
+    "partitioned-stats",
+    "internalStats",
+    "partitioned-internalStats",
+    "explain",
+)
+_READ_BY_CONSUME: Final = (
+    "subscriptions",
+    "lastMessageId",
+    "messageid",
+    "getMessageIdByIndex",
+    "ledger",
+    "examinemessage",
+    "messagesByKey",
+)
+"""What tells of messages, or shows them."""
+_OF_THE_OPERATOR: Final = (["resourcegroup"],)
+"""Of a namespace what its own tenant must not change: it would lift the limits that protect the others."""
+_SPLIT: Final = ["split"]
+"""Of a bundle: how the cluster shares its topics, which Pulsar leaves to superusers too."""
+_DOMAINS: Final = ("persistent", "non-persistent")
+
+
+def need(method: str, path: str) -> Need:
+    """What the route of this method and path template needs."""
+    reading = method in READING
+    if path in _PUBLIC and reading:
+        return Need(Scope.NOTHING)
+    if path in _FOR_ALL_ROLES and reading:
+        return Need(Scope.IDENTITY)
+    if path == "/metrics" and reading:
+        return Need(Scope.METRICS, Action.READ_METRICS)
+    parts = path.strip("/").split("/")
+    if parts[:3] == ["lookup", "v2", "topic"]:
+        return Need(Scope.TOPIC, Action.LOOKUP)
+    if parts[0] == "topics":
+        return Need(Scope.TOPIC, Action.PRODUCE)
+    if parts[:2] != ["admin", "v2"] or "{tenant}" not in parts:
+        return Need(Scope.CLUSTER)
+    tenant = Need(Scope.TENANT, Action.ADMINISTER_TENANT)
+    group, rest = parts[2], parts[parts.index("{tenant}") + 1 :]
+    if group == "tenants":
+        return tenant if reading else Need(Scope.CLUSTER)
+    if group == "schemas":
+        return _schemas(method) or tenant
+    if group == "namespaces" and not reading and (rest[1:2] in _OF_THE_OPERATOR or rest[-1:] == _SPLIT):
+        return Need(Scope.CLUSTER)
+    if group == "namespaces":
+        found = Need(Scope.NAMESPACE, Action.LOOKUP) if reading and rest[1:] == ["topics"] else tenant
+        return replace(found, of_namespace=bool(rest) and rest[1:2] != ["permissions"])
+    if group in _DOMAINS:
+        topics = _topics(reading=reading, rest=rest)
+        if topics is None:
+            # Creating and deleting topics is a right of the namespace.
+            return replace(tenant, of_namespace=rest[2:] in ([], ["partitions"]))
+        return replace(topics, domain=group, of_namespace=topics.scope is Scope.NAMESPACE)
+    return Need(Scope.CLUSTER)
+
+
+def _schemas(method: str) -> Need | None:
+    if method in READING:
+        return Need(Scope.TOPIC, Action.LOOKUP)
+    return Need(Scope.TOPIC, Action.PRODUCE) if method == "POST" else None
+
+
+def _topics(*, reading: bool, rest: list[str]) -> Need | None:
+    """`rest`: the parts of the path after the tenant."""
+    if rest in (["{namespace}"], ["{namespace}", "partitioned"]):
+        return Need(Scope.NAMESPACE, Action.LOOKUP) if reading else None
+    if rest[:2] != ["{namespace}", "{topic}"]:
+        return None
+    if reading and rest[2:] == ["authorization"]:
+        # Of others the handler asks for more.
+        return Need(Scope.IDENTITY)
+    if rest[2:3] == ["subscription"]:
+        return Need(Scope.TOPIC, Action.CONSUME)
+    if reading and len(rest) > 2 and rest[2] in _READ_BY_CONSUME:
+        return Need(Scope.TOPIC, Action.CONSUME)
+    if reading and len(rest) == 3 and rest[2] in _READ_BY_LOOKUP:
+        return Need(Scope.TOPIC, Action.LOOKUP)
+    return None
+
+
+async def admit(guard: Guard, needed: Need, request: Request, params: Mapping[str, str]) -> Identity | None:
+    """Who calls, when they may; None where everybody may. Raises AuthenticationError, AuthorizationError,
+    InvalidNameError."""
+    if needed.scope is Scope.NOTHING:
+        return None
+    peer = peer_of(request)
+    identity = await _identify(guard, request, peer)
+    try:
+        await _require(guard, needed, identity, peer, params)
+    except AuthorizationError as error:
+        if needed.unknown_first and not _shows_credentials(request):
+            raise AuthenticationError(str(error)) from error
+        raise
+    return identity
+
+
+def _shows_credentials(request: Request) -> bool:
+    shown = request.scope.get("state", {}).get(STATE_CERTIFICATE_ROLE)
+    return bool(shown or request.headers.get("authorization"))
+
+
+async def _require(
+    guard: Guard, needed: Need, identity: Identity, peer: str, params: Mapping[str, str]
+) -> None:
+    if needed.scope is Scope.CLUSTER:
+        guard.require_superuser(identity, peer)
+    elif needed.scope is Scope.METRICS:
+        guard.require_metrics(identity, peer)
+    elif needed.scope is Scope.TENANT:
+        await guard.require_tenant(identity, peer, params["tenant"])
+    elif needed.scope is Scope.NAMESPACE:
+        namespace = NamespaceName.parse(f"{params['tenant']}/{params['namespace']}")
+        await guard.require_namespace(identity, peer, needed.action, namespace)
+    elif needed.scope is Scope.TOPIC:
+        topic = TopicName.of(
+            params.get("domain", needed.domain), params["tenant"], params["namespace"], params["topic"]
+        )
+        subscription = params.get("subscription", "")
+        await guard.require_topic(identity, peer, needed.action, topic, subscription)
+
+
+async def _identify(guard: Guard, request: Request, peer: str) -> Identity:
+    """Raises AuthenticationError, also for roles that may not speak for each other, as Pulsar does here."""
+    try:
+        credentials = _credentials(guard, request)
+    except AuthenticationError as error:
+        guard.refused_credentials(Credentials(""), peer, error)
+        raise
+    identity = await guard.identify(credentials, peer)
+    original = request.headers.get(_ORIGINAL_HEADER, "")
+    try:
+        guard.check_original(identity, original, peer)
+    except AuthorizationError as error:
+        raise AuthenticationError(str(error)) from error
+    if identity.role in guard.authentication.proxy_roles:
+        return Identity(original, via=identity.role, proofs=identity.proofs)
+    return identity
+
+
+def note_change(identity: Identity | None, request: Request, body: bytes) -> None:
+    """Notes who changed something, and to what; publishing changes nothing, and comes too often."""
+    path = request.url.path
+    if request.method not in READING and not path.startswith("/topics/"):
+        changed(identity, peer_of(request), told_of_change(request.method, path, request.url.query, body))
+
+
+def peer_of(request: Request) -> str:
+    """Address of the client, for logs."""
+    return f"{request.client.host}:{request.client.port}" if request.client else "?"
+
+
+def address_of(request: Request) -> str:
+    """The client's machine."""
+    return request.client.host if request.client else "?"
+
+
+def _credentials(guard: Guard, request: Request) -> Credentials:
+    role = request.scope.get("state", {}).get(STATE_CERTIFICATE_ROLE)
+    return credentials_of(
+        request.headers.get("authorization", ""),
+        request.headers.get(_METHOD_HEADER, ""),
+        certificate_role=role,
+        takes_certificates=METHOD_TLS in guard.authentication.providers,
+    )

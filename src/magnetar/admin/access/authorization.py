@@ -1,0 +1,86 @@
+"""`.../authorization`: whether a role may do something with a topic, and which rule says so.
+
+Everybody may ask about itself; about others, who administers the tenant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from magnetar.admin.serving.call import Call, Handler, Route
+from magnetar.admin.serving.errors import BadRequestError
+from magnetar.auth.explanation import Explanation, Question, explain
+from magnetar.auth.permissions import Action
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
+
+ACTIONS: Final = {
+    "produce": Action.PRODUCE,
+    "consume": Action.CONSUME,
+    "lookup": Action.LOOKUP,
+    "administer": Action.ADMINISTER_TENANT,
+}
+"""What can be asked for, as it stands in the query."""
+
+
+async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
+    """Whether `?role=` may do `?action=` with the topic, and which rule grants or what is missing."""
+    action = ACTIONS.get(call.query.get("action", ""))
+    if action is None:
+        raise BadRequestError(f"action must be one of {', '.join(ACTIONS)}")
+    guard = call.broker.guard
+    role = call.query.get("role") or (call.identity.role if call.identity else "")
+    question = {"role": role, "action": call.query["action"], "topic": str(topic.base)}
+    if guard is None:
+        reason = "this broker asks for no credentials: everybody may do everything"
+        return {**question, **asdict(Explanation(True, reason, ()))}
+    if not guard.authorizes:
+        reason = "authorization is off: whoever proves who it is may do everything"
+        return {**question, **asdict(Explanation(True, reason, ()))}
+    if not role:
+        raise BadRequestError("name a role")
+    if call.identity is not None and role != call.identity.role:
+        await guard.require_tenant(call.identity, call.peer, topic.tenant)
+    names = call.identity is None or await guard.may_namespace(
+        call.identity, Action.ADMINISTER_TENANT, topic.namespace_name
+    )
+    asked = Question(
+        role=role,
+        action=action,
+        namespace=str(topic.namespace_name),
+        topic=str(topic.base),
+        subscription=call.query.get("subscription", ""),
+    )
+    tenant, namespace = await guard.documents(topic.namespace_name)
+
+    def explained(of: str) -> Explanation:
+        return explain(
+            replace(asked, role=of),
+            superusers=guard.superuser_roles,
+            tenant=tenant,
+            namespace=namespace,
+            names=names,
+        )
+
+    found = explained(role)
+    if call.identity is not None and role == call.identity.role and not found.allowed:
+        # Of its own credential every role counts.
+        found = next((each for each in map(explained, call.identity.also) if each.allowed), found)
+    return {**question, **asdict(found)}
+
+
+def _of(domain: str) -> Handler:
+    async def authorization(call: Call) -> object:
+        """Whether a role may produce, consume, look up or administer, and why."""
+        params = call.params
+        return await answer(
+            call, TopicName.of(domain, params["tenant"], params["namespace"], params["topic"])
+        )
+
+    return authorization
+
+
+ROUTES: list[Route] = [
+    ("GET", f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/authorization", _of(domain))
+    for domain in (PERSISTENT, NON_PERSISTENT)
+]

@@ -1,0 +1,1 @@
+"""Routes about brokers and bookies. See README.md."""

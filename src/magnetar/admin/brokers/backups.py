@@ -1,0 +1,51 @@
+"""Points in time of the data folder, for who copies them on the broker's machine. Not of Pulsar's API."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.admin.serving.call import Call, Route
+from magnetar.admin.serving.errors import NotHereError, NotImplementedHereError
+from magnetar.base.errors import MagnetarError
+from magnetar.broker.errors import ConflictError
+from magnetar.broker.staging import PointsInTime
+
+_P: Final = "/admin/v2/brokers/points-in-time"
+
+
+def _points(call: Call) -> PointsInTime:
+    if (points := call.broker.points_in_time) is None:
+        raise NotImplementedHereError(
+            "this broker's messages do not lie in its data folder: nothing is kept, or they are on bookies of"
+            " a cluster, which have copies of their own"
+        )
+    return points
+
+
+async def begin(call: Call) -> object:
+    """Takes a point in time of all that is durable; 409 while there is another. Unless renewed, it goes."""
+    points = _points(call)
+    try:
+        taken = await points.begin()
+    except MagnetarError as error:
+        raise ConflictError(str(error)) from error
+    return {"id": taken.staged_id, "folder": str(taken.folder)}
+
+
+async def renew(call: Call) -> None:
+    """It is being copied still; 404 when it is gone."""
+    if not _points(call).renew(call.params["point"]):
+        raise NotHereError("that point in time is not there any more: take another one")
+
+
+async def end(call: Call) -> None:
+    """It is copied, and may go; 404 when it was gone."""
+    if not await _points(call).end(call.params["point"]):
+        raise NotHereError("that point in time is not there any more")
+
+
+ROUTES: list[Route] = [
+    ("POST", _P, begin),
+    ("POST", f"{_P}/{{point}}", renew),
+    ("DELETE", f"{_P}/{{point}}", end),
+]

@@ -1,0 +1,48 @@
+"""`/lookup/v2`: which broker serves a topic, for clients whose service URL is an HTTP one."""
+
+from __future__ import annotations
+
+from magnetar.admin.brokers.brokers import broker_port
+from magnetar.admin.namespaces import bundles
+from magnetar.admin.serving.call import Call, Route, Text, is_domain
+from magnetar.admin.serving.errors import NotHereError
+from magnetar.base.names import TopicName
+
+_LISTENER = "X-Pulsar-ListenerName"
+"""Where Java's clients name the listener. Source: Pulsar's lookup over HTTP."""
+_T = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
+
+
+async def _checked(call: Call) -> TopicName:
+    if not is_domain(call.params["domain"]):
+        raise NotHereError(f"{call.params['domain']!r} is no domain of topics")
+    topic = call.topic()
+    await call.broker.check_name(topic)
+    return topic
+
+
+async def lookup(call: Call) -> object:
+    """The C++ client wants both broker URLs in the answer; an empty one says that it is not offered."""
+    await _checked(call)
+    host = call.broker.config.advertised_host or call.host
+    listener = call.query.get("listenerName", "") or call.headers.get(_LISTENER, "")
+    at = call.broker.listeners.addresses(host, await broker_port(call), listener=listener)
+    return {
+        "brokerUrl": at.plain,
+        "brokerUrlTls": at.tls,
+        "httpUrl": at.http or f"http://{host}:{call.service.http_port}",
+        "httpUrlTls": at.https,
+        "nativeUrl": at.plain,
+    }
+
+
+async def bundle(call: Call) -> object:
+    """The range of hashes that the topic falls into."""
+    topic = await _checked(call)
+    return Text(bundles.bundle_of(topic, await call.broker.policies.namespace(topic.namespace_name)))
+
+
+ROUTES: list[Route] = [
+    ("GET", _T, lookup),
+    ("GET", f"{_T}/bundle", bundle),
+]

@@ -1,0 +1,1 @@
+"""Routes about clusters, failure domains and isolation policies. See README.md."""

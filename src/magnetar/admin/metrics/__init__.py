@@ -1,0 +1,1 @@
+"""`/metrics`. See README.md."""

@@ -1,0 +1,121 @@
+"""`/metrics` of a broker with very many topics: the sums of each namespace, under the same names.
+
+Series per topic are for a broker whose topics a monitoring system can hold; beyond `metrics_topics_max`
+topics the labels `topic` and `subscription` are left out, as Pulsar does with
+`exposeTopicLevelMetricsInPrometheus=false`. Counters stay counters: a topic that is unloaded takes nothing
+away from what its namespace has counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from magnetar.admin.topics.rates import Rates
+from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.topic import Topic
+from magnetar.observability.metrics import Exposition, labels
+
+_TOPICS_PER_STEP: Final = 20
+"""Topics that are summed between two places where others may have the event loop: about 0.1 ms."""
+
+_GAUGES: Final = (
+    ("pulsar_topics_count", "Topics loaded by this broker."),
+    ("pulsar_subscriptions_count", "Subscriptions of the namespace's topics."),
+    ("pulsar_producers_count", "Producers connected to the namespace's topics."),
+    ("pulsar_consumers_count", "Consumers connected to the namespace's topics."),
+    ("pulsar_storage_size", "Bytes of the topics' durable entries."),
+    ("pulsar_storage_offloaded_size", "Bytes of those that have a copy in an object store."),
+    ("pulsar_msg_backlog", "Entries that durable subscriptions have not acknowledged."),
+    ("magnetar_pending_bytes", "Bytes appended to the topics' logs that are not durable yet."),
+)
+_COUNTERS: Final = (
+    ("pulsar_in_messages_total", "Messages published."),
+    ("pulsar_in_bytes_total", "Bytes published."),
+    ("pulsar_out_messages_total", "Messages delivered."),
+    ("pulsar_out_bytes_total", "Bytes delivered."),
+)
+_RATES: Final = (
+    ("pulsar_rate_in", "Messages published per second since the last scrape."),
+    ("pulsar_throughput_in", "Bytes published per second since the last scrape."),
+)
+
+
+class _Namespace:
+    """What is summed over one namespace."""
+
+    __slots__ = ("__weakref__", "counters", "gauges", "since_ms")
+
+    def __init__(self, since_ms: int) -> None:
+        self.since_ms = since_ms
+        self.gauges = [0] * len(_GAUGES)
+        self.counters = [0] * len(_COUNTERS)
+
+
+class NamespaceSums:
+    """The namespaces of one broker, between scrapes."""
+
+    def __init__(self, cluster: str, since_ms: int, rates: Rates) -> None:
+        """`since_ms`: when everything was 0, the broker's start."""
+        self._cluster = cluster
+        self._since_ms = since_ms
+        self._namespaces: dict[str, _Namespace] = {}
+        self._counted: WeakKeyDictionary[AnyTopic, tuple[int, ...]] = WeakKeyDictionary()
+        """What each topic had counted at the last look; not kept of those that never counted anything."""
+        self._rates = rates
+
+    def collect(self, topics: list[AnyTopic], out: Exposition) -> Iterator[None]:
+        """Adds the sums to a scrape; yields where others may have the event loop."""
+        found: dict[str, _Namespace] = {}
+        for number, topic in enumerate(topics, 1):
+            name = str(topic.name.namespace_name)
+            namespace = found.get(name)
+            if namespace is None:
+                namespace = found[name] = self._namespaces.get(name) or _Namespace(self._since_ms)
+                namespace.gauges = [0] * len(_GAUGES)
+            self._add(topic, namespace)
+            if number % _TOPICS_PER_STEP == 0:
+                yield
+        # One without topics is not shown any more, and begins anew.
+        self._namespaces = found
+        for name, namespace in sorted(found.items()):
+            self._show(namespace, labels(("cluster", self._cluster), ("namespace", name)), out)
+            yield
+
+    def _add(self, topic: AnyTopic, namespace: _Namespace) -> None:
+        gauges = namespace.gauges
+        subscriptions = topic.subscriptions.values()
+        gauges[0] += 1
+        gauges[2] += len(topic.producers)
+        messages_out = bytes_out = 0
+        if subscriptions:
+            gauges[1] += len(subscriptions)
+            for subscription in subscriptions:
+                gauges[3] += len(subscription.consumers)
+                messages_out += subscription.messages_out
+                bytes_out += subscription.bytes_out
+        if isinstance(topic, Topic):
+            gauges[4] += topic.log.size_bytes
+            gauges[5] += topic.log.offloading.offloaded_bytes
+            for each in topic.subscriptions.values():
+                if each.durable:
+                    gauges[6] += each.backlog_entries
+            gauges[7] += topic.log.pending_bytes
+        counted = (topic.messages_in, topic.bytes_in, messages_out, bytes_out)
+        if any(counted):
+            before = self._counted.get(topic, (0, 0, 0, 0))
+            for i, (now, then) in enumerate(zip(counted, before, strict=True)):
+                # Less than before: a subscription was deleted with what it had counted.
+                namespace.counters[i] += max(0, now - then)
+            self._counted[topic] = counted
+
+    def _show(self, namespace: _Namespace, labelled: str, out: Exposition) -> None:
+        for (name, text), gauge in zip(_GAUGES, namespace.gauges, strict=True):
+            out.gauge(name, text, gauge, labelled)
+        for (name, text), counter in zip(_COUNTERS, namespace.counters, strict=True):
+            out.counter(name, text, counter, labelled)
+        published = (namespace.counters[0], namespace.counters[1])
+        rates = self._rates.per_second(namespace, published, namespace.since_ms)
+        for (name, text), rate in zip(_RATES, rates, strict=True):
+            out.gauge(name, text, rate, labelled)

@@ -1,0 +1,1 @@
+"""Routes about namespaces, their documents and their bundles. See README.md."""

@@ -1,0 +1,90 @@
+"""Where a bundle is cut in two (pure).
+
+Source: Pulsar's split algorithms (NamespaceBundleSplitAlgorithm) and the bundle types LARGEST and HOT of
+its tools.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from magnetar.admin.serving.errors import BadRequestError
+from magnetar.broker.errors import PreconditionFailedError
+
+RANGE: Final = "range_equally_divide"
+TOPIC_COUNT: Final = "topic_count_equally_divide"
+POSITIONS: Final = "specified_positions_divide"
+FLOW: Final = "flow_or_qps_equally_divide"
+ALGORITHMS: Final = (RANGE, TOPIC_COUNT, POSITIONS, FLOW)
+
+LARGEST: Final = "LARGEST"
+"""In place of a bundle's bounds: the one with the most topics."""
+HOT: Final = "HOT"
+"""In place of a bundle's bounds: the one with the most bytes per second in and out."""
+
+
+def cuts(
+    algorithm: str,
+    bounds: tuple[int, int],
+    *,
+    positions: Sequence[int],
+    topics: Mapping[int, float],
+) -> list[int]:
+    """New bounds inside of `bounds`; [] when the algorithm finds none, as for a single topic.
+
+    Args:
+        algorithm: one of ALGORITHMS, "" for Pulsar's default, RANGE.
+        positions: what the caller named, for POSITIONS, which they also choose where none is named.
+        topics: how busy the topics are, by the hash at which they fall; for TOPIC_COUNT and FLOW.
+
+    Raises PreconditionFailedError for an unknown algorithm, or a bundle that is one hash wide;
+    BadRequestError for positions outside of the bundle.
+    """
+    lower, upper = bounds
+    algorithm = algorithm or (POSITIONS if positions else RANGE)
+    if algorithm not in ALGORITHMS:
+        raise PreconditionFailedError(
+            "Unsupported namespace bundle split algorithm, supported algorithms are "
+            f"[{', '.join(ALGORITHMS)}]"
+        )
+    if upper - lower < 2:
+        raise PreconditionFailedError(f"0x{lower:08x}_0x{upper:08x} cannot be split: it is one hash wide")
+    if algorithm == POSITIONS:
+        if not positions or not all(lower < each < upper for each in positions):
+            raise BadRequestError(f"boundaries must be a list of numbers between {lower} and {upper}")
+        return sorted(set(positions))
+    if algorithm == RANGE:
+        return [(lower + upper) // 2]
+    found = _middle(sorted(topics)) if algorithm == TOPIC_COUNT else _balance(topics)
+    return [found] if found is not None and lower < found < upper else []
+
+
+def _middle(hashes: Sequence[int]) -> int | None:
+    """Between the two halves of the topics."""
+    if len(hashes) < 2:
+        return None
+    before, after = hashes[len(hashes) // 2 - 1], hashes[len(hashes) // 2]
+    return before + (after - before + 1) // 2
+
+
+def _balance(topics: Mapping[int, float]) -> int | None:
+    """Between two topics, so that both sides are as equally busy as can be."""
+    hashes = sorted(topics)
+    sums = list(itertools.accumulate(topics[each] for each in hashes))
+    if len(hashes) < 2 or not sums[-1]:
+        return None
+    at = min(range(1, len(hashes)), key=lambda place: abs(2 * sums[place - 1] - sums[-1]))
+    return _middle(hashes[at - 1 : at + 1])
+
+
+def chosen(bundles: Mapping[tuple[int, int], float]) -> tuple[int, int]:
+    """The bundle that weighs most; of several the first.
+
+    Raises PreconditionFailedError when none weighs anything.
+    """
+    best = max(sorted(bundles), key=lambda bounds: bundles[bounds], default=None)
+    if best is None or not bundles[best]:
+        raise PreconditionFailedError("no bundle of the namespace has a topic, so there is none to choose")
+    return best

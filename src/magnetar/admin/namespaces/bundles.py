@@ -1,0 +1,104 @@
+"""Bundles: the ranges of hashes that a namespace's topics fall into (pure).
+
+One broker has them all; they still name parts of a namespace, which can be unloaded and cleared one by
+one. A namespace has four, as in Pulsar, unless it was created with another number.
+Source: Pulsar places a topic by the CRC-32 of its full name; the last range includes its end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from magnetar.admin.serving.call import whole
+from magnetar.admin.serving.errors import BadRequestError
+from magnetar.base.names import NamespaceName, TopicName
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, LAST, equal_parts
+from magnetar.metadata import keys
+
+BUNDLES_MAX: Final = 1024
+_NAME: Final = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
+_BOUND: Final = re.compile(r"0x[0-9a-fA-F]{1,8}")
+
+WHOLE: Final[dict[str, Any]] = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+"""The bundles of a namespace whose document names none, as older ones may."""
+
+
+def wanted(document: object) -> dict[str, Any]:
+    """The bundles of a namespace created with `document`: `{"numBundles": n}`, `{"boundaries": [...]}` or
+    both; 0 and nothing are Pulsar's default. Raises BadRequestError."""
+    if document is None:
+        return equal_parts(DEFAULT_BUNDLES)
+    if not isinstance(document, dict):
+        raise BadRequestError('bundles are {"numBundles": n} or {"boundaries": [...]}')
+    bounds = document.get("boundaries") or []
+    number = whole(document.get("numBundles") or max(0, len(bounds) - 1) or DEFAULT_BUNDLES)
+    if number is None or not 0 < number <= BUNDLES_MAX:
+        raise BadRequestError(f"numBundles must be from 1 to {BUNDLES_MAX}")
+    if not bounds:
+        return equal_parts(number)
+    if not isinstance(bounds, list) or not all(isinstance(b, str) and _BOUND.fullmatch(b) for b in bounds):
+        raise BadRequestError("boundaries must be a list of numbers like 0x00000000")
+    found = sorted({int(bound, 16) for bound in bounds})
+    if found[0] != 0 or found[-1] != LAST or len(found) != number + 1:
+        raise BadRequestError(f"boundaries of {number} bundles are {number + 1}, from 0x0 to 0xffffffff")
+    return {"boundaries": [f"0x{bound:08x}" for bound in found], "numBundles": number}
+
+
+def hash_of(topic: TopicName) -> int:
+    """Where a topic falls."""
+    return zlib.crc32(str(topic).encode())
+
+
+def bundle_of(topic: TopicName, policies: Mapping[str, Any]) -> str:
+    """Name of the topic's bundle; `policies` is its namespace's document."""
+    bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]
+    place = hash_of(topic)
+    for lower, upper in itertools.pairwise(bounds):
+        if lower <= place < upper or upper == LAST:
+            return keys.bundle(lower, upper)
+    raise AssertionError(f"boundaries {bounds} do not end at the last hash")
+
+
+def bounds_of(bundle: str) -> tuple[int, int]:
+    """The bounds that a bundle's name tells. Raises PreconditionFailedError."""
+    found = _NAME.fullmatch(bundle)
+    if found is None:
+        raise PreconditionFailedError(
+            f"Invalid bundle range: {bundle[:100]}", remedy="a bundle is written 0x00000000_0xffffffff"
+        )
+    return int(found[1], 16), int(found[2], 16)
+
+
+def check_known(namespace: NamespaceName, bundle: str, policies: Mapping[str, Any]) -> None:
+    """Whether a namespace's document has the bundle. Raises PreconditionFailedError."""
+    lower, upper = bounds_of(bundle)
+    bounds = [int(bound, 16) for bound in (policies.get("bundles") or WHOLE)["boundaries"]]
+    after = dict(itertools.pairwise(bounds))
+    if after.get(lower) == upper:
+        return
+    named = f"{namespace}/{keys.bundle(lower, upper)}"
+    if lower in after:
+        reason = (
+            f"Invalid upper boundary for bundle {named}."
+            f" Expected upper boundary of {namespace}/{keys.bundle(lower, after[lower])}"
+        )
+    else:
+        reason = f"Cannot find bundle {named} in the bundles list"
+    known = ", ".join(keys.bundle(*pair) for pair in itertools.islice(after.items(), 8))
+    raise PreconditionFailedError(reason, remedy=f"there are {known}")
+
+
+def within(topic: TopicName, bundle: str) -> bool:
+    """Whether the topic falls into a range, by its name. Raises PreconditionFailedError."""
+    return covers(bounds_of(bundle), hash_of(topic))
+
+
+def covers(bounds: tuple[int, int], place: int) -> bool:
+    """Whether a hash lies between these bounds."""
+    lower, upper = bounds
+    return lower <= place < upper + (upper == LAST)

@@ -1,0 +1,184 @@
+"""A namespace's whole document, as who makes the namespace sends it: each part is read as by its own route.
+
+So nothing gets in here that its route would refuse. What Pulsar's own tools send of things that are not set
+(null, empty, false, -1) is left out; what else has no effect here is refused by its name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from magnetar.admin.access import permissions
+from magnetar.admin.namespaces import bundles
+from magnetar.admin.namespaces.namespace_properties import PROPERTIES
+from magnetar.admin.offload import offload
+from magnetar.admin.policies import kinds, of_subscription, quotas
+from magnetar.admin.policies.declared import Kind, Policy
+from magnetar.admin.policies.stored import N
+from magnetar.admin.policies.table import ALL
+from magnetar.admin.serving.call import Call
+from magnetar.admin.serving.coercion import LONG_BITS, as_choice, as_object, as_texts, as_whole
+from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.tenants.resource_groups import check_group
+from magnetar.broker.limits.groups import GROUP_POLICY
+from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE
+from magnetar.broker.policies.policies import Policies
+from magnetar.tiered.policy import (
+    LAG_OF_NAMESPACE,
+    POLICIES,
+    THRESHOLD_OF_NAMESPACE,
+    THRESHOLD_S_OF_NAMESPACE,
+)
+
+_BUNDLES: Final = "bundles"
+_GRANTS: Final = "auth_policies"
+_MODE: Final = "subscription_auth_mode"
+_BOUNDS: Final = ("boundaries", "numBundles")
+"""The bundles of the first generation's calls, which have nothing else."""
+_UNSET: Final = (None, "", False, 0, -1, "None", "UNDEFINED", "AutoUpdateDisabled")
+"""What stands for nothing, beside empty lists and objects."""
+
+_DECLARED: Final = {policy.namespace_key: policy for policy in ALL if policy.of_namespace is not None}
+_OFFLOADING: Final = (THRESHOLD_OF_NAMESPACE, THRESHOLD_S_OF_NAMESPACE, LAG_OF_NAMESPACE)
+
+
+async def read(call: Call) -> Policies:
+    """The document of the body. Raises BadRequestError, PreconditionFailedError, UnsupportedError,
+    AuthorizationError."""
+    body = call.json_object()
+    found: Policies = {_BUNDLES: bundles.wanted(body.get(_BUNDLES) or _first_generation(body))}
+    for key, value in body.items():
+        if key in (_BUNDLES, *_BOUNDS):
+            continue
+        reader = _OTHERS.get(key)
+        if key in _DECLARED:
+            part = _declared(call, _DECLARED[key], value)
+        elif _is_unset(value):
+            part = None
+        elif reader is None:
+            raise BadRequestError(f"the policy {key[:100]!r} has no effect here", remedy="leave it out")
+        else:
+            part = await reader(call, value)
+        if part is not None:
+            found[key] = part
+    for key, policy in _DECLARED.items():
+        if policy.check is not None and key in found:
+            policy.check(found[key], {}, found)
+    return found
+
+
+def _first_generation(body: Policies) -> Policies | None:
+    return {name: body[name] for name in _BOUNDS if name in body} or None
+
+
+def _is_unset(value: Any) -> bool:
+    return value in _UNSET or value in ([], {})
+
+
+def _with(call: Call, value: Any, name: str) -> Call:
+    """The call that a part's own route would get."""
+    return replace(call, body=json.dumps(value).encode(), path=f"{N}/{name}", query={})
+
+
+def _declared(call: Call, policy: Policy, value: Any) -> Any:
+    if value is None or value == -1 or value in ([], {}):
+        return None
+    if not policy.by_cluster:
+        return _value(call, policy, policy.kind, value)
+    by_cluster = as_object(value, what=policy.namespace_key) or {}
+    read_of = {
+        cluster: _value(call, policy, policy.kind, each)
+        for cluster, each in by_cluster.items()
+        if each is not None
+    }
+    return {cluster: each for cluster, each in read_of.items() if each is not None} or None
+
+
+def _value(call: Call, policy: Policy, kind: Kind, value: Any) -> Any:
+    if value == policy.unset and isinstance(value, str):
+        return None
+    kind = kinds.BOOLEAN if kind is kinds.SWITCH else kind
+    return kind.read(_with(call, value, str(policy.of_namespace)))
+
+
+async def _quotas(call: Call, value: Any) -> Policies:
+    # Whether they suit what is retained is asked with the retention.
+    document = as_object(value, what=QUOTAS_OF_NAMESPACE) or {}
+    return {
+        quotas.kind_of(kind): quotas.quota_of(_with(call, each, "backlogQuota"), None)
+        for kind, each in document.items()
+        if each is not None
+    }
+
+
+async def _grants(_: Call, value: Any) -> Policies:
+    document = as_object(value, what=_GRANTS) or {}
+    found: Policies = {}
+    for level, of_level in document.items():
+        grants = as_object(of_level, what=level) or {}
+        if level == "namespace_auth":
+            found[level] = {role: permissions.actions_in(each) for role, each in grants.items()}
+        elif level == "destination_auth":
+            found[level] = {
+                topic: {
+                    role: permissions.actions_in(each)
+                    for role, each in (as_object(roles, what=level) or {}).items()
+                }
+                for topic, roles in grants.items()
+            }
+        elif level == "subscription_auth_roles":
+            found[level] = {name: sorted(as_texts(roles, what=level) or ()) for name, roles in grants.items()}
+        elif grants:
+            raise BadRequestError(f"{_GRANTS} have no {level[:100]!r}")
+    return {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}, **found}
+
+
+async def _mode(_: Call, value: Any) -> str | None:
+    return as_choice(value, permissions.MODES, what=_MODE)
+
+
+async def _group(call: Call, value: Any) -> str:
+    guard = call.broker.guard
+    if guard is not None and call.identity is not None:
+        # As by its own route: it decides with whom limits are shared.
+        guard.require_superuser(call.identity, call.peer)
+    if not isinstance(value, str):
+        raise BadRequestError(f"{GROUP_POLICY} must be a name")
+    await check_group(call, value)
+    return value
+
+
+async def _properties(call: Call, value: Any) -> dict[str, str]:
+    return _with(call, value, PROPERTIES).json_strings()
+
+
+async def _offload_policies(call: Call, value: Any) -> Policies:
+    return offload.read_policies(_with(call, value, "offloadPolicies"))
+
+
+async def _offload_number(_: Call, value: Any) -> int | None:
+    return as_whole(value, bits=LONG_BITS, what="an offload threshold")
+
+
+async def _clusters(call: Call, value: Any) -> list[str]:
+    return await of_subscription.only_this(_with(call, value, "replication"))
+
+
+async def _allowed(call: Call, value: Any) -> list[str]:
+    return await of_subscription.allowed_of(_with(call, value, "allowedClusters"), {})
+
+
+_OTHERS: Final[dict[str, Callable[[Call, Any], Awaitable[Any]]]] = {
+    QUOTAS_OF_NAMESPACE: _quotas,
+    _GRANTS: _grants,
+    _MODE: _mode,
+    GROUP_POLICY: _group,
+    PROPERTIES: _properties,
+    POLICIES: _offload_policies,
+    **dict.fromkeys(_OFFLOADING, _offload_number),
+    "replication_clusters": _clusters,
+    "allowed_clusters": _allowed,
+}

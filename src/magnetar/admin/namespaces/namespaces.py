@@ -1,0 +1,148 @@
+"""`/admin/v2/namespaces`: life of a namespace, and what is done to all of its topics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.admin.namespaces import bundles as bundle_ranges
+from magnetar.admin.namespaces import namespace_documents
+from magnetar.admin.serving.call import Call, Operation, Route
+from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.topics.topic_lists import QUERY, chosen
+from magnetar.admin.topics.topics import forget_policies
+from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
+from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
+from magnetar.broker.service import Broker
+from magnetar.broker.topic.topic import Topic
+from magnetar.broker.watchers.selection import is_system
+
+_N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+
+
+async def list_namespaces(call: Call) -> object:
+    tenant = call.name("tenant")
+    if await call.broker.policies.tenant(tenant) is None:
+        raise NamespaceNotFoundError("Tenant not found", remedy=f"there is no tenant {tenant}")
+    return await call.broker.policies.namespaces(tenant)
+
+
+async def get_namespace(call: Call) -> object:
+    return await call.broker.policies.namespace(call.namespace())
+
+
+async def create_namespace(call: Call) -> object:
+    """Makes a namespace with the policies of the body, each of which its own route would take."""
+    document = await namespace_documents.read(call)
+    async with call.broker.names.making(str(call.namespace())):
+        await call.broker.policies.create_namespace(call.namespace(), document)
+    return None
+
+
+async def delete_namespace(call: Call) -> object:
+    """Deletes a namespace; with `force` its topics too."""
+    await delete_whole(call.broker, call.namespace(), force=call.flag("force"))
+    return None
+
+
+async def delete_whole(broker: Broker, name: NamespaceName, *, force: bool) -> None:
+    """Deletes a namespace; its topics too with `force`, else raises ConflictError while there are any."""
+    await broker.policies.namespace(name)
+    async with broker.names.ending(str(name)):
+        topics = [topic for domain in _DOMAINS["ALL"] for topic in await broker.topics_of(name, domain)]
+        if not force and not all(is_system(topic) for topic in topics):
+            raise ConflictError(
+                "Cannot delete non empty namespace", remedy="delete its topics, or add ?force=true"
+            )
+        for topic in topics:
+            try:
+                await broker.delete_topic(topic, force=True)
+            except TopicNotFoundError:
+                # Deleted meanwhile, or a partition of another domain that was never used.
+                if topic.partition < 0:
+                    await forget_policies(broker, topic)
+        for domain in _DOMAINS["ALL"]:
+            for topic in await broker.policies.partitioned_topics(name, domain):
+                await broker.policies.delete_partitioned(topic)
+                await broker.schemas.delete(topic)
+                await forget_policies(broker, topic)
+        await broker.policies.delete_namespace(name)
+
+
+_DOMAINS: Final = {
+    "PERSISTENT": (PERSISTENT,),
+    "NON_PERSISTENT": (NON_PERSISTENT,),
+    "ALL": (PERSISTENT, NON_PERSISTENT),
+}
+"""Which topics a mode stands for."""
+
+
+async def list_topics(call: Call) -> object:
+    mode = call.query.get("mode", "PERSISTENT").upper()
+    if mode not in _DOMAINS:
+        raise BadRequestError(f"mode must be PERSISTENT, NON_PERSISTENT or ALL, not {mode!r}")
+    name = call.namespace()
+    await call.broker.policies.namespace(name)
+    found = [topic for domain in _DOMAINS[mode] for topic in await call.broker.topics_of(name, domain)]
+    return await chosen(call, name, found)
+
+
+# -- all topics of a namespace -----------------------------------------------------------------------
+
+
+async def _in_bundle(call: Call) -> list[TopicName]:
+    """Topics of the namespace; only those of the path's bundle, if it names one."""
+    name = call.namespace()
+    document = await call.broker.policies.namespace(name)
+    bundle = call.params.get("bundle")
+    if bundle is None:
+        return await call.broker.topics_of(name)
+    bundle_ranges.check_known(name, bundle, document)
+    topics = await call.broker.topics_of(name)
+    return [topic for topic in topics if bundle_ranges.within(topic, bundle)]
+
+
+async def _existing(call: Call) -> list[Topic]:
+    return [
+        await call.broker.topic(name, create=False)
+        for name in await _in_bundle(call)
+        if await call.broker.exists(name)
+    ]
+
+
+async def unload(call: Call) -> object:
+    for topic in await _in_bundle(call):
+        await call.broker.unload(topic)
+    return None
+
+
+async def clear_backlog(call: Call) -> object:
+    wanted = call.params.get("subscription")
+    for topic in await _existing(call):
+        for subscription in list(topic.subscriptions.values()):
+            if subscription.durable and wanted in (None, subscription.name):
+                await subscription.skip_all()
+    return None
+
+
+async def unsubscribe(call: Call) -> object:
+    wanted = call.params["subscription"]
+    for topic in await _existing(call):
+        if wanted in topic.subscriptions:
+            await topic.delete_subscription(wanted)
+    return None
+
+
+ROUTES: list[Route] = [
+    ("GET", "/admin/v2/namespaces/{tenant}", list_namespaces),
+    ("GET", _N, get_namespace),
+    ("PUT", _N, create_namespace),
+    ("DELETE", _N, delete_namespace),
+    ("GET", f"{_N}/topics", Operation(list_topics, query=("mode", *QUERY))),
+    ("PUT", f"{_N}/unload", unload),
+    ("PUT", f"{_N}/{{bundle}}/unload", unload),
+    ("POST", f"{_N}/clearBacklog", clear_backlog),
+    ("POST", f"{_N}/clearBacklog/{{subscription}}", clear_backlog),
+    ("POST", f"{_N}/{{bundle}}/clearBacklog", clear_backlog),
+    ("POST", f"{_N}/{{bundle}}/clearBacklog/{{subscription}}", clear_backlog),
+    ("POST", f"{_N}/unsubscribe/{{subscription}}", unsubscribe),
+]

@@ -1,0 +1,48 @@
+"""Object stores of history: whose they are, and taking one over. Not of Pulsar's API; superusers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.admin.serving.call import Call, Route
+from magnetar.admin.serving.errors import NotHereError, NotImplementedHereError
+from magnetar.tiered.guarded import Owners
+from magnetar.tiered.owner import StoreOwner
+
+_STORES: Final = "/admin/v2/offload/stores"
+
+
+def _owners(call: Call) -> Owners:
+    if call.broker.offloading is None or (owners := call.broker.offloading.storage.owners) is None:
+        raise NotImplementedHereError("this broker has no tiered storage")
+    return owners
+
+
+def _document(owner: StoreOwner) -> dict[str, Any]:
+    return {"url": owner.url, "role": owner.role.value, "reason": owner.reason, "changes": owner.epoch}
+
+
+async def stores(call: Call) -> object:
+    """The stores that this broker has looked at: `owner`, `read-only` with the reason, or `undecided`."""
+    return [_document(owner) for owner in _owners(call)]
+
+
+async def claim(call: Call) -> object:
+    """Takes a store over: the one of new copies, or `?url=`; `?sweepEarlier=true` has objects deleted that
+    were there before and that no log names."""
+    owners = _owners(call)
+    storage = call.broker.offloading.storage if call.broker.offloading is not None else None
+    assert storage is not None
+    url = call.query.get("url", storage.url)
+    # The one of new copies may not have been asked for yet.
+    known = {owner.url: owner for owner in owners}
+    if url == storage.url and storage.is_owned:
+        known[url] = owners.of(storage.store(url))
+    owner = known.get(url)
+    if owner is None:
+        raise NotHereError(f"no log of this broker has copies in {url}; {_STORES} names the stores")
+    await owner.claim(sweep_earlier=call.flag("sweepEarlier"))
+    return _document(owner)
+
+
+ROUTES: list[Route] = [("GET", _STORES, stores), ("POST", f"{_STORES}/claim", claim)]

@@ -1,0 +1,236 @@
+"""The ASGI application: from a request to a handler, from its result or error to an answer.
+
+Paths are matched as they were sent, before percent-decoding, so that an encoded slash in a name of a
+subscription does not become a separator; variables are decoded afterwards.
+
+Who may ask: see `access.py`. Without authentication two things are refused that a browser on this machine
+could be made to do by any web page. A request that changes something and carries an `Origin` other than
+the address it was sent to (a page that posts to localhost), and, while only this machine can reach the
+port, a `Host` that is no name of this machine (a page whose own name was made to point here).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from magnetar.admin.access import access
+from magnetar.admin.serving.call import (
+    BODY_BYTES_MAX,
+    Call,
+    Handler,
+    Raw,
+    Route,
+    Service,
+    Text,
+    as_json,
+    decoded,
+)
+from magnetar.admin.serving.call_places import PROBES
+from magnetar.admin.serving.compression import BYTES_MIN, compressing, wants_gzip
+from magnetar.admin.serving.errors import TooLargeError, TooMuchUsedError, TooSlowError, status_of, words_of
+from magnetar.admin.serving.first_generation import present_path
+from magnetar.admin.serving.paths import PathTree
+from magnetar.admin.serving.sources import check_request, host_of
+from magnetar.base.errors import MagnetarError
+from magnetar.broker.service import Broker
+from magnetar.runtime.tasks import yield_loop
+
+_log = logging.getLogger("magnetar.admin")
+
+BODY_S: Final = 30.0
+"""How long a body may take to arrive."""
+
+_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="magnetar"'}
+"""What a 401 must carry. Source: RFC 9110, 11.6.1."""
+
+_AMBIGUOUS: Final = frozenset((b"content-length", b"transfer-encoding"))
+_CLOSE: Final = {"Connection": "close"}
+_ONE_LENGTH: Final = "send Content-Length or Transfer-Encoding, not both"
+"""Who reads the one and who reads the other see different requests: smuggling. Source: RFC 9112, 6.3."""
+
+
+def build(broker: Broker, service: Service, routes: list[Route], sockets: ASGIApp | None = None) -> ASGIApp:
+    """The application. `routes` may come in any order: literal parts of paths win over variables; `sockets`
+    serves WebSockets."""
+    methods: dict[str, dict[str, Handler]] = {}
+    for method, path, handler in routes:
+        known = methods.setdefault(path, {})
+        assert method not in known, f"{method} {path} is routed twice"
+        known[method] = handler
+    resources: PathTree[_Resource] = PathTree()
+    for path, known in methods.items():
+        resources.add(path, _Resource(broker, service, path, known))
+    return _Application(resources, sockets, broker.config.cluster)
+
+
+class _Application:
+    """Everything around routing."""
+
+    def __init__(self, resources: PathTree[_Resource], sockets: ASGIApp | None, cluster: str) -> None:
+        self._resources = resources
+        self._cluster = cluster
+        self._sockets = sockets
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and self._sockets is not None:
+            await self._sockets(scope, receive, send)
+            return
+        assert scope["type"] == "http"
+        if {name for name, _ in scope["headers"]} >= _AMBIGUOUS:
+            await _refusal(400, "a body has one length", _CLOSE, remedy=_ONE_LENGTH)(scope, receive, send)
+            return
+        raw = scope.get("raw_path")
+        path = raw.decode("ascii", "replace") if raw else quote(scope["path"])
+        scope = {**scope, "app": self, "path": path.rstrip("/") or "/", "root_path": ""}
+        found = self._resources.find(scope["path"])
+        if found is None:
+            scope["path"] = present_path(scope["path"], self._cluster)
+            found = self._resources.find(scope["path"])
+        try:
+            if found is None:
+                raise HTTPException(404)
+            resource, scope["path_params"] = found
+            await resource(scope, receive, send)
+        except HTTPException as error:
+            reason = "no such path" if error.status_code == 404 else str(error.detail)
+            await _refusal(error.status_code, f"{scope['method']} {path}: {reason}", error.headers)(
+                scope, receive, send
+            )
+
+
+class _Resource:
+    """All methods of one path."""
+
+    def __init__(self, broker: Broker, service: Service, path: str, methods: dict[str, Handler]) -> None:
+        self._broker = broker
+        self._service = service
+        self._methods = methods
+        self._path = path
+        self._is_probe = path in PROBES
+        self._allow = ", ".join(sorted(methods))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        handler = self._methods.get(method) or self._methods.get("*")
+        if handler is None:
+            raise HTTPException(405, "method not allowed", {"Allow": self._allow})
+        request = Request(scope, receive)
+        try:
+            response = await self._respond(handler, request)
+        except ClientDisconnect:
+            return
+        await _compress(response, request)
+        await response(scope, receive, send)
+
+    async def _respond(self, handler: Handler, request: Request) -> Response:
+        try:
+            check_request(request, self._service, changes=request.method not in access.READING)
+            params = decoded(request.path_params)
+            guard, identity = self._broker.guard, None
+            if guard is not None:
+                # Before the body is read: strangers do not get to fill memory.
+                identity = await access.admit(guard, access.need(request.method, self._path), request, params)
+            owner = identity.role if identity is not None else access.address_of(request)
+            self._check_quota(owner)
+            call = Call(
+                broker=self._broker,
+                service=self._service,
+                path=self._path,
+                params=params,
+                query=request.query_params,
+                headers=request.headers,
+                body=await _body(request),
+                host=host_of(request),
+                peer=access.peer_of(request),
+                identity=identity,
+            )
+            answer = await self._broker.quotas.timing(owner, _answered(handler, call))
+            access.note_change(identity, request, call.body)
+            return answer
+        except MagnetarError as error:
+            status = status_of(error)
+            if status >= 500 and status != 501:
+                _log.warning("%s %s: %s", request.method, request.url.path, error)
+            reason, remedy = words_of(error, self._path)
+            return _refusal(status, reason, _headers(error, status), remedy=remedy)
+        except ClientDisconnect:
+            raise
+        except Exception:  # noqa: BLE001  # a bug met by one call is answered and must not stop others
+            _log.exception("%s %s failed", request.method, request.url.path)
+            return _refusal(500, "internal error; the broker's log has the details")
+
+    def _check_quota(self, owner: str) -> None:
+        quotas = self._broker.quotas
+        if self._is_probe:
+            return
+        if rest_ms := quotas.count(owner, 0):
+            raise TooMuchUsedError(owner, rest_ms)
+        quotas.count(owner, 1)
+
+
+def _headers(error: MagnetarError, status: int) -> dict[str, str] | None:
+    if isinstance(error, TooMuchUsedError):
+        return {"Retry-After": str(error.rest_s)}
+    return _CHALLENGE if status == 401 else None
+
+
+async def _answered(handler: Handler, call: Call) -> Response:
+    return _answer(await handler(call))
+
+
+def _answer(result: object) -> Response:
+    if result is None:
+        return Response(status_code=204)
+    if isinstance(result, Text):
+        return Response(result.encode(), media_type="text/plain")
+    if isinstance(result, Raw):
+        return Response(
+            result.body, result.status, headers=dict(result.headers), media_type=result.content_type
+        )
+    return Response(_encoded(result), media_type="application/json")
+
+
+async def _compress(response: Response, request: Request) -> None:
+    if len(response.body) < BYTES_MIN or not wants_gzip(request.headers.get("accept-encoding", "")):
+        return
+    pieces = []
+    for piece in compressing(bytes(response.body)):
+        pieces.append(piece)
+        await yield_loop()
+    response.body = b"".join(pieces)
+    response.headers["content-length"] = str(len(response.body))
+    response.headers["content-encoding"] = "gzip"
+    response.headers["vary"] = "Accept-Encoding"
+
+
+def _refusal(status: int, reason: str, headers: object = None, *, remedy: str = "") -> Response:
+    extra = headers if isinstance(headers, dict) else None
+    document = {"reason": reason, "remedy": remedy} if remedy else {"reason": reason}
+    return Response(_encoded(document), status, headers=extra, media_type="application/json")
+
+
+def _encoded(document: object) -> bytes:
+    return as_json(document).encode()
+
+
+async def _body(request: Request) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > BODY_BYTES_MAX:
+                    raise TooLargeError(f"the body is larger than {BODY_BYTES_MAX} bytes")
+                parts.append(part)
+    except TimeoutError as error:
+        raise TooSlowError(f"the body did not arrive within {BODY_S:g} s") from error
+    return b"".join(parts)

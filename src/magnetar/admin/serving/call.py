@@ -1,0 +1,286 @@
+"""One call of the admin API: what a handler gets, and what it gives back.
+
+A handler is `async def handler(call: Call) -> object`. What it returns becomes the answer:
+
+    None            204 without a body
+    Text            200 text/plain
+    Raw             as it says
+    anything else   200 application/json
+
+Errors are raised; `errors.py` says which status they get.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from magnetar.admin.serving.coercion import LONG_BITS, as_boolean, as_whole
+from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.topics.rates import Rates
+from magnetar.auth.identity import Identity
+from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.base.names import (
+    NON_PERSISTENT,
+    PERSISTENT,
+    NamespaceName,
+    TopicName,
+    decode_local,
+    is_entity_name,
+)
+from magnetar.broker.errors import PreconditionFailedError
+from magnetar.broker.handlers.texts import NAME_CHARS_MAX, properties_fault
+from magnetar.broker.service import Broker
+from magnetar.runtime.tasks import SingleFlight
+
+BODY_BYTES_MAX = 1 << 20
+"""Largest body that is read; the largest legal one is a schema."""
+
+
+PARTITIONS_MAX = 10_000
+"""Partitions of one topic; each is a topic of its own once someone publishes to it."""
+
+
+class Text(str):
+    """An answer that is plain text."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An answer with a status, headers and bytes of its own."""
+
+    body: bytes
+    content_type: str = "application/octet-stream"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def as_json(document: object) -> str:
+    """A document as answers hold it."""
+    # ASCII: a lone surrogate in a client's text has no UTF-8 form but can still be shown.
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the admin service knows besides the broker."""
+
+    rates: Rates
+    http_port: int
+    loopback_only: bool
+    """Whether only this machine can reach the admin port."""
+    checks: SingleFlight[None] = field(default_factory=SingleFlight)
+    """Health checks that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request after routing."""
+
+    broker: Broker
+    service: Service
+    path: str
+    """As it is routed, with names of variables."""
+    params: Mapping[str, str]
+    """Variables of the path, decoded."""
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By name in any case."""
+    body: bytes
+    host: str
+    """Host name of the address under which the client reached us, as it stands in a URL."""
+    peer: str = "?"
+    """Address of the client, for logs."""
+    identity: Identity | None = None
+    """Who calls; None where everybody may do everything."""
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def name(self, param: str) -> str:
+        """A variable that names a tenant or cluster. Raises PreconditionFailedError."""
+        text = self.params[param]
+        if not is_entity_name(text):
+            raise PreconditionFailedError(
+                f"{param.capitalize()} name is not valid",
+                remedy=f"a {param} holds letters, digits, _-=:. only, not {text[:200]!r}",
+            )
+        return text
+
+    def namespace(self) -> NamespaceName:
+        """The namespace of the path. Raises InvalidNamespaceNameError."""
+        return NamespaceName.parse(f"{self.params['tenant']}/{self.params['namespace']}")
+
+    def topic(self) -> TopicName:
+        """The topic of the path. Raises InvalidTopicNameError."""
+        params = self.params
+        return TopicName.of(self.domain, params["tenant"], params["namespace"], params["topic"])
+
+    @property
+    def policy(self) -> str:
+        """The policy that the path ends with."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def domain(self) -> str:
+        """The domain of the topics that the path is about."""
+        return self.params.get("domain", PERSISTENT)
+
+    # -- query ---------------------------------------------------------------------------------------
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """A query parameter that is true or false. Raises BadRequestError."""
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise BadRequestError(f"query parameter {name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+
+    # -- numbers -------------------------------------------------------------------------------------
+
+    def integer(self, param: str) -> int:
+        """A variable of the path that is a number >= 0. Raises BadRequestError."""
+        return natural(self.params[param], param)
+
+    # -- body ----------------------------------------------------------------------------------------
+
+    def json(self) -> Any:
+        """The body; None when it is empty. Raises BadRequestError."""
+        if not self.body.strip():
+            return None
+        try:
+            return json.loads(self.body, parse_constant=_not_finite, parse_float=_finite)
+        except (ValueError, RecursionError) as error:
+            raise BadRequestError(f"the body is not JSON: {error}") from error
+
+    def json_object(self) -> dict[str, Any]:
+        """The body, an object; {} when it is empty. Raises BadRequestError."""
+        document = self.json()
+        if document is None:
+            return {}
+        if not isinstance(document, dict):
+            raise BadRequestError("the body must be a JSON object")
+        return document
+
+    def json_given(self) -> Any:
+        """The body, which must not be empty. Raises BadRequestError."""
+        if not self.body.strip():
+            raise BadRequestError("The request entity cannot be empty.")
+        return self.json()
+
+    def json_bool(self) -> bool:
+        """The body, true or false; null is false. Raises BadRequestError."""
+        return as_boolean(self.json_given()) or False
+
+    def json_strings(self) -> dict[str, str]:
+        """The body, an object of strings. Raises BadRequestError, PreconditionFailedError for too many."""
+        document = self.json_object()
+        if not all(isinstance(value, str) for value in document.values()):
+            raise BadRequestError("the values of the body must be strings")
+        return check_properties(document)
+
+
+Handler = Callable[[Call], Awaitable[object]]
+
+Route = tuple[str, str, Handler]
+"""Method, path with `{variables}`, handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A handler, and what the OpenAPI document says of it beside its first line of documentation."""
+
+    handler: Handler
+    body: Mapping[str, Any] | None = None
+    """JSON schema of the body; None: it takes none, or any."""
+    answer: Mapping[str, Any] | None = None
+    """JSON schema of the answer with status 200; None: any."""
+    query: tuple[str, ...] = ()
+    """Parameters of the query."""
+
+    def __call__(self, call: Call) -> Awaitable[object]:
+        return self.handler(call)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _not_finite(text)
+
+
+def _not_finite(text: str) -> float:
+    raise ValueError(f"{text[:40]} is no number of JSON that can be kept")
+
+
+def natural(text: str, what: str) -> int:
+    """A number >= 0 of at most 64 bits. Raises BadRequestError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        raise BadRequestError(f"{what} must be a number, not {text[:40]!r}")
+    return int(text)
+
+
+def whole(value: object) -> int | None:
+    """A whole number of a body, which some clients write as a JSON text; None when it is something else."""
+    try:
+        return as_whole(value, bits=LONG_BITS)
+    except BadRequestError:
+        return None
+
+
+def decoded(params: Mapping[str, str]) -> dict[str, str]:
+    """Variables as they stood in the path to what they mean: UTF-8, percent-encoded, "+" is a space.
+
+    Raises PreconditionFailedError for one that is longer than the broker's protocol would take.
+    """
+    found = {name: decode_local(value) for name, value in params.items()}
+    for name, value in found.items():
+        if name != "topic" and len(value) > NAME_CHARS_MAX:
+            # A topic's name has its own bound and error.
+            raise PreconditionFailedError(f"{name} has {len(value)} characters; {NAME_CHARS_MAX} are allowed")
+    return found
+
+
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Them, as they came. Raises PreconditionFailedError when they are more than the protocol would take."""
+    if (fault := properties_fault("properties", properties.items())) is not None:
+        raise PreconditionFailedError(fault)
+    return dict(properties)
+
+
+def message_position(document: object) -> tuple[Position, bool]:
+    """Position and `isExcluded` of a message id as Pulsar's admin API writes it.
+
+    Taken are an object `{"ledgerId", "entryId", ...}` and the words "latest" and "earliest".
+    Raises BadRequestError.
+    """
+    if document == "latest":
+        return LATEST, False
+    if document == "earliest":
+        return EARLIEST, False
+    if not isinstance(document, dict):
+        raise BadRequestError('a message id is {"ledgerId": n, "entryId": n}, "latest" or "earliest"')
+    numbers = []
+    for key in ("ledgerId", "entryId"):
+        value = document.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 1 << 63:
+            raise BadRequestError(f"{key} of a message id must be a number of 64 bits")
+        numbers.append(value)
+    return Position(numbers[0], numbers[1]), document.get("isExcluded") is True
+
+
+def position_document(position: Position, topic: TopicName) -> dict[str, int]:
+    """A position as Pulsar's admin API writes message ids."""
+    return {
+        "ledgerId": position.ledger_id,
+        "entryId": position.entry_id,
+        "partitionIndex": topic.partition,
+    }
+
+
+def is_domain(text: str) -> bool:
+    """Whether `text` is a topic's domain."""
+    return text in (PERSISTENT, NON_PERSISTENT)

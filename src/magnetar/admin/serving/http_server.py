@@ -1,0 +1,68 @@
+"""The broker's HTTP server itself. Importing this module loads the HTTP stack: see `server.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+
+from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
+from magnetar.admin.metrics.metrics import registry_for
+from magnetar.admin.routes import all_routes
+from magnetar.admin.serving.app import build
+from magnetar.admin.serving.call import Service
+from magnetar.admin.serving.loop_server import CallProtocol, LoopServer, config_of
+from magnetar.admin.serving.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
+from magnetar.admin.topics.rates import Rates
+from magnetar.auth.identity import shown_role
+from magnetar.broker.service import Broker
+from magnetar.runtime.entrance import Entrance
+
+
+class _Protocol(CallProtocol):
+    """Tells the application the role in the client's certificate."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        role = shown_role(transport.get_extra_info)
+        if role is not None:
+            self.app_state = {**self.app_state, STATE_CERTIFICATE_ROLE: role}
+
+
+class HttpServer(LoopServer):
+    """The broker's."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        http_port: int,
+        loopback_only: bool,
+        ssl_context: ssl.SSLContext | None = None,
+        entrance: Entrance | None = None,
+    ) -> None:
+        """`ssl_context`: serves HTTPS with it; `entrance` counts the sockets."""
+        service = Service(
+            Rates(broker.clock, broker.clock_watch.began_ms), http_port=http_port, loopback_only=loopback_only
+        )
+        gate = Gate(broker, service)
+        app = build(broker, service, all_routes(registry_for(broker)), gate)
+        self._upgrades = Upgrades()
+        config = config_of(
+            app,
+            calls_per_second=broker.config.http_calls_per_second,
+            http=_Protocol,
+            ws=self._upgrades,
+            ws_max_size=broker.config.message_bytes_max * 4 // 3 + TEXT_BESIDE_BYTES,
+            # Compressing a large text would hold up everybody else for a tenth of a second.
+            ws_per_message_deflate=False,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PONG_S,
+        )
+        config.ssl = ssl_context
+        super().__init__(config, entrance)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn's, after the WebSockets, of which it does not know."""
+        await self._upgrades.shutdown()
+        await super().shutdown(sockets)

@@ -1,0 +1,151 @@
+"""Drives the admin service: a listening socket and an HTTP server in the broker's event loop.
+
+Start is in two steps, because importing the HTTP stack takes as long as starting the rest of a
+broker: first the port is bound and listens, so that a port in use is found at once and early calls
+wait in the backlog; then the imports run in a thread while the broker already serves its clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import StartupError
+from magnetar.broker.service import Broker
+from magnetar.runtime.entrance import Entrance
+from magnetar.runtime.tasks import begin, ended, race
+from magnetar.runtime.threads import in_thread
+
+if TYPE_CHECKING:
+    import ssl
+
+    from magnetar.admin.serving.http_server import HttpServer
+
+_log = logging.getLogger("magnetar.admin")
+
+_BACKLOG: Final = 256
+"""Connections that may wait to be accepted."""
+
+
+class AdminServer:
+    """The admin API, metrics and lookups over HTTP."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        host: str,
+        port: int,
+        ssl_context: ssl.SSLContext | None = None,
+        entrance: Entrance | None = None,
+    ) -> None:
+        """`port` 0 takes a free one; `ssl_context`: serves HTTPS with it; `entrance` counts the sockets."""
+        self._entrance = entrance
+        self._ssl_context = ssl_context
+        self._broker = broker
+        self._host = host
+        self._port = port
+        self._task: asyncio.Task[None] | None = None
+        self._server: HttpServer | None = None
+        self._socket: socket.socket | None = None
+        self._serving = asyncio.Event()
+
+    def listen(self) -> int:
+        """Binds and returns the port; calls wait until `serve`.
+
+        Raises StartupError when the address cannot be used.
+        """
+        self._socket = _listen(self._host, self._port)
+        return int(self._socket.getsockname()[1])
+
+    def serve(self) -> None:
+        """Begins to load the HTTP stack; answers come as soon as that is done."""
+        assert self._socket is not None, "listen comes first"
+        port = int(self._socket.getsockname()[1])
+        self._task = begin(self._serve(self._socket, port))
+        self._task.add_done_callback(_tell_failure)
+
+    async def start(self) -> int:
+        """`listen`, then `serve`; the port."""
+        port = self.listen()
+        self.serve()
+        return port
+
+    async def serving(self) -> None:
+        """Waits until calls are answered, or never will be."""
+        task = self._task
+        if task is None:
+            return
+        await race(self._serving.wait(), ended(task))
+
+    async def stop(self) -> None:
+        """Takes no more calls, finishes those that run, for a second at most."""
+        task, self._task = self._task, None
+        if task is not None:
+            if self._server is not None:
+                self._server.stop()
+            else:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ended(task)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def _serve(self, listener: socket.socket, port: int) -> None:
+        http_server = await in_thread(_import_stack)
+        self._server = http_server(
+            self._broker,
+            http_port=port,
+            loopback_only=_is_loopback(listener.getsockname()[0]),
+            ssl_context=self._ssl_context,
+            entrance=self._entrance,
+        )
+        await self._server.run_on(listener, self._serving)
+
+
+def _import_stack() -> type[HttpServer]:
+    from magnetar.admin.serving.http_server import HttpServer
+
+    return HttpServer
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("the admin service has ended: %s", error, exc_info=error)
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket on the first address that `host` stands for."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise StartupError(f"host {host!r} is unknown; give an address of this machine") from error
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartupError(_cause(error, host, port)) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _cause(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use on {host}; stop the process that has it or pass --http-port"
+    if error.errno == errno.EACCES:
+        return f"port {port} may not be used by this user; pass --http-port with a number above 1023"
+    return f"cannot listen on {host}:{port}: {error.strerror}; give another address or pass --http-port"

@@ -1,0 +1,91 @@
+"""WebSockets on the admin port: which web pages may open one, and uvicorn's part of serving them.
+
+A browser lets every page open a WebSocket to every address. Without authentication a page that names another
+origin than the address it opens is refused, as it is for changes by HTTP; pages of this machine may, while
+only this machine can reach the port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.requests import HTTPConnection
+from starlette.types import Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
+from magnetar.admin.serving.call import Service
+from magnetar.admin.serving.errors import RequestError
+from magnetar.admin.serving.sources import check_socket
+from magnetar.broker.service import Broker
+from magnetar.runtime.tasks import ended
+from magnetar.websocket.sockets import sockets_of
+
+if TYPE_CHECKING:
+    from magnetar.websocket.app import WebSockets
+
+TEXT_BESIDE_BYTES: Final = 1 << 20
+"""What a text may have beside its largest payload in base64."""
+_GRACE_S: Final = 1.0
+"""For so long sockets may take to end when the server stops."""
+PING_S: Final = 30.0
+"""Between two pings to a client that answers."""
+PONG_S: Final = 300.0
+"""After so long without a pong the client is taken for dead: clients that work on a message answer late."""
+
+
+class Gate:
+    """Lets those through to the WebSockets who may open one."""
+
+    def __init__(self, broker: Broker, service: Service) -> None:
+        self._sockets: WebSockets | None = None
+        self._broker = broker
+        self._service = service
+        # Now, so that `/metrics` knows them.
+        sockets_of(broker)
+        self._guarded = broker.guard is not None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Loaded with the first WebSocket, like the library below: a start does not wait for it.
+        from magnetar.websocket.app import WebSockets, refuse
+
+        if not self._broker.config.websocket_enabled:
+            await receive()
+            await refuse(send, 404, "WebSockets are switched off: set websocket_enabled to serve them")
+            return
+        if self._sockets is None:
+            self._sockets = WebSockets(self._broker, STATE_CERTIFICATE_ROLE)
+        try:
+            check_socket(HTTPConnection(scope), self._service, guarded=self._guarded)
+        except RequestError as error:
+            await receive()
+            await refuse(send, error.http_status, str(error))
+            return
+        await self._sockets(scope, receive, send)
+
+
+class Upgrades:
+    """What uvicorn makes of a connection whose client asks for a WebSocket.
+
+    The connections are counted apart: those that stay open for hours must not take the places of calls.
+    """
+
+    def __init__(self) -> None:
+        self.state = ServerState()
+
+    def __call__(
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any]
+    ) -> asyncio.Protocol:
+        from magnetar.admin.serving.socket_protocol import SocketProtocol
+
+        return SocketProtocol(config=config, server_state=self.state, app_state=app_state)
+
+    async def shutdown(self) -> None:
+        """Closes all, and waits until they are gone."""
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        await ended(*self.state.tasks, within_s=_GRACE_S)
+        for task in list(self.state.tasks):
+            task.cancel()

@@ -1,0 +1,1 @@
+"""Routes about subscriptions of a topic, or of all partitions of one. See README.md."""

@@ -1,0 +1,62 @@
+"""`.../subscription/{subscription}/explain`: why a subscription does or does not dispatch."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.admin.serving.call import Call, Route
+from magnetar.admin.topics.topics import parts
+from magnetar.broker.errors import SubscriptionNotFoundError
+from magnetar.broker.explain.reasons import diagnose, of_consumer
+from magnetar.broker.topic.any_topic import AnyTopic
+
+_T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+
+Document = dict[str, Any]
+
+
+def explanation(topic: AnyTopic, name: str) -> Document:
+    """Of one subscription of one topic or partition."""
+    view = topic.subscriptions[name].view()
+    diagnosis = diagnose(view)
+    return {
+        "topic": str(topic.name),
+        "subscription": name,
+        "state": diagnosis.state.value,
+        "reason": diagnosis.sentence,
+        "backlog": view.backlog,
+        "delayed": view.delayed,
+        "consumers": [
+            {
+                "name": consumer.name,
+                "state": found.state.value,
+                "reason": found.sentence,
+                "permits": consumer.permits,
+                "unacked": consumer.unacked,
+            }
+            for consumer in view.consumers
+            for found in (of_consumer(consumer, view),)
+        ],
+    }
+
+
+async def explain(call: Call) -> object:
+    """Of the subscription of the path, one document for each part of the topic that has it."""
+    name = call.params["subscription"]
+    topics = await parts(call.broker, call.topic())
+    found = [explanation(topic, name) for topic in topics if name in topic.subscriptions]
+    if not found:
+        raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {call.topic()}")
+    return found
+
+
+async def explain_all(call: Call) -> object:
+    """Of every subscription of the topic, or of its partitions."""
+    topics = await parts(call.broker, call.topic())
+    return [explanation(topic, name) for topic in topics for name in sorted(topic.subscriptions)]
+
+
+ROUTES: list[Route] = [
+    ("GET", f"{_T}/explain", explain_all),
+    ("GET", f"{_T}/subscription/{{subscription}}/explain", explain),
+]

@@ -1,0 +1,226 @@
+"""`/admin/v2/persistent/.../subscription`: subscriptions of a topic, or of all partitions of one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.admin.serving.call import Call, Route, check_properties, message_position
+from magnetar.admin.serving.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.topics.topics import parts, refuse_partitioned
+from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.broker import lookup
+from magnetar.broker.errors import (
+    ConflictError,
+    PreconditionFailedError,
+    SubscriptionNotFoundError,
+    TopicNotFoundError,
+)
+from magnetar.broker.subscription.subscription import Subscription
+from magnetar.broker.topic.topic import Topic
+
+_T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+_S: Final = f"{_T}/subscription/{{subscription}}"
+
+
+def find(topic: Topic, name: str) -> Subscription:
+    """Raises SubscriptionNotFoundError."""
+    subscription = topic.subscriptions.get(name)
+    if subscription is None:
+        raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {topic.name}")
+    return subscription
+
+
+async def _found(call: Call) -> list[tuple[Topic, Subscription]]:
+    """The subscription of the path on every part of the topic. Raises SubscriptionNotFoundError."""
+    name = call.params["subscription"]
+    topics = await parts(call.broker, call.topic())
+    found = [(topic, topic.subscriptions[name]) for topic in topics if name in topic.subscriptions]
+    if not found:
+        raise SubscriptionNotFoundError(f"Subscription {name} not found for topic {call.topic()}")
+    return found
+
+
+async def list_subscriptions(call: Call) -> object:
+    topics = await parts(call.broker, call.topic())
+    return sorted({name for topic in topics for name in topic.subscriptions})
+
+
+async def create_subscription(call: Call) -> None:
+    """Begins at the message id of the body; at the end of the topic without one, as Pulsar does.
+
+    A topic that does not exist is created where clients may create it.
+    """
+    name = call.params["subscription"]
+    topic_name = call.topic()
+    body = call.json()
+    position, excluded = _asked_position(body)
+    properties = body.get("properties") if isinstance(body, dict) else None
+    if properties is not None and not (
+        isinstance(properties, dict) and all(isinstance(value, str) for value in properties.values())
+    ):
+        raise BadRequestError("properties must be an object of strings")
+    properties = None if properties is None else check_properties(properties)
+    try:
+        count = await lookup.partitions(call.broker, str(topic_name))
+        names = [topic_name.with_partition(i) for i in range(count)] if count else [topic_name]
+        topics = [await call.broker.topic(part) for part in names]
+    except TopicNotFoundError as error:
+        raise PreconditionFailedError(
+            "Topic does not exist and cannot be auto-created", remedy=f"create {topic_name} first"
+        ) from error
+    if any(name in topic.subscriptions for topic in topics):
+        raise ConflictError("Subscription already exists for topic")
+    for topic in topics:
+        await topic.subscription(
+            name,
+            initial_earliest=position <= EARLIEST,
+            start=_begin(topic, position, excluded=excluded),
+            properties=properties,
+        )
+
+
+def _asked_position(body: object) -> tuple[Position, bool]:
+    if body is None:
+        return LATEST, False
+    # The fields of Pulsar's class begin with zeros, which are before every message.
+    return (EARLIEST, False) if body == {} else message_position(body)
+
+
+def _begin(topic: Topic, position: Position, *, excluded: bool) -> Position | None:
+    """The entry after which a subscription begins; None for the ends of the topic."""
+    if position <= EARLIEST or position >= LATEST:
+        return None
+    return position if excluded else topic.log.previous_position(position)
+
+
+async def delete_subscription(call: Call) -> None:
+    force = call.flag("force")
+    found = await _found(call)
+    if not force:
+        for _, subscription in found:
+            subscription.check_deletable(None, force=False)
+    for topic, subscription in found:
+        await topic.delete_subscription(subscription.name, force=force)
+
+
+async def skip_all(call: Call) -> None:
+    for _, subscription in await _found(call):
+        await subscription.skip_all()
+
+
+async def skip(call: Call) -> None:
+    """Skips the next n entries that are not acknowledged."""
+    count = call.integer("count")
+    await refuse_partitioned(call.broker, call.topic(), "Skip messages")
+    for topic, subscription in await _found(call):
+        end = nth_unacked(topic, subscription, count)
+        await subscription.skip_to(end)
+
+
+def nth_unacked(topic: Topic, subscription: Subscription, count: int) -> Position:
+    """The count-th entry that is not acknowledged; the last entry when there are fewer."""
+    log, cursor = topic.log, subscription.cursor
+    last = log.last_position
+    if count >= cursor.backlog_entries:
+        return last
+    position = cursor.mark_delete
+    for _ in range(count):
+        position = cursor.next_unacked(log.next_position(position))
+    return min(position, last)
+
+
+async def expire(call: Call) -> None:
+    """Skips what is older than so many seconds."""
+    for topic, subscription in await _found(call):
+        await _expire(topic, subscription, _oldest_kept(call))
+
+
+async def expire_all(call: Call) -> None:
+    for topic in await parts(call.broker, call.topic()):
+        for subscription in list(topic.subscriptions.values()):
+            if subscription.durable:
+                await _expire(topic, subscription, _oldest_kept(call))
+
+
+def _oldest_kept(call: Call) -> int:
+    """Unix ms; what is older goes."""
+    return call.broker.clock.settled_ms() - call.integer("seconds") * 1000
+
+
+async def _expire(topic: Topic, subscription: Subscription, kept_from_ms: int) -> None:
+    first_kept = await topic.log.position_of_time(kept_from_ms)
+    await subscription.expire_to(topic.log.previous_position(first_kept))
+
+
+async def expire_to(call: Call) -> None:
+    """Skips everything up to the message id of the body, that one too unless it says `isExcluded`."""
+    position, excluded = message_position(call.json())
+    await refuse_partitioned(call.broker, call.topic(), "expiry up to a message")
+    for topic, subscription in await _found(call):
+        await subscription.expire_to(topic.log.previous_position(position) if excluded else position)
+
+
+async def reset_to_time(call: Call) -> None:
+    """The next message is the first one that the broker got at the time (Unix ms) or later."""
+    time_ms = call.integer("timestamp")
+    for topic, subscription in await _found(call):
+        await subscription.seek(await topic.log.position_of_time(time_ms))
+
+
+async def reset_to_message(call: Call) -> None:
+    position, excluded = message_position(call.json())
+    if EARLIEST < position < LATEST:
+        await refuse_partitioned(call.broker, call.topic(), "a reset to a message")
+    for topic, subscription in await _found(call):
+        await subscription.seek(_target(topic, position, excluded=excluded))
+
+
+def _target(topic: Topic, position: Position, *, excluded: bool) -> Position:
+    log = topic.log
+    if position >= LATEST:
+        return log.next_position(log.last_position)
+    if position <= EARLIEST:
+        return log.first_position
+    return log.next_position(position) if excluded else position
+
+
+async def get_properties(call: Call) -> object:
+    return dict((await _found(call))[0][1].properties)
+
+
+async def set_properties(call: Call) -> None:
+    """Replaces the properties of a subscription."""
+    properties = call.json_strings()
+    for _, subscription in await _found(call):
+        await subscription.cursor.set_cursor_properties(properties)
+
+
+async def replicated(call: Call) -> object:
+    """Whether the place of a subscription is replicated: nothing is."""
+    return {str(topic.name): False for topic, _ in await _found(call)}
+
+
+async def set_replicated(call: Call) -> None:
+    """Refused, unless it is turned off."""
+    wanted = call.json_bool()
+    await _found(call)
+    if wanted:
+        raise NotImplementedHereError("this broker does not replicate subscriptions yet")
+
+
+ROUTES: list[Route] = [
+    ("GET", f"{_T}/subscriptions", list_subscriptions),
+    ("PUT", _S, create_subscription),
+    ("DELETE", _S, delete_subscription),
+    ("POST", f"{_S}/skip_all", skip_all),
+    ("POST", f"{_S}/skip/{{count}}", skip),
+    ("POST", f"{_S}/expireMessages", expire_to),
+    ("POST", f"{_S}/expireMessages/{{seconds}}", expire),
+    ("POST", f"{_T}/all_subscription/expireMessages/{{seconds}}", expire_all),
+    ("POST", f"{_S}/resetcursor", reset_to_message),
+    ("POST", f"{_S}/resetcursor/{{timestamp}}", reset_to_time),
+    ("GET", f"{_S}/properties", get_properties),
+    ("PUT", f"{_S}/properties", set_properties),
+    ("GET", f"{_S}/replicatedSubscriptionStatus", replicated),
+    ("POST", f"{_S}/replicatedSubscriptionStatus", set_replicated),
+]

@@ -1,0 +1,1 @@
+"""Routes about tenants and resource groups. See README.md."""

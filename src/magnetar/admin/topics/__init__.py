@@ -1,0 +1,1 @@
+"""Routes about topics. See README.md."""

@@ -1,0 +1,51 @@
+"""Compaction on demand, and what is told of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.admin.serving.call import Call, Route
+from magnetar.admin.topics.topics import loaded, parts
+from magnetar.broker.topic.topic import Topic
+
+Document = dict[str, Any]
+
+_C: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/compaction"
+
+
+def compacted_ledger(topic: Topic) -> Document:
+    """The compacted ledger in Pulsar's internal statistics; -1 where there is none."""
+    stored = topic.compaction.stored
+    return {
+        "ledgerId": -1 if stored is None else stored.ledger_id,
+        "entries": -1 if stored is None else stored.entry_count,
+        "size": -1 if stored is None else stored.size_bytes,
+        "offloaded": False,
+        "underReplicated": False,
+    }
+
+
+def compaction_stats(topic: Topic) -> Document:
+    """The block `compaction` of Pulsar's topic statistics. Times are Unix ms, durations ms."""
+    compaction = topic.compaction
+    return {
+        "lastCompactionRemovedEventCount": compaction.removed_messages,
+        "lastCompactionSucceedTimestamp": compaction.succeeded_ms,
+        "lastCompactionFailedTimestamp": compaction.failed_ms,
+        "lastCompactionDurationTimeInMills": compaction.duration_ms,
+    }
+
+
+async def start(call: Call) -> None:
+    """Begins to compact the topic, or all of its partitions; 409 while that goes on."""
+    for topic in await parts(call.broker, call.topic()):
+        topic.compaction.start()
+
+
+async def status(call: Call) -> Document:
+    """Pulsar's LongRunningProcessStatus."""
+    compaction = (await loaded(call.broker, call.topic())).compaction
+    return {"status": compaction.status.value, "lastError": compaction.error}
+
+
+ROUTES: list[Route] = [("PUT", _C, start), ("GET", _C, status)]

@@ -1,0 +1,1 @@
+"""Named clusters. See README.md."""

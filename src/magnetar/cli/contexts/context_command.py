@@ -1,0 +1,83 @@
+"""`magnetar context`: clusters by name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import click
+
+from magnetar.cli.contexts import contexts
+from magnetar.cli.contexts.contexts import ContextError, Place
+from magnetar.cli.output import FORMATS, show
+
+
+@click.group()
+def context() -> None:
+    """Clusters by name: where they are, and as whom to call them."""
+
+
+@context.command(
+    epilog="Example: magnetar context add prod --url https://pulsar.example.com:8443 --token-file ~/prod"
+)
+@click.argument("name")
+@click.option("--url", required=True, help="The broker: pulsar://host:6650 or http://host:8080.")
+@click.option("--admin-url", default="", help="The admin API.  [port 8080 of the broker]")
+@click.option("--token", default="", help="Token that names you; kept in the file of contexts.")
+@click.option("--token-file", default="", help="File of the token, read for every command.")
+@click.option("--trust-certs", default="", help="Certificates, PEM, of whom to trust over TLS.")
+def add(name: str, **given: str) -> None:
+    """Keep a cluster under NAME, or change it; the first one becomes the current one."""
+    for option in ("token_file", "trust_certs"):
+        if given[option]:
+            given[option] = os.path.abspath(os.path.expanduser(given[option]))
+    file = contexts.file_of(os.environ)
+    known = contexts.load(file)
+    known.places[name] = replace(Place(), **given)
+    known.current = known.current or name
+    contexts.save(file, known)
+    click.echo(f"context {name} is kept in {file}" + (", and current" if known.current == name else ""))
+
+
+@context.command(epilog="Example: magnetar context use prod")
+@click.argument("name")
+def use(name: str) -> None:
+    """Make NAME the current cluster."""
+    file = contexts.file_of(os.environ)
+    known = contexts.load(file)
+    known.place(name)
+    known.current = name
+    contexts.save(file, known)
+    click.echo(f"{name} is current")
+
+
+@context.command("list", epilog="Example: magnetar context list -o json")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]")
+def list_(output: str) -> None:
+    """Show all clusters, without their secrets."""
+    known = contexts.load(contexts.file_of(os.environ))
+    rows = [
+        {"current": "*" if name == known.current else "", "name": name, **_row(place)}
+        for name, place in known.places.items()
+    ]
+    show(rows, output)
+
+
+def _row(place: Place) -> dict[str, str]:
+    shown = place.shown()
+    credential = "token" if place.token else place.token_file
+    return {"url": shown.get("url", ""), "admin_url": shown.get("admin_url", ""), "credential": credential}
+
+
+@context.command(epilog="Example: magnetar context remove old")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Forget NAME."""
+    file = contexts.file_of(os.environ)
+    known = contexts.load(file)
+    if name not in known.places:
+        raise ContextError(f"there is no context {name!r}")
+    del known.places[name]
+    known.current = "" if known.current == name else known.current
+    contexts.save(file, known)
+    click.echo(f"{name} is forgotten")

@@ -1,0 +1,116 @@
+"""`magnetar top`: what moves most, looked at again and again.
+
+One scrape of the metrics a look; rates are those between two looks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+import click
+
+from magnetar.cli.caller import Caller, calls
+from magnetar.cli.diagnosis.canaries import canaries_of, summary
+from magnetar.cli.diagnosis.samples import Look, parsed
+from magnetar.cli.output import table_lines
+
+_TOPIC: Final = {
+    "pulsar_in_messages_total": "in",
+    "pulsar_in_bytes_total": "in bytes",
+    "pulsar_out_messages_total": "out",
+    "pulsar_msg_backlog": "backlog",
+    "pulsar_storage_size": "stored",
+    "pulsar_producers_count": "producers",
+    "pulsar_consumers_count": "consumers",
+}
+_SUBSCRIPTION: Final = {
+    "pulsar_subscription_back_log": "backlog",
+    "pulsar_subscription_unacked_messages": "unacked",
+    "pulsar_subscription_consumers_count": "consumers",
+    "pulsar_subscription_msg_rate_out": "out/s",
+    "magnetar_subscription_lag_messages": "lag",
+    "magnetar_subscription_lag_bytes": "lag bytes",
+    "magnetar_subscription_lag_seconds": "lag s",
+}
+_FIRST_S: Final = 1.0
+"""Before the first table, at most."""
+_COUNTERS: Final = ("in", "in bytes", "out")
+
+
+def rows_of(before: Look, now: Look, seconds: float, by: str, lines: int) -> list[dict[str, object]]:
+    """Lines of the table, those first in which the figure `by` is highest."""
+    rows: list[dict[str, object]] = []
+    for key, figures in now.items():
+        row: dict[str, object] = {"topic": key[0].removeprefix("persistent://")}
+        if len(key) > 1:
+            row["subscription"] = key[1]
+        for name, value in figures.items():
+            if name in _COUNTERS:
+                # A topic that was loaded anew counts from zero.
+                moved = max(0.0, value - before.get(key, {}).get(name, value))
+                row[f"{name}/s"] = round(moved / seconds, 1) if seconds > 0 else 0.0
+            else:
+                row[name] = round(value, 1) if name.endswith(("/s", " s")) else int(value)
+        rows.append(row)
+    rows.sort(key=lambda row: (-_number(row.get(by)), str(row["topic"])))
+    return rows[:lines]
+
+
+def _for_people(row: dict[str, object]) -> dict[str, object]:
+    """Bytes with their units; programs get numbers."""
+    return {
+        name: _size(_number(value)) if "bytes" in name or name == "stored" else value
+        for name, value in row.items()
+    }
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+@click.command(epilog="Example: magnetar top --by backlog")
+@click.option("--subscriptions", is_flag=True, help="A line for each subscription.  [each topic]")
+@click.option("--by", help="The column that says who comes first.  [in/s, or out/s of subscriptions]")
+@click.option("-n", "--lines", type=click.IntRange(min=1), default=20, help="[20]")
+@click.option(
+    "--interval", type=click.FloatRange(min=0.1), default=2.0, help="Seconds between two looks.  [2]"
+)
+@click.option("--looks", type=click.IntRange(min=1), help="End after so many.  [until Ctrl-C]")
+@calls
+def top(
+    caller: Caller, subscriptions: bool, by: str | None, lines: int, interval: float, looks: int | None
+) -> None:
+    """Show the topics or subscriptions that move most, again and again."""
+    names, labels = (_SUBSCRIPTION, ("topic", "subscription")) if subscriptions else (_TOPIC, ("topic",))
+    by = by or ("out/s" if subscriptions else "in/s")
+    live = caller.output == "table" and sys.stdout.isatty()
+    with caller.admin() as admin:
+        # The first look that is shown has rates too: those since one that is not.
+        before, before_s = parsed(str(admin.call("GET", "/metrics")), names, labels), time.monotonic()
+        done = 0
+        while looks is None or done < looks:
+            time.sleep(interval if done else min(interval, _FIRST_S))
+            text = str(admin.call("GET", "/metrics"))
+            now = parsed(text, names, labels)
+            now_s = time.monotonic()
+            rows = rows_of(before, now, now_s - before_s, by, lines)
+            before, before_s = now, now_s
+            done += 1
+            if live:
+                click.clear()
+            if caller.output == "table":
+                if line := summary(canaries_of(text)):
+                    click.echo(line)
+                click.echo("\n".join(table_lines([_for_people(row) for row in rows])) or "no topic is loaded")
+            else:
+                caller.show(rows)

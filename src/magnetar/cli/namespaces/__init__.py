@@ -1,0 +1,1 @@
+"""Commands about namespaces, their policies, tenants, clusters and brokers. See README.md."""

@@ -1,0 +1,145 @@
+"""`magnetar namespaces`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from magnetar.cli.namespaces.policies import NAMESPACE_POLICIES
+from magnetar.cli.verbs import Verb, group
+
+_FORCE: Final = click.Option(["--force"], is_flag=True, help="With its topics and their messages.")
+_ACTIONS: Final = click.Option(
+    ["--action", "actions"],
+    multiple=True,
+    default=("produce", "consume"),
+    help="produce, consume, functions, sources, sinks, packages; may be repeated.  [produce, consume]",
+)
+
+
+MODE: Final = click.Option(
+    ["--mode"],
+    type=click.Choice(["ALL", "PERSISTENT", "NON_PERSISTENT"]),
+    default="ALL",
+    help="[ALL]",
+)
+"""Which topics of a namespace are listed."""
+
+
+def _created(given: Mapping[str, Any]) -> object:
+    return {"bundles": {"numBundles": given["bundles"]}} if given["bundles"] else None
+
+
+VERBS: Final = (
+    Verb(
+        name="list",
+        help="Show the namespaces of TENANT.",
+        path="namespaces/{tenant_name}",
+        example="namespaces list public",
+    ),
+    Verb(
+        name="get",
+        help="Show all that is stored about NAMESPACE.",
+        path="{namespace}",
+        example="namespaces get public/default -o yaml",
+    ),
+    Verb(
+        name="create",
+        help="Create NAMESPACE.",
+        method="PUT",
+        path="{namespace}",
+        options=(
+            click.Option(["--bundles"], type=click.IntRange(1, 1024), help="Parts that brokers share.  [4]"),
+        ),
+        body=_created,
+        done="namespace {namespace} is created",
+        example="namespaces create public/orders",
+    ),
+    Verb(
+        name="delete",
+        help="Delete NAMESPACE, which must have no topics.",
+        method="DELETE",
+        path="{namespace}",
+        options=(_FORCE,),
+        query={"force": "force"},
+        question="Delete namespace {namespace}?",
+        done="namespace {namespace} is deleted",
+        example="namespaces delete public/orders --force",
+    ),
+    Verb(
+        name="topics",
+        help="Show the topics of NAMESPACE, partitions by their own names.",
+        path="{namespace}/topics",
+        options=(MODE,),
+        query={"mode": "mode"},
+        example="namespaces topics public/default",
+    ),
+    Verb(
+        name="bundles",
+        help="Show the bundles of NAMESPACE.",
+        path="{namespace}/bundles",
+        example="namespaces bundles public/default",
+    ),
+    Verb(
+        name="unload",
+        help="Close the topics of NAMESPACE; clients come back by themselves.",
+        method="PUT",
+        path="{namespace}/unload",
+        done="the topics of {namespace} are closed",
+        example="namespaces unload public/default",
+    ),
+    Verb(
+        name="properties",
+        help="Show the properties of NAMESPACE.",
+        path="{namespace}/properties",
+        example="namespaces properties public/default",
+    ),
+    Verb(
+        name="set-property",
+        help="Set the property KEY of NAMESPACE to VALUE; `canary` is true or false (docs/monitoring.md).",
+        method="PUT",
+        path="{namespace}/property/{key}/{value}",
+        done="{key} of {namespace} is {value}",
+        example="namespaces set-property public/default canary true",
+    ),
+    Verb(
+        name="clear-backlog",
+        help="Acknowledge everything for all subscriptions of NAMESPACE.",
+        method="POST",
+        path="{namespace}/clearBacklog",
+        question="Skip everything of all subscriptions in {namespace}?",
+        done="the backlogs of {namespace} are cleared",
+        example="namespaces clear-backlog public/default",
+    ),
+    Verb(
+        name="permissions",
+        help="Show which roles may do what in NAMESPACE.",
+        path="{namespace}/permissions",
+        example="namespaces permissions public/default",
+    ),
+    Verb(
+        name="grant",
+        help="Let ROLE do something in NAMESPACE.",
+        method="POST",
+        path="{namespace}/permissions/{role}",
+        options=(_ACTIONS,),
+        body=lambda given: list(given["actions"]),
+        done="{role} may in {namespace}",
+        example="namespaces grant public/default ada --action produce",
+    ),
+    Verb(
+        name="revoke",
+        help="Take all rights in NAMESPACE away from ROLE.",
+        method="DELETE",
+        path="{namespace}/permissions/{role}",
+        question="Take all rights of {role} in {namespace} away?",
+        done="{role} may nothing in {namespace}",
+        example="namespaces revoke public/default ada",
+    ),
+)
+
+namespaces = group(
+    "namespaces", "Namespaces: topics that share policies and permissions.", VERBS, (NAMESPACE_POLICIES,)
+)

@@ -1,0 +1,163 @@
+"""`magnetar autorecovery`: makes copies anew that lost bookies had (docs/auto-recovery.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from magnetar.cli.processes.interrupts import end_at_once
+from magnetar.cli.processes.member_options import METADATA, bookie_access, member_options
+
+_MIB = 1 << 20
+
+
+class _RunsUnlessTold(click.Group):
+    """A group whose command `run` need not be named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RunsUnlessTold)
+def autorecovery() -> None:
+    """Copies of lost bookies are made anew: a node that does it, and taking a bookie out for good."""
+
+
+@autorecovery.command(epilog="Example: magnetar autorecovery run --metadata zk://127.0.0.1:2181/ledgers")
+@METADATA
+@click.option("--id", "node_id", help="Name of this node in votes and locks.  [HOST-PID]")
+@click.option(
+    "--lost-bookie-delay",
+    type=click.IntRange(0),
+    default=0,
+    help="Seconds to wait for one lost bookie, where the cluster has none set.  [0]",
+)
+@click.option(
+    "--open-ledger-grace",
+    type=click.FloatRange(0),
+    default=30.0,
+    help="Seconds that writers have before their ledgers are closed.  [30]",
+)
+@click.option(
+    "--check-interval",
+    type=click.FloatRange(0),
+    default=604_800.0,
+    help="Seconds between two checks of all ledgers, 0: never.  [604800]",
+)
+@click.option(
+    "--check-share",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="Share of entries that a check reads, besides first and last ones.  [0]",
+)
+@click.option(
+    "--replica-check-interval",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Seconds between two checks of every entry by the bookies' lists, 0: never.  [0]",
+)
+@click.option(
+    "--placement-check-interval",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Seconds between two checks of racks; copies move where they stand in too few. 0: never.  [0]",
+)
+@click.option(
+    "--racks-min",
+    type=click.IntRange(1),
+    default=2,
+    help="Racks that the copies of an entry are to stand in.  [2]",
+)
+@click.option("--racks-node", default="/bookies", help="Node that says where bookies stand.  [/bookies]")
+@click.option("--rate", type=click.FloatRange(0.01), help="MiB copied in a second at most.  [no limit]")
+@bookie_access
+@click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
+@click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
+@member_options(session="another node takes over", told="id, process id and HTTP port")
+@end_at_once()
+def run(
+    metadata: str,
+    node_id: str | None,
+    lost_bookie_delay: int,
+    open_ledger_grace: float,
+    check_interval: float,
+    check_share: float,
+    replica_check_interval: float,
+    placement_check_interval: float,
+    racks_min: int,
+    racks_node: str,
+    rate: float | None,
+    access: dict[str, Any],
+    http_port: int | None,
+    http_host: str,
+    session_timeout: float,
+    log_level: str,
+    log_json: bool,
+    ready_file: Path | None,
+) -> int:
+    """Make copies anew that lost bookies had, until Ctrl-C. Any number of nodes share the work.
+
+    The word `run` may be left out.
+    """
+    # Imported here, so that `magnetar --help` need not wait for the server's rooms.
+    from magnetar.observability import logs
+    from magnetar.server.bookies.autorecovery import AutoRecoveryConfig
+    from magnetar.server.bookies.autorecovery import run as run_node
+    from magnetar.server.settings.ledger_settings import LedgerSettings
+
+    logs.configure(level=log_level, as_json=log_json)
+    return run_node(
+        AutoRecoveryConfig(
+            metadata=metadata,
+            node_id=node_id,
+            lost_bookie_delay_s=lost_bookie_delay,
+            open_ledger_grace_s=open_ledger_grace,
+            check_all_s=check_interval,
+            check_share=check_share,
+            check_replicas_s=replica_check_interval,
+            check_placement_s=placement_check_interval,
+            racks_min=racks_min,
+            racks_path=racks_node,
+            bytes_per_s=None if rate is None else rate * _MIB,
+            session_timeout_ms=int(session_timeout * 1_000),
+            ready_file=ready_file,
+            bookies=LedgerSettings(**access),
+            http_port=http_port,
+            http_host=http_host,
+        )
+    )
+
+
+@autorecovery.command(
+    epilog="Example: magnetar autorecovery decommission 10.0.0.7:3181 --metadata zk://127.0.0.1:2181/ledgers"
+)
+@click.argument("bookie_id")
+@METADATA
+@click.option("--timeout", type=click.FloatRange(0.1), help="Seconds to wait at most.  [no limit]")
+def decommission(bookie_id: str, metadata: str, timeout: float | None) -> int:
+    """Take a bookie that was stopped out of the cluster: waits until no ledger names it, removes its cookie.
+
+    The copying is done by the nodes of auto-recovery. It may be interrupted and run again.
+    """
+    from magnetar.server.bookies.decommission import DecommissionConfig
+    from magnetar.server.bookies.decommission import run as run_decommission
+
+    told: list[int] = []
+
+    def tell(left: int) -> None:
+        if left and told[-1:] != [left]:
+            click.echo(f"{left} ledgers left")
+        told.append(left)
+
+    def warn(text: str) -> None:
+        click.echo(f"magnetar: {text}", err=True)
+
+    run_decommission(
+        DecommissionConfig(metadata=metadata, bookie_id=bookie_id, timeout_s=timeout), tell, warn
+    )
+    click.echo(f"no ledger names {bookie_id} any more, and its cookie is gone")
+    return 0

@@ -1,0 +1,118 @@
+"""`magnetar bookie`: one bookie of a cluster, for ledger clients of any kind (docs/bookkeeper.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from magnetar.cli.processes.interrupts import end_at_once
+from magnetar.cli.processes.member_options import FILE, METADATA, member_options
+
+
+@click.command(epilog="Example: magnetar bookie --metadata zk://127.0.0.1:2181/ledgers --data /srv/bookie")
+@METADATA
+@click.option(
+    "--data", required=True, multiple=True, type=FILE, help="Folder of everything kept; one for each disk."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=3181, help="Port, 0: a free one.  [3181]")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
+@click.option("--advertised-address", help="Host that clients are told to connect to.  [as --host]")
+@click.option("--bookie-id", help="Name in the cluster, for ever.  [ADVERTISED:PORT]")
+@click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
+@click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
+@click.option("--tls-certificate", type=FILE, help="PEM file: TLS for clients that ask for it.  [none]")
+@click.option("--tls-key", type=FILE, help="Its key, as PEM.")
+@click.option("--tls-trust-certs", type=FILE, help="PEM file of who signs certificates of clients.")
+@click.option("--tls-required", is_flag=True, help="Clients without TLS get nothing.")
+@click.option(
+    "--authorized-role", "authorized_roles", multiple=True, help="Role in a certificate that is let in."
+)
+@click.option("--users", type=FILE, help="File of USER:PASSWORD lines: clients must prove one (SASL).")
+@click.option(
+    "--disk-usage-threshold",
+    type=click.FloatRange(0.1, 1.0),
+    default=0.95,
+    help="Share of the disk in use from which on it counts as full.  [0.95]",
+)
+@click.option(
+    "--sort-after-reads",
+    type=click.IntRange(0),
+    default=0,
+    help="Reads that find a ledger scattered over a segment until that is written anew, sorted.  [0: never]",
+)
+@click.option(
+    "--max-frame-bytes",
+    type=click.IntRange(1 << 20, 256 << 20),
+    default=(5 << 20) + (16 << 10),
+    help="Largest request: the largest message and 16 KiB.  [5259264]",
+)
+@click.option("--initialize", is_flag=True, help="Make a new cluster where there is none.")
+@click.option(
+    "--collect-interval",
+    type=click.FloatRange(1),
+    default=600.0,
+    help="Seconds between two looks for deleted ledgers.  [600]",
+)
+@member_options(session="the cluster takes a silent bookie for dead", told="id, port and process id")
+@end_at_once()
+def bookie(
+    metadata: str,
+    data: tuple[Path, ...],
+    port: int,
+    host: str,
+    advertised_address: str | None,
+    bookie_id: str | None,
+    http_port: int | None,
+    http_host: str,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_trust_certs: Path | None,
+    tls_required: bool,
+    authorized_roles: tuple[str, ...],
+    users: Path | None,
+    disk_usage_threshold: float,
+    sort_after_reads: int,
+    max_frame_bytes: int,
+    initialize: bool,
+    collect_interval: float,
+    session_timeout: float,
+    log_level: str,
+    log_json: bool,
+    ready_file: Path | None,
+) -> int:
+    """Run one bookie of a BookKeeper cluster, until Ctrl-C."""
+    # Imported here, so that `magnetar --help` need not wait for the server's rooms.
+    from magnetar.observability import logs
+    from magnetar.server.bookies.bookie import BookieConfig, run
+    from magnetar.server.bookies.bookie_security import BookieSecurity
+
+    logs.configure(level=log_level, as_json=log_json)
+    return run(
+        BookieConfig(
+            metadata=metadata,
+            data=data[0],
+            more_data=data[1:],
+            host=host,
+            port=port,
+            advertised=advertised_address,
+            bookie_id=bookie_id,
+            collect_interval_s=collect_interval,
+            session_timeout_s=session_timeout,
+            full_share=disk_usage_threshold,
+            sort_after_reads=sort_after_reads,
+            packet_bytes_max=max_frame_bytes,
+            initialize=initialize,
+            http_port=http_port,
+            http_host=http_host,
+            security=BookieSecurity(
+                tls_certificate=tls_certificate,
+                tls_key=tls_key,
+                tls_trust_certs=tls_trust_certs,
+                tls_required=tls_required,
+                authorized_roles=authorized_roles,
+                users=users,
+            ),
+            ready_file=ready_file,
+        )
+    )

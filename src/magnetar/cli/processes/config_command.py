@@ -1,0 +1,115 @@
+"""`magnetar config`: the settings of `magnetar standalone`, without starting it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from magnetar.base.errors import MagnetarError
+from magnetar.cli.output import FORMATS, show
+
+_FILE: Final = click.Path(path_type=Path)
+_CONFIG: Final = click.option(
+    "--config", "file", type=_FILE, envvar="MAGNETAR_CONFIG", help="TOML, or Pulsar's *.conf."
+)
+_OUTPUT: Final = click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]")
+
+
+class UnknownSettingError(MagnetarError):
+    """No setting has that name."""
+
+
+def shown(value: object) -> Any:
+    """A setting as it may be shown: contents that stand in a setting itself are secrets."""
+    if type(value).__name__ == "Inline":
+        return "(set, not shown)"
+    return str(value) if isinstance(value, Path) else value
+
+
+def descriptions() -> dict[str, str]:
+    """What each setting is, as its class says beside it."""
+    from magnetar.server.settings.config import StandaloneConfig
+
+    found: dict[str, str] = {}
+    for owner in reversed(StandaloneConfig.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        (tree,) = ast.parse(inspect.getsource(owner)).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, text in zip(tree.body, tree.body[1:], strict=False):
+            match (field, text):
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str() as said)),
+                ):
+                    found[name] = " ".join(said.split())
+    return found
+
+
+@click.group()
+def config() -> None:
+    """Settings of a broker: what is in force, whether a file is right, what a setting is."""
+
+
+@config.command("show", epilog="Example: magnetar config show --config broker.toml")
+@_CONFIG
+@click.option("--all", "everything", is_flag=True, help="Also what is as it is by default.")
+@_OUTPUT
+def show_(file: Path | None, everything: bool, output: str) -> None:
+    """Show the settings that a broker would start with here: from the file, the environment, by default."""
+    from magnetar.server.settings.config import StandaloneConfig
+    from magnetar.server.settings.loading import load
+
+    settings = load({}, file=file).config
+    defaults = StandaloneConfig()
+    rows = {
+        field.name: shown(getattr(settings, field.name))
+        for field in dataclasses.fields(settings)
+        if everything or getattr(settings, field.name) != getattr(defaults, field.name)
+    }
+    show(rows, output)
+
+
+@config.command(epilog="Example: magnetar config check broker.toml")
+@click.argument("file", type=_FILE)
+def check(file: Path) -> None:
+    """Say whether a broker would start with FILE, and what of it has no effect."""
+    from magnetar.server.settings.loading import load
+
+    loaded = load({}, file=file, environment={"HOME": str(Path.home())})
+    for note in loaded.notes:
+        click.echo(note)
+    click.echo(f"{file} is right")
+
+
+@config.command("explain", epilog="Example: magnetar config explain segment_bytes")
+@click.argument("key")
+@_OUTPUT
+def explain_(key: str, output: str) -> None:
+    """Say what the setting KEY is, its default, and the variable that sets it."""
+    from magnetar.server.settings.config import StandaloneConfig
+    from magnetar.server.settings.loading import ENVIRONMENT_PREFIX
+
+    known = {field.name: field for field in dataclasses.fields(StandaloneConfig)}
+    if key not in known:
+        import difflib
+
+        close = difflib.get_close_matches(key.replace("-", "_").lower(), known, n=1)
+        hint = f"did you mean {close[0]}?" if close else "`magnetar config show --all` lists them"
+        raise UnknownSettingError(f"there is no setting {key!r}; {hint}")
+    field = known[key]
+    show(
+        {
+            "setting": key,
+            "meaning": descriptions().get(key, ""),
+            "default": shown(field.default),
+            "type": str(field.type),
+            "variable": ENVIRONMENT_PREFIX + key.upper(),
+        },
+        output,
+    )

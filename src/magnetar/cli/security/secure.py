@@ -1,0 +1,158 @@
+"""`magnetar secure`: from nothing to a broker that asks for credentials over TLS."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shlex
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from magnetar.cli.security.secure_files import Wanted
+
+_ROLE: Final = re.compile(r"[\w.@-]{1,64}")
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@click.group()
+def secure() -> None:
+    """Certificates, tokens and settings of a broker that asks who comes (docs/security.md)."""
+
+
+def _roles(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for role in given:
+        if not _ROLE.fullmatch(role) or role.startswith("."):
+            raise click.BadParameter(f"{role!r}: a role here has letters, digits and _ . @ -, at most 64")
+    return given
+
+
+@secure.command(
+    epilog="Example: magnetar secure init ~/magnetar-secure --host broker.example.com --role orders"
+)
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("magnetar-secure"))
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    help="Name or address by which clients reach the broker; may be repeated.  [this machine's]",
+)
+@click.option("--listen", default="127.0.0.1", help="Address to listen on over TLS.  [127.0.0.1]")
+@click.option("--admin", default="admin", help="Role that may do everything.  [admin]")
+@click.option("--role", "roles", multiple=True, callback=_roles, help="Further role; may be repeated.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    help="How long certificates and tokens count.  [365]",
+)
+@click.option("--context", help="Keep the broker under this name, so that commands find it.")
+@click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing.")
+def init(
+    folder: Path,
+    hosts: tuple[str, ...],
+    listen: str,
+    admin: str,
+    roles: tuple[str, ...],
+    days: int,
+    context: str | None,
+    dry_run: bool,
+) -> None:
+    """Make an authority, certificates, tokens and settings in FOLDER, which only you may read.
+
+    What is there stays as it is: run it again with a further --role, or after moving an ended certificate
+    away with its key, and what is missing is made.
+    """
+    try:
+        from magnetar.cli.security.secure_files import METRICS_ROLE, SETTINGS_FILE, Wanted, run
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            "certificates and tokens need the extra 'auth': pip install '.[auth]' in a clone"
+        ) from error
+    wanted = Wanted(
+        folder=folder.expanduser(),
+        hosts=tuple(dict.fromkeys((*hosts, *([] if hosts else _own_names()), *_LOCAL))),
+        hosts_named=hosts,
+        roles=tuple(
+            dict.fromkeys(
+                (*_roles(click.get_current_context(), init.params[3], (admin,)), METRICS_ROLE, *roles)
+            )
+        ),
+        listen=listen,
+        days=days,
+    )
+    count = 0
+    for made in run(wanted, now=datetime.datetime.now(datetime.UTC), dry=dry_run):
+        count += made.new
+        word = ("would make" if dry_run else "made") if made.new else "kept"
+        click.echo(f"{word:10} {made.path}" + (f"  ({made.note})" if made.note else ""))
+    if dry_run:
+        return
+    if context:
+        _keep_context(context, wanted)
+    click.echo("")
+    click.echo(_what_next(wanted, wanted.folder / SETTINGS_FILE, context, nothing_new=not count))
+
+
+def _own_names() -> list[str]:
+    return [
+        name for name in (socket.getfqdn(), socket.gethostname()) if re.fullmatch(r"[A-Za-z0-9.-]+", name)
+    ]
+
+
+def _place(wanted: Wanted) -> dict[str, str]:
+    """Where the broker is and as whom to call it, by the fields of a context."""
+    folder = wanted.folder.absolute()
+    return {
+        "url": "pulsar+ssl://localhost:6651",
+        "admin_url": "https://localhost:8443",
+        "token_file": str(folder / "tokens" / f"{wanted.roles[0]}.token"),
+        "trust_certs": str(folder / "ca.pem"),
+    }
+
+
+def _keep_context(name: str, wanted: Wanted) -> None:
+    from magnetar.cli.contexts import contexts
+    from magnetar.cli.contexts.contexts import Place
+
+    file = contexts.file_of(os.environ)
+    known = contexts.load(file)
+    place = Place(**_place(wanted))
+    if known.places.get(name, place) != place:
+        raise click.ClickException(f"context {name} is another broker's: choose another name, or remove it")
+    known.places[name] = place
+    known.current = known.current or name
+    contexts.save(file, known)
+
+
+def _what_next(wanted: Wanted, settings: Path, context: str | None, *, nothing_new: bool) -> str:
+    folder = wanted.folder.absolute()
+    place = _place(wanted)
+    if context:
+        how = f"magnetar --help    # `--context {context}` names this broker"
+        on = f" --context {context}"
+    else:
+        words = ("context", "add", "secure", "--url", place["url"], "--admin-url", place["admin_url"])
+        more = ("--token-file", place["token_file"], "--trust-certs", place["trust_certs"])
+        how, on = shlex.join(("magnetar", *words, *more)), " --context secure"
+    lines = [
+        "everything is there already" if nothing_new else "everything is there",
+        "",
+        f"  Start      magnetar standalone --config {shlex.quote(str(settings))}",
+        f"  Commands   {how}",
+        f"  Clients    pulsar+ssl://localhost:6651, trusting {folder / 'ca.pem'},",
+        f"             with the token in {place['token_file']}",
+    ]
+    lines += [
+        f"  Allow      magnetar namespaces grant public/default {role} --action produce --action consume{on}"
+        for role in wanted.roles[2:]
+    ]
+    lines.append(
+        f"  Metrics    Prometheus reads them with {folder / 'tokens' / (wanted.roles[1] + '.token')}"
+    )
+    lines.append(f"  Then       keep {folder / 'ca.key'} where the broker's machine cannot reach it")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Commands about data folders, backups, object stores and tables. See README.md."""

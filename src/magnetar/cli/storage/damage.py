@@ -1,0 +1,138 @@
+"""`magnetar doctor storage`: damage in the files of a broker's messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from magnetar.cli import exit_codes
+from magnetar.cli.output import FORMATS, show
+
+if TYPE_CHECKING:
+    from magnetar.server.storage.storage_doctor import Report
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_SHOWN_MAX: Final = 1_000
+"""Lines of a table; the other formats have all."""
+
+
+def default_data() -> Path:
+    """Where a broker keeps its data when it is told nothing."""
+    home = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".local" / "share") / "magnetar"
+
+
+def _options(command: _F) -> _F:
+    decorated: Any = command
+    for option in (
+        click.option(
+            "--output", "-o", type=click.Choice(FORMATS), default="table", help="How it is printed.  [table]"
+        ),
+        click.option(
+            "--data",
+            type=click.Path(path_type=Path),
+            help="Folder of the broker's data, or of one bookie.  [the default one]",
+        ),
+    ):
+        decorated = option(decorated)
+    found: _F = decorated
+    return found
+
+
+_COPIES: Final = click.option(
+    "--copies", is_flag=True, help="Read all objects of offloaded ledgers too, not just ask for them."
+)
+
+
+@click.group()
+def storage() -> None:
+    """Find damage in the files of a broker or bookie, mend what loses nothing, give up what is lost."""
+
+
+@storage.command(epilog="Example: magnetar doctor storage check --data /var/lib/magnetar")
+@_COPIES
+@_options
+def check(data: Path | None, output: str, copies: bool) -> int:
+    """Read every block and index; list what is damaged and what is lost. Changes nothing.
+
+    Objects of offloaded ledgers must be there with all of their bytes. Also beside a running broker: then
+    topics are not named, what is being written is left out, and no object is asked for.
+    """
+    from magnetar.server.storage import storage_doctor
+
+    report = storage_doctor.check(data or default_data(), read_copies=copies)
+    _print(report, output)
+    return 0 if report.is_good else exit_codes.NOT_FOUND
+
+
+@storage.command(epilog="Example: magnetar doctor storage repair --data /var/lib/magnetar --apply")
+@click.option("--apply", is_flag=True, help="Do it; otherwise it is only shown.")
+@_options
+def repair(data: Path | None, output: str, apply: bool) -> int:
+    """Make headers and footers anew from the blocks, give files their names, set strangers aside.
+
+    Nothing is lost by it. The broker must be stopped.
+    """
+    from magnetar.server.storage import storage_doctor
+
+    folder = data or default_data()
+    report = storage_doctor.mend(folder) if apply else storage_doctor.check(folder)
+    _print(report, output)
+    if not apply and report.repairable and output == "table":
+        click.echo(f"{len(report.repairable)} can be repaired; add --apply")
+    return exit_codes.NOT_FOUND if report.repairable else 0
+
+
+@storage.command(epilog="Example: magnetar doctor storage salvage --data /var/lib/magnetar --apply")
+@click.option("--apply", is_flag=True, help="Do it; otherwise it is only shown.")
+@_COPIES
+@_options
+def salvage(data: Path | None, output: str, apply: bool, copies: bool) -> int:
+    """Repair, and give up for good what is lost: consumers are led past it.
+
+    What is given up is noted in bookie/GIVEN-UP.json of the data folder; missing files are forgotten. The
+    broker must be stopped.
+    """
+    from magnetar.server.storage import storage_doctor
+
+    folder = data or default_data()
+    look = storage_doctor.give_up if apply else storage_doctor.check
+    report = look(folder, read_copies=copies)
+    _print(report, output)
+    if apply:
+        return 0
+    if report.undecided and output == "table":
+        entries = sum(lost.last - lost.first + 1 for lost in report.undecided)
+        click.echo(f"{entries} entries would be given up; add --apply")
+    return exit_codes.NOT_FOUND if report.undecided else 0
+
+
+def _print(report: Report, output: str) -> None:
+    if output != "table":
+        show(asdict(report), output)
+        return
+    for line in report.done:
+        click.echo(f"done: {line}")
+    for finding in report.findings[:_SHOWN_MAX]:
+        kind = "repairable" if finding.repairable else "damaged"
+        owner = "" if finding.ledger is None else f", ledger {finding.ledger}"
+        where = f"{finding.file} at byte {finding.offset}, {finding.length} bytes{owner}"
+        click.echo(f"{kind}: {where}: {finding.detail}")
+    for lost in report.lost[:_SHOWN_MAX]:
+        kind = "given up" if lost.given_up else "lost"
+        where = f"; {lost.bytes} bytes in {lost.file} at byte {lost.offset}" if lost.file else ""
+        topic = f" of {lost.topic}" if lost.topic else ""
+        click.echo(f"{kind}: ledger {lost.ledger}{topic}, entries {lost.first} to {lost.last}{where}")
+    entries = sum(lost.last - lost.first + 1 for lost in report.lost)
+    unnamed = "" if report.topics_known else " (the broker runs: topics are not named)"
+    if report.of_bookie:
+        unnamed = " (of one bookie: others have copies)"
+    click.echo(
+        f"{report.segments} segments, {report.blocks} good blocks, {report.objects} objects,"
+        f" {len(report.findings)} damages, {entries} entries lost{unnamed}"
+    )

@@ -1,0 +1,199 @@
+"""`magnetar lake`: Iceberg tables over topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+
+from magnetar.adminclient import paths
+from magnetar.adminclient.admin import Admin
+from magnetar.base.errors import MagnetarError
+from magnetar.cli import exit_codes
+from magnetar.cli.caller import Caller, calls, confirm
+from magnetar.cli.output import styled
+from magnetar.cli.storage.progress import Progress
+
+_POLL_S: Final = 0.2
+_ALL: Final = f"{paths.ROOT}/lake"
+_SHOWN_MAX: Final = 20
+"""Problems of one table that a person is shown; `-o json` has all."""
+
+
+_MERGE_COUNTS: Final = ("files", "made", "file_bytes", "made_bytes", "waiting")
+"""What merging partitions gives, which is summed up."""
+
+
+class LakeJobError(MagnetarError):
+    """The broker could not do it; the message says why."""
+
+
+@click.group()
+def lake() -> None:
+    """Iceberg tables over topics: what there is, full checks, upkeep (docs/lake.md)."""
+
+
+_TOPIC: Final = click.argument("topic", required=False)
+_EVERY: Final = click.option("--all", "every", is_flag=True, help="Of all topics that have a table.")
+
+
+def _path(topic: str) -> str:
+    return f"{paths.topic(topic)}/lake"
+
+
+def _topics(admin: Admin, topic: str | None, *, every: bool) -> list[str]:
+    """The one that was named, or all."""
+    if (topic is None) == (not every):
+        raise click.UsageError("name a TOPIC, or give --all")
+    if topic is not None:
+        return [topic]
+    return [row["topic"] for row in admin.call("GET", _ALL)["tables"]]
+
+
+@lake.command(epilog="Example: magnetar lake status orders")
+@_TOPIC
+@calls
+def status(caller: Caller, topic: str | None) -> None:
+    """Show the table of TOPIC and whether it is up to date; without TOPIC, all tables."""
+    with caller.admin() as admin:
+        if topic is not None:
+            caller.show(admin.call("GET", _path(topic)))
+            return
+        found = admin.call("GET", _ALL)
+    if caller.output != "table":
+        caller.show(found)
+        return
+    caller.show(found["tables"], columns=("topic", "table"))
+    for row in found["behind"]:
+        click.echo(f"{styled('behind', fg='yellow')} {row['log']}: {row['error']}")
+
+
+@lake.command(epilog="Example: magnetar lake verify orders")
+@_TOPIC
+@_EVERY
+@calls
+def verify(caller: Caller, topic: str | None, *, every: bool) -> int:
+    """Compare the table of TOPIC with the broker's lists and every object; ends with 7 for a difference."""
+    with caller.admin() as admin:
+        found = [_run(admin, each, "verify", {}) for each in _topics(admin, topic, every=every)]
+    if caller.output != "table":
+        caller.show(found if every else found[0])
+    else:
+        for table in found:
+            _show_check(table)
+    return exit_codes.NOT_FOUND if any(table["problems"] for table in found) else 0
+
+
+def _show_check(table: dict[str, Any]) -> None:
+    problems: list[dict[str, str]] = table["problems"]
+    word = styled("failed", fg="red") if problems else styled("ok    ", fg="green")
+    earlier = f", {table['earlier_files']} more of earlier snapshots" if table["earlier_files"] else ""
+    click.echo(f"{word} {table['table']}: {table['files']} files{earlier}, {len(problems)} problems")
+    for problem in problems[:_SHOWN_MAX]:
+        click.echo(f"       {problem['kind']}: {problem['path']}: {problem['detail']}")
+    if len(problems) > _SHOWN_MAX:
+        click.echo(f"       and {len(problems) - _SHOWN_MAX} more: -o json")
+
+
+@lake.command(epilog="Example: magnetar lake maintain orders --keep-days 1 --dry-run")
+@_TOPIC
+@_EVERY
+@click.option("--keep-days", type=click.FloatRange(min=0), default=5.0, help="Snapshots so young stay.  [5]")
+@click.option(
+    "--keep-snapshots", type=click.IntRange(min=1), default=10, help="So many of the last ones stay.  [10]"
+)
+@click.option(
+    "--target-mib",
+    type=click.IntRange(min=0),
+    default=128,
+    help="Small data files are merged up to this size; 0: they stay.  [128]",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@calls
+def maintain(
+    caller: Caller,
+    topic: str | None,
+    *,
+    every: bool,
+    keep_days: float,
+    keep_snapshots: int,
+    target_mib: int,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Merge small data files of TOPIC, expire old snapshots of its table, and delete metadata that nothing
+    names.
+
+    Consumers, readers of the table and Spark read the merged files; the small ones are deleted when the lag
+    of offloading is over.
+    """
+    if not dry_run:
+        whose = "all tables" if every else f"the table of {topic}"
+        confirm(f"Expire snapshots of {whose}? Nobody can go back to them.", yes=yes)
+    dry: dict[str, object] = {"dryRun": "true" if dry_run else "false"}
+    merging = {"targetBytes": target_mib << 20, **dry}
+    expiring = {"keepSeconds": int(keep_days * 86_400), "keepSnapshots": keep_snapshots, **dry}
+    found = []
+    with caller.admin() as admin:
+        for each in _topics(admin, topic, every=every):
+            merged = [_run(admin, part, "merge", merging) for part in _parts(admin, each) if target_mib]
+            table = _run(admin, each, "maintain", expiring)
+            if table is not None:
+                table |= {f"merge_{name}": sum(each[name] for each in merged) for name in _MERGE_COUNTS}
+            found.append(table)
+    if caller.output != "table":
+        caller.show(found if every else found[0])
+        return
+    for line in _upkeep_lines(found):
+        click.echo(line)
+
+
+def _upkeep_lines(tables: Iterable[dict[str, Any] | None]) -> Iterable[str]:
+    for table in tables:
+        if table is None:
+            yield "there is no table: nothing is offloaded yet"
+            continue
+        would = "would be " if table["dry_run"] else ""
+        yield (
+            f"{table['table']}: {table['expired_snapshots']} snapshots {would}expired,"
+            f" {table['snapshots']} are left; {table['deleted_metadata_files']} files of metadata"
+            f" ({table['deleted_metadata_bytes']:,} bytes) {would}deleted"
+        )
+        if table["merge_files"]:
+            yield (
+                f"  {table['merge_files']} small data files ({table['merge_file_bytes']:,} bytes)"
+                f" {would or 'are '}merged into {table['merge_made']}"
+            )
+        if table["merge_waiting"]:
+            yield (
+                f"  {table['merge_waiting']} more wait until files that were merged before are deleted:"
+                " run it again then"
+            )
+
+
+def _parts(admin: Admin, topic: str) -> list[str]:
+    """The partitions of a topic, or itself."""
+    count = admin.partitions(topic)
+    return [f"{topic}-partition-{number}" for number in range(count)] or [topic]
+
+
+def _run(admin: Admin, topic: str, kind: str, query: dict[str, object]) -> Any:
+    """Has the broker do it, and waits for the end. Raises LakeJobError."""
+    path = f"{_path(topic)}/{kind}"
+    admin.call("POST", path, query=query)
+    progress = Progress(f"{kind} {topic}")
+    try:
+        while True:
+            job = admin.call("GET", path)
+            progress.at(job["done"], job["total"])
+            if job["status"] != "RUNNING":
+                break
+            time.sleep(_POLL_S)
+    finally:
+        progress.close()
+    if job["status"] != "SUCCESS":
+        raise LakeJobError(f"{kind} of {topic} failed: {job['lastError']}")
+    return job["result"]

@@ -1,0 +1,185 @@
+"""`magnetar storage`: messages whose metadata is in doubt."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magnetar.cli.caller import confirm
+from magnetar.cli.output import FORMATS, show
+
+if TYPE_CHECKING:
+    from magnetar.server.storage.storage_decisions import FolderDecisions
+
+_DATA: Final = click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder of the server's data.  [the default one]"
+)
+_OUTPUT: Final = click.option(
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="What is printed."
+)
+_YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
+_DRY: Final = click.option("--dry-run", is_flag=True, help="Say what would be decided, decide nothing.")
+_WHEN: Final = "A running server does it within seconds, another one when it starts."
+
+
+@click.group()
+def storage() -> None:
+    """Messages on disk that metadata does not name, and metadata that is in doubt (docs/storage.md)."""
+
+
+@storage.group()
+def quarantine() -> None:
+    """Ledgers that are kept though metadata does not name them."""
+
+
+def _folder(data: Path | None) -> FolderDecisions:
+    from magnetar.server.settings.config import default_data_dir
+    from magnetar.server.storage.storage_decisions import FolderDecisions
+
+    return FolderDecisions(data or default_data_dir())
+
+
+def _agreed(would: str, question: str, *, yes: bool, dry_run: bool) -> bool:
+    """Whether it is to be done: a dry run says what `would` be; else who calls is asked. Aborts on a no."""
+    if dry_run:
+        click.echo(would)
+        return False
+    confirm(question, yes=yes)
+    return True
+
+
+def _time(unix_ms: int) -> str:
+    return datetime.fromtimestamp(unix_ms / 1000).astimezone().isoformat(timespec="seconds")
+
+
+@quarantine.command("list", epilog="Example: magnetar storage quarantine list --data /var/lib/magnetar")
+@_DATA
+@_OUTPUT
+def list_(data: Path | None, output: str) -> None:
+    """Show the ledgers in quarantine, as of the server's last look, and why metadata is doubted."""
+    folder = _folder(data)
+    state, rows = folder.state(), folder.quarantine()
+    if output != "table":
+        show({**state, "quarantine": rows}, output)
+        return
+    if state["doubt"]:
+        click.echo(f"doubted: {state['doubt']}")
+    if not rows:
+        click.echo("nothing is in quarantine")
+        return
+    shown: list[dict[str, Any]] = [{**row, "since": _time(row["since_ms"])} for row in rows]
+    show(shown, output, columns=("ledger", "entries", "bytes", "since", "seen_seconds", "decided"))
+
+
+@quarantine.command(epilog="Example: magnetar storage quarantine delete 17 18 --data /var/lib/magnetar")
+@click.argument("ledgers", nargs=-1, type=int)
+@click.option("--all", "every", is_flag=True, help="All that are in quarantine now.")
+@_YES
+@_DRY
+@_DATA
+def delete(ledgers: tuple[int, ...], every: bool, yes: bool, dry_run: bool, data: Path | None) -> None:
+    """Give LEDGERS in quarantine up, before their grace period is over."""
+    folder = _folder(data)
+    if bool(ledgers) == every:
+        raise click.UsageError("name LEDGERS, or give --all")
+    rows = folder.quarantine()
+    chosen = [row["ledger"] for row in rows] if every else list(ledgers)
+    size = sum(row["bytes"] for row in rows if row["ledger"] in chosen)
+    told = f"{len(chosen)} ledgers with {size} bytes"
+    if not _agreed(f"would delete {told}", f"Delete {told} for good?", yes=yes, dry_run=dry_run):
+        return
+    folder.delete(chosen)
+    click.echo(f"{told} go. {_WHEN}")
+
+
+@storage.command(epilog="Example: magnetar storage rebuild-metadata --dry-run --data /var/lib/magnetar")
+@_YES
+@_DRY
+@_DATA
+@_OUTPUT
+def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -> None:
+    """Make damaged metadata anew from what is whole of it, when there is no backup.
+
+    The server must not run. Rows with one flipped bit are put right, others are left out and named; the
+    damaged file stays as metadata.db.damaged. Messages that are not named any more go into quarantine.
+    """
+    from magnetar.server.settings.config import default_data_dir
+    from magnetar.server.storage.metadata_rebuild import rebuild_metadata as rebuild
+
+    folder = data or default_data_dir()
+    if not dry_run:
+        confirm(f"Make the metadata in {folder} anew from what is whole of it?", yes=yes)
+    show(rebuild(folder, dry_run=dry_run), output)
+
+
+@storage.command(epilog="Example: magnetar storage accept-loss 17 4 --data /var/lib/magnetar")
+@click.argument("ledger", type=click.IntRange(0))
+@click.argument("entry", type=click.IntRange(0))
+@click.option("--to", "last", type=click.IntRange(0), help="The last entry, of several.  [ENTRY]")
+@_YES
+@_DRY
+@_DATA
+def accept_loss(
+    ledger: int, entry: int, last: int | None, yes: bool, dry_run: bool, data: Path | None
+) -> None:
+    """Give up ENTRY of LEDGER, which no bookie or object store has any more: consumers are led past it.
+
+    It counts only where reading fails though every bookie of the entry, or the store, has answered. The log
+    names such entries where dispatch waits.
+    """
+    from magnetar.server.settings.config import default_data_dir
+    from magnetar.server.storage.storage_losses import accept_loss as accept
+
+    stop = entry if last is None else last
+    if stop < entry:
+        raise click.UsageError("--to lies before ENTRY")
+    told = f"entries {entry} to {stop} of ledger {ledger}"
+    would = f"give up {told}, where they cannot be read"
+    if not _agreed(f"would {would}", f"{would.capitalize()}?", yes=yes, dry_run=dry_run):
+        return
+    accept(data or default_data_dir(), ledger, entry, stop)
+    click.echo(f"{told} are given up where they cannot be read. A running server notices at its next look")
+
+
+@storage.command(epilog="Example: magnetar storage readmit bookie-1 --data /var/lib/magnetar")
+@click.argument("bookie")
+@_YES
+@_DRY
+@_DATA
+def readmit(bookie: str, yes: bool, dry_run: bool, data: Path | None) -> None:
+    """Have BOOKIE beside the broker take messages again, though it lost some, from the next start on.
+
+    Of every ledger that there is then it goes on saying that it is not certain: no recovery is misled. What
+    it lost has a copy less.
+    """
+    folder = _folder(data)
+    told = f"{bookie} takes messages again, from the next start on"
+    question = f"{bookie} lost messages. Have it take new ones?"
+    if not _agreed(f"would decide that {told}", question, yes=yes, dry_run=dry_run):
+        return
+    folder.readmit(bookie)
+    click.echo(told)
+
+
+@storage.command(epilog="Example: magnetar storage accept --data /var/lib/magnetar")
+@_YES
+@_DRY
+@_DATA
+def accept(yes: bool, dry_run: bool, data: Path | None) -> None:
+    """Take the metadata that is there for right, though it is older, foreign or new.
+
+    Messages that it does not name stay in quarantine for the grace period, and go then. What is accepted is
+    shown, and nothing else counts as accepted: what is brought in afterwards is judged anew.
+    """
+    folder = _folder(data)
+    found = folder.found()
+    told = found or "nothing is in doubt"
+    question = f"Accept the metadata as it is ({told})? Messages that it does not name go one day."
+    if not _agreed(f"would accept the metadata: {told}", question, yes=yes, dry_run=dry_run):
+        return
+    folder.accept(found)
+    click.echo(told)
+    click.echo(f"accepted. {_WHEN}")

@@ -1,0 +1,1 @@
+"""Commands about topics, subscriptions and schemas. See README.md."""

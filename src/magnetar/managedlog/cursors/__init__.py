@@ -1,0 +1,1 @@
+"""Where readers of a log stand. See README.md."""

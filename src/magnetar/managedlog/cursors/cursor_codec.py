@@ -1,0 +1,189 @@
+"""Bytes of cursors: the value in the metadata store, and the entries of a cursor ledger.
+
+Value at `…/{cursor}`: ManagedCursorInfo. With `cursorsLedgerId` = -1 it holds the whole state in Pulsar's
+fields; else the state is in that ledger, and the mark-delete in the value is one that was true once: a
+lower bound for when the ledger is lost.
+
+Entries of a cursor ledger: PositionInfo. One without `delta` replaces all before it, which is how Pulsar
+writes every one of them; one with `delta` adds to what is before it. A Pulsar broker that takes the last
+entry for the whole state finds a true mark-delete and fewer acknowledged entries than there are: it
+delivers some messages again, and loses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError
+
+from magnetar.base.ids import Position
+from magnetar.managedlog import managedlog_pb2 as pb
+from magnetar.managedlog.cursors import entry_set_codec, redeliveries
+from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
+from magnetar.managedlog.cursors.cursor_delta import CursorDelta
+from magnetar.managedlog.cursors.entry_set import EntrySet
+from magnetar.managedlog.errors import InvalidLogDataError
+
+IN_STORE = -1
+"""`cursorsLedgerId` of a cursor whose state is in the metadata store."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorValue:
+    """The stored value of a cursor."""
+
+    ledger_id: int
+    """Ledger that holds the state; IN_STORE when `state` is all of it."""
+    state: CursorDelta
+    """A snapshot; only its mark-delete and properties count when there is a ledger."""
+    cursor_properties: Mapping[str, str] = field(default_factory=dict)
+    """The subscription's properties."""
+    last_active_ms: int = 0
+    """When the value was written, Unix ms."""
+    deleted_ledgers: tuple[int, ...] = ()
+    """Cursor ledgers that were replaced and may still have to be deleted."""
+    side_ledgers: tuple[int, ...] = ()
+    """Ledgers with further facts about the subscription (`CursorLedgers`)."""
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _batches(partial: Mapping[Position, int]) -> list[pb.BatchedEntryDeletionIndexInfo]:
+    return [
+        pb.BatchedEntryDeletionIndexInfo(
+            position=pb.NestedPositionInfo(ledgerId=position.ledger_id, entryId=position.entry_id),
+            deleteSet=[_signed(word) for word in words_of_bits(bits)],
+        )
+        for position, bits in partial.items()
+    ]
+
+
+def _partial(batches: Sequence[pb.BatchedEntryDeletionIndexInfo]) -> dict[Position, int]:
+    found = (
+        (Position(item.position.ledgerId, item.position.entryId), bits_of_words(item.deleteSet))
+        for item in batches
+    )
+    return {position: bits for position, bits in found if bits}
+
+
+def _numbers(properties: Mapping[str, int] | None) -> list[pb.LongProperty]:
+    return [pb.LongProperty(name=name, value=value) for name, value in (properties or {}).items()]
+
+
+def _ranges(acked: Mapping[int, EntrySet]) -> list[pb.MessageRange]:
+    return [
+        pb.MessageRange(
+            lowerEndpoint=pb.NestedPositionInfo(ledgerId=ledger_id, entryId=first - 1),
+            upperEndpoint=pb.NestedPositionInfo(ledgerId=ledger_id, entryId=last),
+        )
+        for ledger_id in sorted(acked)
+        for first, last in acked[ledger_id].ranges()
+    ]
+
+
+def _acked(ranges: Sequence[pb.MessageRange]) -> dict[int, EntrySet]:
+    acked: dict[int, EntrySet] = {}
+    for item in ranges:
+        upper = item.upperEndpoint
+        # A range over several ledgers is taken for the part in its last one: too few acknowledged
+        # entries are delivered again, too many would be lost.
+        first = item.lowerEndpoint.entryId + 1 if item.lowerEndpoint.ledgerId == upper.ledgerId else 0
+        if upper.entryId >= first >= 0:
+            acked.setdefault(upper.ledgerId, EntrySet()).add_range(first, upper.entryId)
+    return acked
+
+
+def encode_entry(delta: CursorDelta) -> bytes:
+    """One entry of a cursor ledger: a delta, or a snapshot when `delta.replaces`."""
+    info = pb.PositionInfo(ledgerId=delta.mark_delete.ledger_id, entryId=delta.mark_delete.entry_id)
+    if delta.acked:
+        info.acked = entry_set_codec.encode(delta.acked)
+    if delta.partial:
+        info.batchedEntryDeletionIndexInfo.extend(_batches(delta.partial))
+    if delta.properties:
+        info.properties.extend(_numbers(delta.properties))
+    if delta.redeliveries:
+        info.redeliveries = redeliveries.encode(delta.redeliveries)
+    if not delta.replaces:
+        info.delta = True
+        if delta.properties is not None:
+            info.propertiesChanged = True
+    return bytes(info.SerializeToString())
+
+
+def decode_entry(data: bytes, where: str) -> CursorDelta:
+    """The inverse of `encode_entry`; also reads Pulsar's. `where` names the entry in InvalidLogDataError."""
+    info = pb.PositionInfo()
+    try:
+        info.ParseFromString(data)
+        acked = entry_set_codec.decode(info.acked) if info.acked else _acked(info.individualDeletedMessages)
+        given_back = redeliveries.decode(info.redeliveries)
+    except (DecodeError, ValueError, entry_set_codec.MalformedAckedError) as error:
+        raise InvalidLogDataError(where, f"not a PositionInfo: {error}") from error
+    if not info.IsInitialized():
+        raise InvalidLogDataError(where, "a PositionInfo lacks fields")
+    properties = {item.name: item.value for item in info.properties}
+    return CursorDelta(
+        Position(info.ledgerId, info.entryId),
+        not info.delta,
+        acked,
+        _partial(info.batchedEntryDeletionIndexInfo),
+        properties if not info.delta or info.propertiesChanged else None,
+        given_back,
+    )
+
+
+def encode_info(info: CursorValue) -> bytes:
+    """The bytes of a cursor's value."""
+    state = info.state
+    value = pb.ManagedCursorInfo(
+        cursorsLedgerId=info.ledger_id,
+        markDeleteLedgerId=state.mark_delete.ledger_id,
+        markDeleteEntryId=state.mark_delete.entry_id,
+        properties=_numbers(state.properties),
+        lastActive=info.last_active_ms,
+        cursorProperties=[
+            pb.StringProperty(name=name, value=text) for name, text in info.cursor_properties.items()
+        ],
+        deletedLedgers=info.deleted_ledgers,
+        sideLedgers=info.side_ledgers,
+    )
+    if info.ledger_id == IN_STORE:
+        value.individualDeletedMessages.extend(_ranges(state.acked))
+        value.batchedEntryDeletionIndexInfo.extend(_batches(state.partial))
+        if state.redeliveries:
+            value.redeliveries = redeliveries.encode(state.redeliveries)
+    return bytes(value.SerializeToString())
+
+
+def decode_info(data: bytes, where: str) -> CursorValue:
+    """The inverse of `encode_info`; `where` names the value in InvalidLogDataError."""
+    value = pb.ManagedCursorInfo()
+    try:
+        value.ParseFromString(data)
+        given_back = redeliveries.decode(value.redeliveries)
+    except (DecodeError, ValueError) as error:
+        raise InvalidLogDataError(where, f"not a ManagedCursorInfo: {error}") from error
+    if not value.IsInitialized():
+        raise InvalidLogDataError(where, "a ManagedCursorInfo lacks fields")
+    state = CursorDelta(
+        Position(value.markDeleteLedgerId, value.markDeleteEntryId)
+        if value.HasField("markDeleteLedgerId")
+        else Position(-1, -1),
+        True,
+        _acked(value.individualDeletedMessages),
+        _partial(value.batchedEntryDeletionIndexInfo),
+        {item.name: item.value for item in value.properties},
+        given_back,
+    )
+    return CursorValue(
+        value.cursorsLedgerId,
+        state,
+        {item.name: item.value for item in value.cursorProperties},
+        value.lastActive,
+        tuple(value.deletedLedgers),
+        tuple(value.sideLedgers),
+    )

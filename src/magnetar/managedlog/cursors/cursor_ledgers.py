@@ -1,0 +1,115 @@
+"""Further ledgers of a cursor: facts about its subscription that are too many for memory.
+
+Each is written once, as a whole, and named in the cursor's value from then on; it goes when it is dropped or
+when the cursor is deleted. A crash between the two steps of keeping one leaves a ledger that nobody names,
+and one of dropping leaves none that is named: what is kept here must be such that losing a ledger costs work
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import LedgerError, MagnetarError
+from magnetar.ledger.api import LedgerReader, Ledgers, LedgerWriter, WriterListener
+from magnetar.managedlog.cursors.cursor_store import SIDE_COMPONENT, CursorStore
+
+_READ_BYTES: Final = 1 << 20
+
+
+class _Written:
+    """Hears when a ledger is durable up to its last entry (WriterListener)."""
+
+    __slots__ = ("done", "last_entry")
+
+    def __init__(self, last_entry: int) -> None:
+        self.last_entry = last_entry
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def durable(self, last_entry: int) -> None:
+        if last_entry >= self.last_entry and not self.done.done():
+            self.done.set_result(None)
+
+    def failed(self, error: LedgerError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+            # Whoever waited may be gone.
+            self.done.exception()
+
+
+class CursorLedgers:
+    """The further ledgers of one cursor."""
+
+    __slots__ = ("_clock", "_ledgers", "_readers", "_store", "_tags")
+
+    def __init__(self, store: CursorStore, ledgers: Ledgers, clock: Clock, tags: Mapping[str, bytes]) -> None:
+        self._store = store
+        self._ledgers = ledgers
+        self._clock = clock
+        self._tags = {**tags, "component": SIDE_COMPONENT}
+        self._readers: dict[int, LedgerReader] = {}
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ledgers that are kept, oldest first."""
+        return self._store.side_ledgers
+
+    async def keep(self, entries: list[bytes]) -> int:
+        """Writes a ledger of these entries, at least one; durable and named on return.
+
+        Raises LedgerError, MetadataError, LogError: then nothing is kept.
+        """
+        heard = _Written(len(entries) - 1)
+        writer = await self._ledgers.create(heard, self._tags)
+        try:
+            writer.append(entries, None, 0, self._clock.now_ms())
+            await heard.done
+            await writer.close()
+            await self._store.change_side_ledgers(add=(writer.ledger_id,))
+        except MagnetarError:
+            await self._ledgers.delete(writer.ledger_id)
+            raise
+        return writer.ledger_id
+
+    async def begin(self, listener: WriterListener) -> LedgerWriter:
+        """A new ledger for more than fits memory, named before anything is in it: whoever finds it after a
+        crash knows that it may be unfinished. Raises LedgerError, MetadataError, LogError: nothing is kept.
+        """
+        writer = await self._ledgers.create(listener, self._tags)
+        try:
+            await self._store.change_side_ledgers(add=(writer.ledger_id,))
+        except MagnetarError:
+            await self._ledgers.delete(writer.ledger_id)
+            raise
+        return writer
+
+    async def open(self, ledger_id: int) -> LedgerReader:
+        """A reader of a kept ledger. Raises LedgerError."""
+        return await self._ledgers.open(ledger_id)
+
+    async def drop(self, ledger_ids: tuple[int, ...]) -> None:
+        """Gives ledgers back. Raises MetadataError, LogError: then they may still be named."""
+        if not ledger_ids:
+            return
+        for ledger_id in ledger_ids:
+            self._readers.pop(ledger_id, None)
+        await self._store.change_side_ledgers(drop=ledger_ids)
+
+    async def last_entry(self, ledger_id: int) -> int:
+        """Number of the last entry of a kept ledger. Raises LedgerError."""
+        return (await self._reader(ledger_id)).last_entry
+
+    async def read(self, ledger_id: int, entry_id: int) -> bytes:
+        """One entry of a kept ledger. Raises LedgerError, StorageError."""
+        reader = await self._reader(ledger_id)
+        runs = await reader.read(entry_id, entry_id, _READ_BYTES)
+        return runs[0].entries[0]
+
+    async def _reader(self, ledger_id: int) -> LedgerReader:
+        reader = self._readers.get(ledger_id)
+        if reader is None:
+            reader = self._readers[ledger_id] = await self._ledgers.open(ledger_id)
+        return reader

@@ -1,0 +1,396 @@
+"""Keeps a durable cursor: deltas into a ledger of its own, now and then a snapshot into a new one.
+
+    state in the metadata store ──first change──▶ switching ──▶ ledger: snapshot, delta, delta, …
+          ▲                                          ▲                     │ deltas outweigh the snapshot,
+          └─── clean close or full disk, when small ─┴─────────────────────┘ a seek, or a lost ledger
+
+Switching: a new ledger is created, its first entry is a snapshot; once that is durable the value in
+the metadata store names the new ledger; then the old ledger is deleted. Until then the old ledger is
+what counts, and nothing is added to it: whatever changes meanwhile is written after the switch.
+
+At most one delta is in flight, so all changes of one group commit of the bookie are one entry. A seek
+switches too, which makes the mark-delete in the metadata store a lower bound at all times.
+
+kill -9 at any point: recovery reads what the metadata store names, a prefix of the deltas that were
+written; a change is reported durable only when it is in that prefix.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import LedgerError, MagnetarError, disk_full
+from magnetar.ledger.api import Ledgers
+from magnetar.managedlog.broker_times import LastUse
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.cursors.cursor_codec import IN_STORE, CursorValue, encode_entry, encode_info
+from magnetar.managedlog.cursors.cursor_delta import CursorDelta
+from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursors.cursor_state import CursorState
+from magnetar.managedlog.cursors.delta_ledger import DeltaLedger, Durable, give_back, outcome, seal
+from magnetar.managedlog.errors import CursorClosedError, LogFencedError
+from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError
+
+_log = logging.getLogger("magnetar.managedlog")
+
+COMPONENT: Final = b"managed-ledger"
+SIDE_COMPONENT: Final = b"cursor-side-ledger"
+APPLICATION: Final = b"pulsar"
+
+
+class CursorStore:
+    """Makes the changes of one cursor's state durable."""
+
+    def __init__(
+        self,
+        *,
+        state: CursorState,
+        path: str,
+        info: CursorValue,
+        version: int,
+        log_name: str,
+        cursor_name: str,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        clock: Clock,
+        config: ManagedLogConfig,
+        flusher: CursorFlusher,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        fenced: Callable[[LogFencedError], None],
+    ) -> None:
+        """`info` is the value at `path` with its `version`; `fenced` is told when it was changed by
+        someone else."""
+        self.state = state
+        self._path = path
+        self._version = version
+        self._ledger_id = info.ledger_id
+        self._bound = info.state
+        self._deleted, self.side_ledgers = list(info.deleted_ledgers), info.side_ledgers
+        self.cursor_properties = dict(info.cursor_properties)
+        self.last_use = LastUse(clock, info.last_active_ms)
+        self.tags = {
+            "application": APPLICATION,
+            "component": COMPONENT,
+            "pulsar/managed-ledger": log_name.encode(),
+            "pulsar/cursor": cursor_name.encode(),
+        }
+        self._where = f"{log_name} cursor {cursor_name!r}"
+        self._store = store
+        self._ledgers = ledgers
+        self._clock = clock
+        self._config = config
+        self._flusher = flusher
+        self._spawn = spawn
+        self.fenced = fenced
+        self._ledger: DeltaLedger | None = None
+        self._failure: BaseException | None = None
+        self._full = self._busy = self._switching = self._closed = False
+        self._durable_version = self._writing_version = state.version
+        self._writing_entry = -1
+        self._waiters: deque[tuple[int, Durable]] = deque()
+        self._put_lock = asyncio.Lock()
+
+    @property
+    def ledger_id(self) -> int:
+        """Ledger that the metadata store names; IN_STORE when there is none."""
+        return self._ledger_id
+
+    @property
+    def dirty(self) -> bool:
+        """Whether changes are not durable yet."""
+        return self.state.version != self._durable_version
+
+    def changed(self) -> None:
+        """The state was changed."""
+        if not self._closed and not self._busy:
+            if self._waiters:
+                self._flusher.soon(self)
+            else:
+                self._flusher.later(self)
+
+    def when_durable(self, callback: Durable) -> None:
+        """Calls back once all changes so far are durable; at once when they are."""
+        if not self.dirty:
+            callback(None)
+        elif self._closed:
+            callback(CursorClosedError(f"{self._where} is closed"))
+        else:
+            self._waiters.append((self.state.version, callback))
+            if not self._busy:
+                self._flusher.soon(self)
+
+    def flush_changes(self) -> None:
+        """Starts writing what has changed, unless a write is under way: its end goes on with it."""
+        if self._busy or self._closed or not self.dirty:
+            return
+        ledger, config = self._ledger, self._config
+        if (self._failure is not None or self._full) and not self._ledgers.has_room():
+            # On a full disk no ledger is created for each attempt.
+            if self._full and (self._failure is None or self._waiters):
+                self._begin_fold()
+            else:
+                self._fail(self._failure)
+                self._flusher.later(self)
+            return
+        self._full = False
+        if ledger is None or self.state.replaced or ledger.outweighed(config):
+            self._busy = self._switching = True
+            self._spawn(self._switch())
+            return
+        version, whole = self.state.version, ledger.wants_snapshot(config)
+        try:
+            entry = encode_entry(self.state.snapshot() if whole else self.state.take_delta())
+            self._writing_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
+        except (LedgerError, ValueError) as error:
+            # Also what cannot be written down: other cursors are flushed in the same turn.
+            self.ledger_lost(ledger, error)
+            return
+        self._busy = True
+        self._writing_version = version
+        ledger.wrote(len(entry), whole=whole)
+
+    def flush_failed(self, error: Exception) -> None:
+        """A delta that could not be made has taken its changes with it: a snapshot has them again."""
+        if not self._switching:
+            self._busy = False
+        self._ledger = None
+        self._fail(error)
+
+    def delta_durable(self, ledger: DeltaLedger, last_entry: int) -> None:
+        """The ledger is durable up to `last_entry`: perhaps with the delta in flight."""
+        if (
+            ledger is self._ledger
+            and self._busy
+            and not self._switching
+            and last_entry >= self._writing_entry
+        ):
+            self._written(self._writing_version)
+
+    def _written(self, version: int) -> None:
+        """The state as of `version` is durable and nothing is being written."""
+        self._busy = False
+        self._failure = None
+        self._durable_version = version
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= version:
+            waiters.popleft()[1](None)
+        if self.dirty:
+            self.changed()
+
+    def ledger_lost(self, ledger: DeltaLedger, error: LedgerError | ValueError) -> None:
+        """No delta can be added any more; the next flush begins a new ledger with a snapshot."""
+        if ledger is self._ledger:
+            self._ledger = None
+            if not self._switching:
+                self._busy = False
+                self._ledger_failed(error)
+
+    def _ledger_failed(self, error: BaseException) -> None:
+        """On a full disk a small state goes into the metadata store, which has a reserve for that: consumers
+        free space by acknowledging. Otherwise who waits is told."""
+        self._full = disk_full(error) is not None and self._small() and not self._closed
+        if self._full:
+            self._begin_fold()
+        else:
+            self._fail(error)
+            _log.warning("%s could not be written: %s", self._where, error)
+
+    def _begin_fold(self) -> None:
+        self._busy = True
+        self._spawn(self._fold_at_last())
+
+    async def _fold_at_last(self) -> None:
+        try:
+            await self._fold()
+        except MagnetarError as error:
+            _log.warning("%s could not be written: %s", self._where, error)
+
+    def _fail(self, error: BaseException | None) -> None:
+        """Tells everyone who waits; the changes stay to be written with the next ones."""
+        self._failure = error
+        waiters, self._waiters = self._waiters, deque()
+        for _, callback in waiters:
+            callback(error)
+
+    async def _switch(self) -> None:
+        """Begins a new ledger with a snapshot. `_busy` is set, and cleared here."""
+        ledger = DeltaLedger(self)
+        created = False
+        try:
+            ledger.writer = await self._ledgers.create(ledger, self.tags)
+            created = True
+            version = self.state.version
+            snapshot = self.state.snapshot()
+            bound = CursorDelta(snapshot.mark_delete, True, properties=snapshot.properties)
+            entry = encode_entry(snapshot)
+            ledger.began(len(entry))
+            ledger.writer.append([entry], None, 0, self._clock.now_ms())
+            await ledger.snapshot_durable
+            old_ledger = self._ledger
+            await self._put(ledger.writer.ledger_id, bound)
+        except BaseException as error:
+            # What the old ledger holds is still right, but the deltas since are only in the lost snapshot.
+            self._ledger = None
+            self._busy = self._switching = False
+            if created:
+                # To be deleted once a next value is stored; not before, as this one may have been stored.
+                self._deleted.append(ledger.writer.ledger_id)
+            if not isinstance(error, MagnetarError):
+                self._fail(error)
+                raise
+            self._ledger_failed(error)
+            return
+        self._ledger = ledger
+        self._switching = False
+        self._written(version)
+        if old_ledger is not None:
+            await seal(old_ledger.writer)
+        await self.sweep()
+
+    async def _put(self, ledger_id: int | None = None, state: CursorDelta | None = None) -> None:
+        """Writes the value in the metadata store, by default with the state it has now.
+
+        Raises LogFencedError, MetadataError, CursorClosedError.
+        """
+        async with self._put_lock:
+            if self._closed:
+                # Deleted or handed over meanwhile: the value is not ours, and that it changed no surprise.
+                raise CursorClosedError(f"{self._where} is closed")
+            if ledger_id is None or state is None:
+                ledger_id, state = self._ledger_id, self._bound
+            active_ms = self.last_use.at_ms
+            deleted = list(self._deleted)
+            if self._ledger_id not in (IN_STORE, ledger_id):
+                deleted.append(self._ledger_id)
+            properties, side_ledgers = self.cursor_properties, self.side_ledgers
+            info = CursorValue(ledger_id, state, properties, active_ms, tuple(deleted), side_ledgers)
+            value = encode_info(info)
+            try:
+                stat = await self._store.put(self._path, value, expected_version=self._version)
+            except BadVersionError as error:
+                fenced = LogFencedError(f"{self._where} was taken over by another owner")
+                self.fenced(fenced)
+                raise fenced from error
+            self._version = stat.version
+            self.last_use.stored_ms = active_ms
+            self._ledger_id = ledger_id
+            self._bound = state
+            self._deleted = deleted
+
+    async def store_used(self) -> None:
+        """Makes it durable when the subscription was used last. Raises what `flush` raises."""
+        await self.flush()
+        await self._put()
+
+    async def sweep(self) -> None:
+        """Deletes replaced ledgers; one that cannot be deleted now stays noted in the next value."""
+        await give_back(self._ledgers, self._deleted, self._where)
+
+    async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
+        """Replaces the subscription's properties; durable on return. Raises what `flush` raises."""
+        await self.flush()
+        before, self.cursor_properties = self.cursor_properties, dict(properties)
+        try:
+            await self._put()
+        except MagnetarError:
+            self.cursor_properties = before
+            raise
+
+    async def change_side_ledgers(self, *, add: tuple[int, ...] = (), drop: tuple[int, ...] = ()) -> None:
+        """Names ledgers that belong to the cursor, and gives back others; durable on return.
+
+        Raises LogFencedError, MetadataError, CursorClosedError: then it is unknown what is stored. A ledger
+        that is named and does not exist, or exists and is not named, must do no harm to who reads them.
+        """
+        before = self.side_ledgers
+        self.side_ledgers = tuple(known for known in before if known not in drop) + add
+        self._deleted.extend(drop)
+        try:
+            await self._put()
+        except MagnetarError:
+            self.side_ledgers = tuple(known for known in self.side_ledgers if known not in add) + drop
+            self._deleted = [known for known in self._deleted if known not in drop]
+            raise
+        await self.sweep()
+
+    async def flush(self) -> None:
+        """Waits until all changes so far are durable. Raises LedgerError, MetadataError, LogError."""
+        await outcome(self.when_durable)
+
+    async def close(self) -> None:
+        """Makes the last changes durable and folds a small state into the metadata store.
+
+        Raises what `flush` raises; the cursor is closed all the same.
+        """
+        if self._closed:
+            return
+        try:
+            while self._busy:
+                # A write is under way; folding must come after it.
+                await self.flush()
+            if self._ledger_id != IN_STORE or self.dirty:
+                if self._small():
+                    await self._fold()
+                else:
+                    await self.flush()
+        finally:
+            self._closed = True
+            self._flusher.forget(self)
+            self._fail(CursorClosedError(f"{self._where} is closed"))
+            if self._ledger is not None:
+                await seal(self._ledger.writer)
+
+    def abandon(self) -> None:
+        """Ends the cursor without writing: another owner has it, or it is being deleted."""
+        self._closed = True
+        self._flusher.forget(self)
+        self._fail(CursorClosedError(f"{self._where} is closed"))
+
+    def _small(self) -> bool:
+        limit = self._config.cursor_fold_ranges_max
+        if len(self.state.partial) > limit or len(self.state.redeliveries) > limit:
+            return False
+        return all(count < limit for count, _ in enumerate(self.state.ranges()))
+
+    async def _fold(self) -> None:
+        """Puts the whole state into the metadata store and gives the ledgers back."""
+        self._busy = self._switching = True
+        try:
+            version = self.state.version
+            await self._put(IN_STORE, self.state.snapshot())
+        except MagnetarError as error:
+            self._ledger = None
+            self._busy = self._switching = False
+            self._fail(error)
+            raise
+        old, self._ledger = self._ledger, None
+        self._switching = False
+        self._written(version)
+        if old is not None:
+            await seal(old.writer)
+        await self.sweep()
+
+    async def delete(self) -> None:
+        """Removes the value, then the ledgers. Raises MetadataError."""
+        self._closed = True
+        self._flusher.forget(self)
+        self._fail(CursorClosedError(f"{self._where} was deleted"))
+        async with self._put_lock:
+            try:
+                await self._store.delete(self._path)
+            except NotFoundError:
+                _log.warning("%s had been deleted before", self._where)
+            except BaseException:
+                # Perhaps it is still there: it goes on, and its next value tells by the version.
+                self._closed = False
+                raise
+        if self._ledger is not None:
+            await seal(self._ledger.writer)
+        own = [self._ledger_id] if self._ledger_id != IN_STORE else []
+        ledger_ids = [*self._deleted, *self.side_ledgers, *own]
+        await give_back(self._ledgers, ledger_ids, self._where)

@@ -1,0 +1,232 @@
+"""The durable cursors of one log: created, recovered, deleted, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import Any
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import CorruptDataError
+from magnetar.base.ids import Position
+from magnetar.base.names import decode_local, encode_local
+from magnetar.base.weak import nobody
+from magnetar.ledger.api import Ledgers, NoSuchLedgerError, may_have_lost
+from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.cursors.cursor import Cursor
+from magnetar.managedlog.cursors.cursor_codec import IN_STORE, CursorValue, decode_info, encode_info
+from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
+from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
+from magnetar.managedlog.cursors.cursor_replay import CursorReplay, ReplayProgress
+from magnetar.managedlog.cursors.cursor_state import CursorState
+from magnetar.managedlog.cursors.cursor_store import CursorStore
+from magnetar.managedlog.errors import CursorNotFoundError, InvalidLogDataError, LogFencedError
+from magnetar.managedlog.ledger_list import LedgerList
+from magnetar.managedlog.log_metadata import log_path
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.runtime.tasks import gathered, settled
+
+_log = logging.getLogger("magnetar.managedlog")
+
+
+class LogCursors:
+    """The durable cursors of one log, by name."""
+
+    def __init__(
+        self,
+        *,
+        log_name: str,
+        ledger_list: LedgerList,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        clock: Clock,
+        config: ManagedLogConfig,
+        flusher: CursorFlusher,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        progress: ReplayProgress,
+    ) -> None:
+        self._progress = progress
+        self._changing = asyncio.Lock()
+        self._log_name = log_name
+        self._ledger_list = ledger_list
+        self._store = store
+        self._ledgers = ledgers
+        self._clock = clock
+        self._config = config
+        self._flusher = flusher
+        self._spawn = spawn
+        self._cursors: dict[str, Cursor] = {}
+        self._stores: dict[str, CursorStore] = {}
+        self._deleting: set[str] = set()
+        self._advanced: Callable[[Position], None] = nobody
+        self._fence: Callable[[LogFencedError], None] = nobody
+        self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
+        """A live view."""
+        self.damaged: dict[str, str] = {}
+        """Cursors that stand further back than they did, because what was written of them is damaged: why."""
+
+    def _path(self, name: str) -> str:
+        return f"{log_path(self._log_name)}/{encode_local(name)}"
+
+    async def open(
+        self,
+        name: str,
+        mark_delete: Position,
+        properties: Mapping[str, int],
+        cursor_properties: Mapping[str, str],
+    ) -> Cursor:
+        """The cursor of that name; when there is none, a new one, durable on return.
+
+        Raises LogFencedError, MetadataError.
+        """
+        # One that is being deleted is nobody's any more: who got it would acknowledge into nothing.
+        if name not in self._deleting and (cursor := self._cursors.get(name)) is not None:
+            return cursor
+        async with self._changing:
+            if (cursor := self._cursors.get(name)) is not None:
+                return cursor
+            state = CursorState(self._ledger_list, mark_delete, properties)
+            info = CursorValue(IN_STORE, state.snapshot(), cursor_properties, self._clock.now_ms())
+            try:
+                stat = await self._store.put(
+                    self._path(name), encode_info(info), expected_version=MUST_NOT_EXIST
+                )
+            except BadVersionError as error:
+                # All cursors were read when the log was opened: only another owner can have made this one.
+                fenced = LogFencedError(f"log {self._log_name} was taken over by another owner")
+                self._fence(fenced)
+                raise fenced from error
+            return self._add(name, state, info, stat.version)
+
+    def _add(self, name: str, state: CursorState, info: CursorValue, version: int) -> Cursor:
+        store = self._stores[name] = CursorStore(
+            state=state,
+            path=self._path(name),
+            info=info,
+            version=version,
+            log_name=self._log_name,
+            cursor_name=name,
+            store=self._store,
+            ledgers=self._ledgers,
+            clock=self._clock,
+            config=self._config,
+            flusher=self._flusher,
+            spawn=self._spawn,
+            fenced=self._fence,
+        )
+        cursor = self._cursors[name] = Cursor(
+            name=name,
+            state=state,
+            ledgers=self._ledger_list,
+            store=store,
+            advanced=self._advanced,
+            side=CursorLedgers(store, self._ledgers, self._clock, store.tags),
+        )
+        return cursor
+
+    async def recover(
+        self, advanced: Callable[[Position], None], fence: Callable[[LogFencedError], None], *, is_new: bool
+    ) -> None:
+        """Reads every cursor of the log, as its last durable change left it; `settle` must follow.
+
+        A log that `is_new` is not asked for any.
+
+        `advanced` is told each new mark-delete of a cursor, `fence` when another owner is found.
+        A cursor whose ledger is damaged falls back to its last readable state, see `damaged`. Raises
+        LedgerError, MetadataError, StorageError when something cannot be read now, InvalidLogDataError
+        for a damaged value in the metadata store: there is nothing to fall back to.
+        """
+        self._advanced, self._fence = advanced, fence
+        if is_new:
+            return
+        stored: dict[str, tuple[CursorValue, int]] = {}
+        for child in await self._store.children(log_path(self._log_name)):
+            path = f"{log_path(self._log_name)}/{child}"
+            if (value := await self._store.get(path)) is not None:
+                stored[decode_local(child)] = decode_info(value.data, path), value.stat.version
+        work = any(info.ledger_id != IN_STORE for info, _ in stored.values())
+        async with self._progress.turns.turn() if work else nullcontext():
+            for name, (info, version) in stored.items():
+                state = CursorState(self._ledger_list, info.state.mark_delete)
+                if info.ledger_id == IN_STORE or not await self._replay(name, state, info.ledger_id):
+                    state.apply(info.state)
+                self._add(name, state, info, version)
+        # Together, so that they share the commits.
+        await gathered(
+            self._stores[name].sweep() for name, (info, _) in stored.items() if info.deleted_ledgers
+        )
+
+    def settle(self) -> None:
+        """Fits the recovered cursors to the ledgers that the log now has."""
+        for store in self._stores.values():
+            store.state.settle()
+
+    async def _replay(self, name: str, state: CursorState, ledger_id: int) -> bool:
+        """Applies what can be read of a cursor ledger; False when that is nothing.
+
+        A delta only adds acknowledgements, as a seek begins a new ledger: so whatever comes before
+        damage is an earlier state of the cursor, and so is the value in the metadata store. Messages
+        are delivered again, none are lost.
+        """
+        replay = CursorReplay(state, ledger_id, self._config, self._progress)
+        try:
+            reader = await self._ledgers.open(ledger_id, to_replace=True)
+            with self._progress.replaying(name=f"{self._log_name} cursor {name!r}"):
+                await replay.run(reader)
+            if loss := may_have_lost(reader):
+                self._fall_back(name, f"the last entries of its ledger {ledger_id} may be lost: {loss}")
+        except NoSuchLedgerError:
+            self._fall_back(name, f"its ledger {ledger_id} is lost")
+            return False
+        except (CorruptDataError, InvalidLogDataError) as error:
+            self._fall_back(
+                name, f"its ledger {ledger_id} is damaged from entry {replay.position} on: {error}"
+            )
+        return replay.position > 0
+
+    def _fall_back(self, name: str, reason: str) -> None:
+        self.damaged[name] = reason
+        _log.error(
+            "%s cursor %r falls back to its last readable state, messages acknowledged since are delivered"
+            " again: %s",
+            self._log_name,
+            name,
+            reason,
+        )
+
+    async def delete(self, name: str) -> None:
+        """Removes a cursor for good. Raises CursorNotFoundError, MetadataError."""
+        async with self._changing:
+            store = self._stores.get(name)
+            if store is None:
+                raise CursorNotFoundError(self._log_name, name)
+            self._deleting.add(name)
+            try:
+                await store.delete()
+            finally:
+                self._deleting.discard(name)
+            del self._stores[name], self._cursors[name]
+            self.damaged.pop(name, None)
+
+    async def close(self) -> None:
+        """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
+        # Together, so that they share the syncs.
+        results = await settled(store.close() for store in self._stores.values())
+        if (error := next((result for result in results if result is not None), None)) is not None:
+            raise error
+
+    def end(self) -> None:
+        """The log is closed, and hears of cursors no more. They stay known: what they hold back stays."""
+        self._advanced = self._fence = nobody
+        for cursor in self._cursors.values():
+            cursor.end()
+        for store in self._stores.values():
+            store.fenced = nobody
+
+    def abandon(self) -> None:
+        """Ends every cursor as it is, without writing anything."""
+        for store in list(self._stores.values()):
+            store.abandon()

@@ -1,0 +1,1 @@
+"""Processes that are members of a BookKeeper cluster. See README.md."""

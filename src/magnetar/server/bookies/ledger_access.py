@@ -1,0 +1,67 @@
+"""How this process reaches bookies and which of them it chooses, as its settings say."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+from magnetar.auth.secrets import content
+from magnetar.base.errors import StartupError
+from magnetar.ledger.client.cluster import Placement, by_chance
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.client.placement import RackPlacement
+from magnetar.ledger.client.regions import RegionPlacement, RegionRules
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.server.settings.ledger_settings import LedgerSettings, region_copies
+from magnetar.wire.bookkeeper.packets import PACKET_BYTES_LIMIT
+
+
+def client_options(settings: LedgerSettings, *, packet_bytes_max: int = PACKET_BYTES_LIMIT) -> ClientOptions:
+    """`packet_bytes_max`: for who writes messages; who only copies them takes whatever bookies have.
+
+    Raises StartupError for files that cannot be used.
+    """
+    user: tuple[str, str] | None = None
+    if settings.bookie_user and settings.bookie_password is not None:
+        user = settings.bookie_user, _password(settings)
+    tls = _tls(settings) if settings.bookie_tls else None
+    return ClientOptions(tls=tls, user=user, new_ids_asked=True, packet_bytes_max=packet_bytes_max)
+
+
+def _password(settings: LedgerSettings) -> str:
+    assert settings.bookie_password is not None, "it was looked at before"
+    try:
+        return content(settings.bookie_password).decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise StartupError(f"bookie_password is no text: {error}") from error
+
+
+def _tls(settings: LedgerSettings) -> ssl.SSLContext:
+    files = (settings.bookie_tls_ca, settings.bookie_tls_certificate, settings.bookie_tls_key)
+    try:
+        context = ssl.create_default_context(cafile=settings.bookie_tls_ca)
+        context.check_hostname = settings.bookie_tls_hostnames
+        if settings.bookie_tls_certificate is not None:
+            context.load_cert_chain(settings.bookie_tls_certificate, settings.bookie_tls_key)
+    except OSError as error:
+        named = ", ".join(str(file) for file in files if file is not None)
+        raise StartupError(f"TLS to bookies: {named} cannot be used: {error.strerror or error}") from error
+    return context
+
+
+def placement(settings: LedgerSettings, racks: Callable[[str], str]) -> Placement:
+    """`racks`: the rack of a bookie, `/rack` or `/region/rack`. Raises StartupError for copies that cannot be
+    divided."""
+    if copies := region_copies(settings.bookie_region_copies):
+        rules = RegionRules(copies, enforced=settings.bookie_racks_enforced)
+        try:
+            rules.pattern(QuorumLayout(settings.ledger_ensemble_size, settings.ledger_write_quorum, 1))
+        except ValueError as error:
+            raise StartupError(f"bookie_region_copies and ledger_ensemble_size: {error}") from error
+        return RegionPlacement(racks, rules, shuffled=by_chance)
+    return RackPlacement(
+        racks,
+        racks_min=settings.bookie_racks_min,
+        enforced=settings.bookie_racks_enforced,
+        shuffled=by_chance,
+    )

@@ -1,0 +1,260 @@
+"""Messages on several bookies: those that are started beside this process, or those of a cluster.
+
+On a cluster the broker's metadata lies in the cluster's metadata service too, below /magnetar/CLUSTER, so
+that nothing depends on this machine. One broker at a time: it holds /magnetar/CLUSTER/broker while its
+session lasts. Why so: docs/decisions/0009-where-bookies-meet.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError, MetadataError, StartupError
+from magnetar.ledger.beside import BesideGuard
+from magnetar.ledger.client.cluster import Bookies, Cluster
+from magnetar.ledger.client.ledgers import LedgerClient, LedgerOptions
+from magnetar.ledger.client.options import ClientOptions
+from magnetar.ledger.quorum.layout import QuorumLayout
+from magnetar.ledger.remote.ledgers import RemoteLedgers
+from magnetar.ledger.tree_registry import TreeLedgerRegistry
+from magnetar.metadata.bookkeeper.cluster import initialize_cluster, open_tree
+from magnetar.metadata.bookkeeper.folder_registry import FolderBookieRegistry
+from magnetar.metadata.bookkeeper.ledger_layouts import LayoutError
+from magnetar.metadata.bookkeeper.racks import BookieRacks
+from magnetar.metadata.bookkeeper.registry import ClusterNotInitializedError
+from magnetar.metadata.bookkeeper.tree import BookKeeperTree
+from magnetar.metadata.bookkeeper.tree_registry import TreeBookieRegistry
+from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.keys import BOOKIE_RACKS
+from magnetar.metadata.lasting import in_lasting_session
+from magnetar.metadata.opening import open_metadata, parse_metadata_url
+from magnetar.metadata.scoped import ScopedMetadataStore
+from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore, SessionEvent
+from magnetar.metadata.trust import MetadataTrust
+from magnetar.runtime.syncer import NoSyncer
+from magnetar.runtime.tasks import Rounds, TaskGroup, pause
+from magnetar.server.bookies.ledger_access import client_options, placement
+from magnetar.server.bookies.local_bookie import USER
+from magnetar.server.bookies.local_bookies import LocalBookies, bookie_names
+from magnetar.server.settings.config import MIB, StandaloneConfig
+from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
+from magnetar.server.storage.message_stores import Ends, MessageStores
+from magnetar.wire.bookkeeper.digests import DigestType
+from magnetar.wire.bookkeeper.packets import AROUND_MESSAGE_BYTES
+
+_log = logging.getLogger("magnetar.server")
+
+_SCOPE: Final = "/magnetar"
+_CLAIM: Final = "/broker"
+_CLAIM_PAUSE_S: Final = 0.5
+
+
+async def open_stores(
+    config: StandaloneConfig,
+    folder: DataFolder,
+    *,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    """See `message_stores.open_stores`."""
+    if config.bookies:
+        return await _beside(config, folder, clock, cleanup, failed)
+    return await _on_cluster(config, clock, cleanup, failed)
+
+
+async def _beside(
+    config: StandaloneConfig,
+    folder: DataFolder,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    if any(folder.bookie_dir.iterdir()):
+        raise StartupError(
+            f"the data folder {folder.root} keeps messages in the broker's own process: start without"
+            " --bookies, or choose another data folder"
+        )
+    store = EmbeddedMetadataStore.open(
+        folder.metadata_file, clock=clock, on_fatal=failed, reserve_bytes=METADATA_RESERVE_BYTES
+    )
+    cleanup.push_async_callback(store.close)
+    tree = BookKeeperTree()
+    await initialize_cluster(store, tree, str(uuid.uuid4()))
+    found = await store.get(tree.instance_id)
+    assert found is not None, "it was made just now"
+    registry = FolderBookieRegistry(folder.bookies_dir, folder.metadata_file, tree)
+    registry.initialize(found.data.decode())
+    trust = MetadataTrust()
+    guard = BesideGuard(folder.bookies_dir, registry, store, trust)
+    await guard.begin(found.data.decode(), bookie_names(config.bookies))
+    cleanup.push_async_callback(guard.end)
+    guarding = TaskGroup("guard of bookies")
+    guarding.spawn(guard.run())
+    cleanup.push_async_callback(guarding.close)
+    # A new one with each start; without it everybody on this machine could read what the broker protects.
+    password = secrets.token_urlsafe() if config.authentication else ""
+    bookies = LocalBookies(
+        registry,
+        folder.bookies_dir,
+        folder.metadata_file,
+        count=config.bookies,
+        # Together they take about as much disk as one would.
+        segment_bytes=max(MIB, config.segment_bytes // config.bookies),
+        packet_bytes_max=_packet_bytes_max(config),
+        log_level=config.log_level,
+        log_json=config.log_json,
+        password=password,
+    )
+    cleanup.push_async_callback(bookies.close)
+    await bookies.start()
+    options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
+    if password:
+        options = replace(options, user=(USER, password))
+    ledgers = await _ledgers(config, options, store, store, tree, registry, clock, cleanup)
+    collectors = (ledgers.collect_metrics, guard.collect_metrics)
+    kept = KeptBeside(guard, bookies, ledgers)
+    return MessageStores(
+        store, ledgers, ledgers.tagged, NoSyncer(), registry.bookies, collectors, trust, kept
+    )
+
+
+class KeptBeside:
+    """Messages on bookies beside this process."""
+
+    def __init__(self, guard: BesideGuard, bookies: LocalBookies, ledgers: RemoteLedgers) -> None:
+        self._guard = guard
+        self._bookies = bookies
+        self._ledgers = ledgers
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[Ends]:
+        """See `Kept`."""
+
+        async def ends() -> Mapping[str, int]:
+            with self._ledgers.holding_adds():
+                return await self._bookies.ends()
+
+        async with self._guard.steady(), self._bookies.held():
+            yield ends
+
+
+def _packet_bytes_max(config: StandaloneConfig) -> int:
+    """What bookies must take for the largest message to be kept."""
+    return config.max_message_bytes + AROUND_MESSAGE_BYTES
+
+
+async def _on_cluster(
+    config: StandaloneConfig,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    url = parse_metadata_url(config.metadata_url)
+    timeout_s = config.metadata_session_timeout_seconds
+    service = await open_metadata(url, clock, session_timeout_ms=1_000 * timeout_s)
+    cleanup.push_async_callback(service.close)
+    try:
+        tree = await open_tree(service, url.root, layout=url.layout)
+    except ClusterNotInitializedError as error:
+        raise StartupError(
+            f"{error}; start its first bookie with --initialize, or name the root of the one that is there"
+        ) from error
+    except LayoutError as error:
+        raise StartupError(str(error)) from error
+    scope = f"{_SCOPE}/{config.cluster}"
+    # The racks are the cluster's, for all that use it.
+    store = ScopedMetadataStore(service, scope, beside=frozenset({BOOKIE_RACKS}))
+    await claim(store, scope, timeout_s + 5.0)
+
+    def changed(event: SessionEvent) -> None:
+        if event is SessionEvent.SESSION_LOST:
+            # Somebody else may serve the topics by now; what was acknowledged is on the bookies.
+            failed(MetadataError(f"the session at {config.metadata_url} is lost, and {scope} with it"))
+
+    cleanup.callback(service.watch_session(changed))
+    registry = TreeBookieRegistry(service, tree)
+    cleanup.push_async_callback(registry.close)
+    options = client_options(config, packet_bytes_max=_packet_bytes_max(config))
+    ledgers = await _ledgers(config, options, service, store, tree, registry, clock, cleanup)
+    # Others may have ledgers there, so what our metadata does not name is nobody's business.
+    collectors = (ledgers.collect_metrics,)
+    return MessageStores(store, ledgers, None, NoSyncer(), registry.bookies, collectors)
+
+
+async def claim(store: MetadataStore, scope: str, patience_s: float) -> None:
+    """Takes the place of the one broker, in the session that lasts on return; waits `patience_s` for that of
+    a predecessor to end. Raises StartupError: it is taken; MetadataError."""
+    await in_lasting_session(store, lambda: _claim(store, scope, patience_s))
+
+
+async def _claim(store: MetadataStore, scope: str, patience_s: float) -> None:
+    me = f"{socket.gethostname()} process {os.getpid()}"
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + patience_s
+    told = False
+    while True:
+        try:
+            await store.put(_CLAIM, me.encode(), expected_version=MUST_NOT_EXIST, ephemeral=True)
+            return
+        except BadVersionError:
+            held = await store.get(_CLAIM)
+        if held is not None and held.stat.created_by_self:
+            return
+        holder = "another broker" if held is None else held.data.decode(errors="replace")
+        if loop.time() > deadline_s:
+            raise StartupError(
+                f"{scope} is served by {holder}: stop it, or set another name for this one's cluster"
+            )
+        if not told:
+            told = True
+            _log.info("waiting for the session of %s, which has %s, to end", holder, scope)
+        await pause(_CLAIM_PAUSE_S)
+
+
+async def _ledgers(
+    config: StandaloneConfig,
+    how: ClientOptions,
+    service: MetadataStore,
+    store: MetadataStore,
+    tree: BookKeeperTree,
+    bookies: Bookies,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+) -> RemoteLedgers:
+    """`service` has the ledgers' metadata, `store` the broker's and the racks."""
+    layout = QuorumLayout(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
+    options = LedgerOptions(layout=layout, digest=DigestType[config.ledger_digest])
+    racks = BookieRacks(store, BOOKIE_RACKS)
+    await racks.load()
+    tasks = TaskGroup("racks of bookies")
+    again = Rounds(partial(_load_racks, racks), tasks.spawn)
+    cleanup.callback(store.watch(BOOKIE_RACKS, lambda _: again.ask()))
+    cleanup.push_async_callback(tasks.close)
+    cluster = Cluster(
+        TreeLedgerRegistry(service, tree),
+        bookies,
+        how,
+        placement=placement(config, racks.of),
+    )
+    ledgers = RemoteLedgers(LedgerClient(cluster), options, clock)
+    cleanup.push_async_callback(ledgers.close)
+    return ledgers
+
+
+async def _load_racks(racks: BookieRacks) -> None:
+    try:
+        await racks.load()
+    except MetadataError as error:
+        _log.warning("the racks of bookies stay as they were known: %s", error)

@@ -1,0 +1,61 @@
+"""The credentials of a broker, made of files that may change while it runs: see `watched_files.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from magnetar.auth.authentication import Authentication, Provider
+from magnetar.auth.parts import Part, composed, parts
+from magnetar.server.security import security
+from magnetar.server.security.served_tls import RenewedContext, renewed
+from magnetar.server.security.watched_files import TLS, CredentialFiles, Watched
+from magnetar.server.settings.config import StandaloneConfig
+
+
+class BrokerCredentials:
+    """Those of a broker: TLS as it is served, and who is let in."""
+
+    def __init__(self, config: StandaloneConfig) -> None:
+        """Raises StartupError for what is missing or cannot be used."""
+        self._config = config
+        self._settings = security.auth_settings(config)
+        self._providers: dict[str, Provider] = {}
+        self.tls: RenewedContext | None = None
+        """None: TLS is not served."""
+        secret = (config.tls_key, config.token_secret_key, config.basic_users)
+        watched = self._tls() + self._parts()
+        used = {file for each in watched for file in each.files}
+        self.files = CredentialFiles(watched, [file for file in secret if file in used])
+        self.files.begin()
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """As of now; None when everybody may do everything."""
+        return composed(self._settings, self._providers) if self._providers else None
+
+    def _tls(self) -> list[Watched]:
+        config = self._config
+        files = (config.tls_certificate, config.tls_key, config.tls_ca)
+        if config.tls_certificate is None or config.tls_key is None:
+            return []
+
+        def read() -> Callable[[], None]:
+            context = security.tls_context(config)
+            assert context is not None, "there is a certificate"
+
+            def serve() -> None:
+                if self.tls is None:
+                    self.tls = renewed(context)
+                self.tls.current = context
+
+            return serve
+
+        return [Watched(TLS, tuple(file for file in files if file is not None), read)]
+
+    def _parts(self) -> list[Watched]:
+        return [Watched(part.name, part.files, partial(self._part, part)) for part in parts(self._settings)]
+
+    def _part(self, part: Part) -> Callable[[], None]:
+        provider = part.build(self._providers.get(part.name))
+        return partial(self._providers.__setitem__, part.name, provider)

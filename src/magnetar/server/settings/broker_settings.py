@@ -1,0 +1,77 @@
+"""Settings of the process as those of its broker."""
+
+from __future__ import annotations
+
+from magnetar.broker.config import BrokerConfig
+from magnetar.broker.dedup.state import DedupLimits
+from magnetar.broker.inactive.policy import DeleteMode, InactivePolicy
+from magnetar.broker.policies.creation import CreationRules
+from magnetar.broker.policies.schema_rules import SchemaRules
+from magnetar.ledger.api import Copies
+from magnetar.schemas.compatibility import Strategy
+from magnetar.server.settings.config import StandaloneConfig, names
+from magnetar.server.settings.limit_settings import default_limits, tenant_limits
+
+
+def broker_config(config: StandaloneConfig) -> BrokerConfig:
+    """What the broker is told at start."""
+    return BrokerConfig(
+        cluster=config.cluster,
+        advertised_host=config.advertised_address or None,
+        message_bytes_max=config.max_message_bytes,
+        skip_lost=config.auto_skip_non_recoverable_data,
+        exposes_broker_metadata=config.expose_broker_metadata,
+        deduplication=config.deduplication,
+        deduplication_limits=DedupLimits(
+            producers_max=config.deduplication_producers_max,
+            inactivity_ms=config.deduplication_inactivity_minutes * 60_000,
+            snapshot_entries=config.deduplication_snapshot_entries,
+            snapshot_ms=config.deduplication_snapshot_seconds * 1000,
+        ),
+        schemas=SchemaRules(
+            strategy=Strategy(config.schema_compatibility),
+            auto_update_allowed=config.schema_auto_update,
+            validation_enforced=config.schema_validation_enforced,
+        ),
+        copies=_copies(config),
+        authorization=config.authorization,
+        metrics_roles=frozenset(names(config.metrics_roles)),
+        limits=default_limits(config),
+        limits_interval_s=config.limits_interval_seconds,
+        creation=CreationRules(
+            topics=config.auto_topic_creation,
+            partitions=config.auto_topic_partitions,
+            subscriptions=config.auto_subscription_creation,
+        ),
+        inactive=InactivePolicy(
+            delete=config.inactive_topic_deletion,
+            mode=DeleteMode(config.inactive_topic_mode),
+            idle_s=config.inactive_topic_seconds,
+        ),
+        inactive_partitioned=config.inactive_partitioned_topic_deletion,
+        idle_topic_unload_s=config.idle_topic_unload_seconds,
+        inactive_interval_s=config.inactive_topic_interval_seconds,
+        subscription_expiration_minutes=config.subscription_expiration_minutes,
+        offload_max_age_s=config.offload_max_age_seconds,
+        compaction_threshold_bytes=config.compaction_threshold_bytes,
+        compaction_interval_s=config.compaction_interval_seconds,
+        compaction_retain_null_key=config.compaction_retain_null_key,
+        in_flight_bytes_max=config.publish_pending_bytes_max,
+        connection_output_bytes_max=config.connection_output_bytes_max,
+        output_bytes_max=config.output_bytes_max,
+        tenants=tenant_limits(config),
+        connect_timeout_s=config.connect_timeout_seconds,
+        disk_full_percent=config.disk_full_percent,
+        disk_room_percent=config.disk_room_percent,
+        http_calls_per_second=config.http_calls_per_second,
+        websocket_enabled=config.websocket_enabled,
+        metrics_topics_max=config.metrics_topics_max,
+        retention_minutes=config.retention_minutes,
+        retention_mib=config.retention_mib,
+    )
+
+
+def _copies(config: StandaloneConfig) -> Copies | None:
+    if config.bookies or config.metadata_url:
+        return Copies(config.ledger_ensemble_size, config.ledger_write_quorum, config.ledger_ack_quorum)
+    return None

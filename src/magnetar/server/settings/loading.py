@@ -1,0 +1,130 @@
+"""Where settings come from. The first that says something wins:
+
+    command line          --port 0
+    environment           MAGNETAR_BROKER_PORT=0        MAGNETAR_ and the field's name in capitals
+    Pulsar's variables    PULSAR_PREFIX_brokerServicePort=0, brokerServicePort=0
+    file                  broker_port = 0               of --config: TOML, or one of Pulsar's files
+    default               the field's default
+
+Variables of the environment that name no setting are ignored, since other programs may set MAGNETAR_
+variables too; an unknown key in a TOML file is an error. Of Pulsar's files and variables everything is
+taken that has a counterpart; the rest is told in `Loaded.notes`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.base.errors import StartupError
+from magnetar.server.settings.checks import check
+from magnetar.server.settings.config import StandaloneConfig, default_data_dir
+from magnetar.server.settings.values import KEYS, read
+
+if TYPE_CHECKING:
+    from magnetar.server.settings.pulsar_settings import Translation
+
+ENVIRONMENT_PREFIX: Final = "MAGNETAR_"
+PROPERTY_SUFFIXES: Final = (".conf", ".properties")
+"""Of files in the form of Pulsar's own; others are TOML."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, and what is to be said about where they come from."""
+
+    config: StandaloneConfig
+    notes: tuple[str, ...] = ()
+    """Lines for the operator."""
+    details: tuple[str, ...] = ()
+    """Lines for who looks closer."""
+
+
+def load(
+    overrides: Mapping[str, object],
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Loaded:
+    """Reads and checks the settings. `overrides` holds fields given on the command line, None for
+    those that were not.
+
+    Raises StartupError for an unreadable file, an unknown key, a value of a wrong type or range.
+    """
+    settings: dict[str, Any] = {}
+    pulsar: Translation | None = None
+    if file is not None and file.suffix not in PROPERTY_SUFFIXES:
+        settings |= _from_toml(file)
+        file = None
+    # Nobody without a Pulsar file or variable pays for the translation.
+    if file is not None or _names_pulsar(environment):
+        from magnetar.server.settings import pulsar_settings
+
+        pulsar = pulsar_settings.translate(file, environment)
+        settings |= pulsar.settings
+    settings |= _from_environment(environment)
+    settings |= {name: value for name, value in overrides.items() if value is not None}
+    config = StandaloneConfig(**settings)
+    notes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    if pulsar is not None:
+        notes, details = pulsar.notes, pulsar.details
+        if config.host == pulsar.settings.get("host") and overrides.get("host") is None:
+            config, kept = pulsar.kept_from_strangers(config)
+            notes += kept
+    check(config)
+    return Loaded(_with_folder(config, environment), notes, details)
+
+
+def _with_folder(config: StandaloneConfig, environment: Mapping[str, str]) -> StandaloneConfig:
+    if config.data_dir is not None:
+        return replace(config, data_dir=config.data_dir.expanduser().absolute())
+    return config if config.ephemeral else replace(config, data_dir=default_data_dir(environment))
+
+
+def _from_toml(file: Path) -> dict[str, Any]:
+    # Only a process that has a file pays for the parser.
+    import tomllib
+
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StartupError(
+            f"configuration {file} cannot be read: {error.strerror}; check the path given to --config"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StartupError(f"configuration {file} is not valid TOML: {error}; correct it") from error
+    settings = {}
+    for key, value in document.items():
+        if key not in KEYS:
+            raise StartupError(f"configuration {file} has an unknown key {key!r}; {_suggestion(key)}")
+        settings[key] = read(key, value, f"configuration {file}, key {key!r}")
+    return settings
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    settings = {}
+    for key in KEYS:
+        variable = ENVIRONMENT_PREFIX + key.upper()
+        if variable in environment:
+            settings[key] = read(key, environment[variable], f"environment variable {variable}")
+    return settings
+
+
+def _names_pulsar(environment: Mapping[str, str]) -> bool:
+    """Whether a variable may be one of Pulsar's settings: those have a capital after a small letter."""
+    return any(
+        name.startswith("PULSAR_PREFIX_") or (name[:1].islower() and not name.islower())
+        for name in environment
+    )
+
+
+def _suggestion(key: str) -> str:
+    # A module that only a mistake needs.
+    import difflib
+
+    close = difflib.get_close_matches(key.replace("-", "_").lower(), KEYS, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known keys are {', '.join(KEYS)}"

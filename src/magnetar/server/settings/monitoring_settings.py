@@ -1,0 +1,46 @@
+"""Settings of what a process says of itself beyond its metrics and its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from magnetar.observability.logs import PER_MINUTE_MAX
+from magnetar.server.settings.offload_settings import OffloadSettings
+
+if TYPE_CHECKING:
+    from magnetar.broker.canary.choice import CanarySettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoringSettings(OffloadSettings):
+    """The part of the settings that is about monitoring."""
+
+    canary_namespaces: str = ""
+    """Namespaces that have a canary, separated by commas, also patterns as `orders/*`; a namespace's property
+    `canary` says otherwise."""
+    canary_interval_seconds: int = 5
+    """Between two messages of a canary. At least 1."""
+    canary_timeout_seconds: int = 10
+    """After which a canary's message counts as lost. At least 1."""
+    metrics_roles: str = ""
+    """Roles, separated by commas, that may read the metrics; superusers may anyway."""
+    otlp_endpoint: str = ""
+    """OpenTelemetry collector that gets the metrics: http://host:4318 (OTLP over HTTP; also with a path) or
+    grpc://host:4317, https:// and grpcs:// over TLS; empty: none does."""
+    otlp_interval_seconds: int = 60
+    """Between two exports. At least 1."""
+    log_event_records_per_minute: int = PER_MINUTE_MAX
+    """Records of one event that the log takes; the next one says how many were left out. 0: all."""
+
+
+def canary_settings(settings: MonitoringSettings) -> CanarySettings:
+    """Those of the canaries."""
+    from magnetar.broker.canary.choice import CanarySettings
+
+    patterns = (part.strip() for part in settings.canary_namespaces.split(","))
+    return CanarySettings(
+        namespaces=tuple(filter(None, patterns)),
+        interval_s=settings.canary_interval_seconds,
+        timeout_s=settings.canary_timeout_seconds,
+    )

@@ -1,0 +1,1 @@
+"""The folder that holds everything durable of a process. See README.md."""

@@ -1,0 +1,165 @@
+"""Where a process keeps messages and metadata: opened by the settings, closed in reverse order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from magnetar.base.clock import Clock
+from magnetar.base.errors import MagnetarError, StartupError
+from magnetar.bookie import metrics as bookie_metrics
+from magnetar.bookie.options import Durability, StoreOptions
+from magnetar.bookie.store import SegmentStore
+from magnetar.ledger.api import Ledgers
+from magnetar.ledger.embedded import EmbeddedLedgers
+from magnetar.ledger.guard import LedgerGuard
+from magnetar.managedlog.orphans import Listing
+from magnetar.metadata.embedded import EmbeddedMetadataStore
+from magnetar.metadata.memory import MemoryMetadataStore
+from magnetar.metadata.store import MetadataStore
+from magnetar.metadata.trust import MetadataTrust
+from magnetar.observability.metrics import Collector
+from magnetar.runtime.syncer import Syncer
+from magnetar.server.settings.config import StandaloneConfig
+from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
+
+if TYPE_CHECKING:
+    from magnetar.metadata.bookkeeper.registry import ListBookies
+
+
+Ends: TypeAlias = Callable[[], Awaitable[Mapping[str, int]]]
+"""Asks for the segments that are written to, as paths in the data folder, and the byte up to which each is
+durable. All ends are of one moment: no message in front of them was confirmed by one behind them."""
+
+
+class Kept(Protocol):
+    """The messages in a data folder, for who takes a point in time of it."""
+
+    def held(self) -> AbstractAsyncContextManager[Ends]:
+        """No ledger is deleted in this block. Raises MagnetarError: it cannot be done now."""
+        ...
+
+
+class KeptHere:
+    """Messages that this process keeps."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[Ends]:
+        """See `Kept`."""
+
+        async def ends() -> Mapping[str, int]:
+            name, end = self._store.supply.durable_end
+            return {f"bookie/segments/{name}": end}
+
+        with self._store.still.hold():
+            yield ends
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStores:
+    """What the managed logs are put on."""
+
+    metadata: MetadataStore
+    ledgers: Ledgers
+    listing: Listing | None
+    """All ledgers, where none belongs to anybody else: those that nothing names may be deleted."""
+    syncer: Syncer
+    """What syncs messages to this process's own disk."""
+    bookies: ListBookies | None = None
+    """Names those that hold the messages; None: this process does."""
+    collectors: tuple[Collector, ...] = ()
+    """Metrics of the stores."""
+    trust: MetadataTrust = field(default_factory=MetadataTrust)
+    """Asked before anything is deleted because metadata does not name it."""
+    kept: Kept | None = None
+    """What a backup of the data folder asks; None: the messages do not lie there."""
+
+
+async def open_stores(
+    config: StandaloneConfig,
+    folder: DataFolder | None,
+    *,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    """Opens what the settings say; `cleanup` closes it. `failed`: the process cannot go on.
+
+    Raises StartupError, StorageError, MetadataError.
+    """
+    try:
+        if not config.bookies and not config.metadata_url:
+            return await _open_embedded(
+                config, folder, clock=clock, cleanup=cleanup, spawn=spawn, failed=failed
+            )
+        # Nobody else pays for the import.
+        from magnetar.server.bookies import replicated_stores
+
+        assert folder is not None, "the settings were checked"
+        return await replicated_stores.open_stores(
+            config, folder, clock=clock, cleanup=cleanup, failed=failed
+        )
+    except OSError as error:
+        # Something there is not what it should be: a folder in the place of a file, no right to read.
+        where = None if folder is None else folder.root
+        raise StartupError(f"cannot use the data in {where}: {error}; correct it") from error
+
+
+async def _open_embedded(
+    config: StandaloneConfig,
+    folder: DataFolder | None,
+    *,
+    clock: Clock,
+    cleanup: contextlib.AsyncExitStack,
+    spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    failed: Callable[[MagnetarError], None],
+) -> MessageStores:
+    """In this process: one bookie, and metadata in a file."""
+    if folder is not None and folder.bookies_dir.exists():
+        raise StartupError(
+            f"the data folder {folder.root} keeps messages on bookies: start with --bookies, or choose"
+            " another data folder"
+        )
+    bookie = await SegmentStore.open(
+        None if folder is None else folder.bookie_dir,
+        options=StoreOptions(
+            segment_bytes=config.segment_bytes,
+            spare_segments=config.spare_segments,
+            prewrite_bytes_per_s=config.prewrite_bytes_per_s,
+        ),
+        durability=Durability.FSYNC if folder is not None else Durability.VOLATILE,
+        on_fatal=failed,
+    )
+    cleanup.push_async_callback(bookie.close)
+    store: EmbeddedMetadataStore | MemoryMetadataStore
+    if folder is None:
+        store = MemoryMetadataStore(clock)
+    else:
+        store = EmbeddedMetadataStore.open(
+            folder.metadata_file, clock=clock, on_fatal=failed, reserve_bytes=METADATA_RESERVE_BYTES
+        )
+    cleanup.push_async_callback(store.close)
+    guard = None
+    trust = MetadataTrust()
+    collectors: tuple[Collector, ...] = (partial(bookie_metrics.collect, (bookie,)),)
+    if isinstance(store, EmbeddedMetadataStore):
+        guard = LedgerGuard(
+            bookie, store, clock, trust, grace_s=config.quarantine_grace_seconds, check=store.check
+        )
+        await guard.begin()
+        cleanup.push_async_callback(guard.end)
+        spawn(guard.run())
+        collectors = (*collectors, guard.collect_metrics)
+    ledgers = EmbeddedLedgers(store=bookie, metadata=store, clock=clock, guard=guard)
+    kept = None if folder is None else KeptHere(bookie)
+    return MessageStores(
+        store, ledgers, ledgers.tagged, bookie.syncer, collectors=collectors, trust=trust, kept=kept
+    )

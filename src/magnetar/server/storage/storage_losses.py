@@ -1,0 +1,26 @@
+"""Entries that no bookie and no object store has any more: an operator gives them up.
+
+The server may run meanwhile: it looks at the file again at each hole that it meets.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from magnetar.base.errors import StartupError
+from magnetar.bookie.given_up import GivenUp, read_given_up, write_given_up
+from magnetar.server.storage.datafolder import losses_dir
+
+
+def accept_loss(data: Path, ledger: int, first: int, last: int) -> None:
+    """Notes that consumers may be led past entries `first` to `last` of a ledger where they cannot be read.
+
+    Raises StartupError: `data` is no data folder, or the note cannot be read; OSError.
+    """
+    if not (data / "FORMAT").exists() or not (data / "metadata").is_dir():
+        raise StartupError(f"{data} is no data folder of a server: name it with --data")
+    folder = losses_dir(data)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    given_up = GivenUp(ledger, first, last, "", "", 0, "no good copy is left", now)
+    write_given_up(folder, [*read_given_up(folder), given_up])

@@ -1,0 +1,1 @@
+"""Topics as DataFrames. See README.md."""

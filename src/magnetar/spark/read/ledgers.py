@@ -1,0 +1,229 @@
+"""What is known about one partition's log: its ledgers, and arithmetic over its entries. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from magnetar.base.ids import Position
+from magnetar.spark.read.stretches import HistoryFile, Stretch
+from magnetar.tiered.parquet.api import Footer
+
+
+class Ledger(NamedTuple):
+    """One ledger of a log."""
+
+    ledger_id: int
+    entries: int
+    size_bytes: int
+    first_index: int | None
+    """Messages before its first entry; None when the broker does not say."""
+    files: tuple[HistoryFile, ...] = ()
+    """Its copy as Parquet, when there is one that executors may read."""
+
+
+class EntryRange(NamedTuple):
+    """Entries `start <= e < end`; `end` lies one behind an entry that exists."""
+
+    start: Position
+    end: Position
+    entries: int
+    size_bytes: int
+    """Estimated by the ledgers' average."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """One partition's log at one moment."""
+
+    end: Position
+    """One behind the last entry; the beginning of the last ledger when there is none."""
+    ledgers: tuple[Ledger, ...] = field(default=())
+    """Those with entries, ascending; empty also when only the end is known."""
+    is_complete: bool = False
+    """Whether `ledgers` is known; else only `end` is."""
+    empty_index: int | None = None
+    """Messages before the end, for a log without entries; None when the broker does not say."""
+
+    @property
+    def first(self) -> Position:
+        """The first entry there is; the end of an empty log."""
+        return Position(self.ledgers[0].ledger_id, 0) if self.ledgers else self.end
+
+    @property
+    def first_index(self) -> int | None:
+        """Messages before `first`; None when the broker does not say."""
+        return self.ledgers[0].first_index if self.ledgers else self.empty_index
+
+    @classmethod
+    def from_internal_stats(cls, stats: dict[str, Any]) -> LogState:
+        """Reads the answer of `internalStats`. The open ledger's entries stand outside of the list."""
+        last = Position(*map(int, str(stats["lastConfirmedEntry"]).split(":")))
+        listed = sorted(stats.get("ledgers", ()), key=lambda ledger: int(ledger["ledgerId"]))
+        ledgers = []
+        for ledger in listed:
+            ledger_id, entries = int(ledger["ledgerId"]), int(ledger.get("entries", 0))
+            size_bytes = int(ledger.get("size", 0))
+            if ledger is listed[-1]:
+                entries = max(entries, int(stats.get("currentLedgerEntries", 0)))
+                size_bytes = max(size_bytes, int(stats.get("currentLedgerSize", 0)))
+            if ledger_id == last.ledger_id:
+                # Entries that are not confirmed yet are not there.
+                entries = last.entry_id + 1
+            elif ledger_id > last.ledger_id:
+                entries = 0
+            if entries > 0:
+                first_index = ledger.get("firstIndex")
+                ledgers.append(
+                    Ledger(
+                        ledger_id,
+                        entries,
+                        size_bytes,
+                        None if first_index is None else int(first_index),
+                        _files(ledger.get("offloadedTo"), entries),
+                    )
+                )
+        empty_index = None
+        if ledgers:
+            end = Position(ledgers[-1].ledger_id, ledgers[-1].entries)
+        elif listed:
+            end = Position(int(listed[-1]["ledgerId"]), 0)
+            # Not `lastIndex`, which counts what is on its way into the open ledger.
+            empty_index = listed[-1].get("firstIndex")
+        else:
+            end = Position(last.ledger_id, last.entry_id + 1)
+        return cls(end, tuple(ledgers), is_complete=True, empty_index=empty_index)
+
+    @classmethod
+    def from_last(cls, last: Position | None) -> LogState:
+        """All that can be known without the admin interface: the last message."""
+        if last is None:
+            return cls(Position(0, 0))
+        return cls(Position(last.ledger_id, last.entry_id + 1))
+
+    def _parts(self, start: Position, end: Position) -> Iterator[tuple[Ledger, int, int]]:
+        """Ledgers with the entries `first <= e < stop` of each that lie in the range."""
+        for ledger in self.ledgers:
+            first = 0
+            stop = ledger.entries
+            if ledger.ledger_id < start.ledger_id or ledger.ledger_id > end.ledger_id:
+                continue
+            if ledger.ledger_id == start.ledger_id:
+                first = max(start.entry_id, 0)
+            if ledger.ledger_id == end.ledger_id:
+                stop = min(stop, end.entry_id)
+            if first < stop:
+                yield ledger, first, stop
+
+    def stretches(self, start: Position, end: Position) -> list[Stretch]:
+        """The range by where its entries lie, in order; none when all are asked of the broker."""
+        found: list[Stretch] = []
+        for ledger, first, stop in self._parts(start, end):
+            for file in ledger.files:
+                low, high = max(first, file.first_entry), min(stop, file.last_entry + 1)
+                if low < high:
+                    found.append(Stretch((ledger.ledger_id, low), (ledger.ledger_id, high), file))
+            if ledger.files:
+                continue
+            if found and found[-1].file is None:
+                found[-1] = Stretch(found[-1].start, (ledger.ledger_id, stop), None)
+            else:
+                found.append(Stretch((ledger.ledger_id, first), (ledger.ledger_id, stop), None))
+        return found if any(stretch.file for stretch in found) else []
+
+    def measure(self, start: Position, end: Position) -> EntryRange:
+        """The range with its entries and bytes counted; 0 when the ledgers are not known."""
+        entries = size_bytes = 0
+        for ledger, first, stop in self._parts(start, end):
+            entries += stop - first
+            size_bytes += ledger.size_bytes * (stop - first) // ledger.entries
+        return EntryRange(start, end, entries, size_bytes)
+
+    def split(self, start: Position, end: Position, pieces: int) -> list[EntryRange]:
+        """The range in up to `pieces` >= 1 ranges of about equally many entries, in order."""
+        total = self.measure(start, end).entries
+        if pieces <= 1 or total <= 1:
+            return [self.measure(start, end)]
+        pieces = min(pieces, total)
+        ranges: list[EntryRange] = []
+        piece_start = start
+        done = 0
+        for ledger, first, stop in self._parts(start, end):
+            at = first
+            while at < stop:
+                # Cut where the next piece is full, or at the ledger's end when that comes first.
+                full_at = (len(ranges) + 1) * total // pieces
+                taken = min(stop - at, full_at - done)
+                at += taken
+                done += taken
+                if done == full_at:
+                    cut = Position(ledger.ledger_id, at)
+                    piece_end = end if done == total else cut
+                    ranges.append(self.measure(piece_start, piece_end))
+                    piece_start = cut
+        return ranges
+
+    def advance(self, start: Position, entries: int, end: Position) -> Position:
+        """The end of the first `entries` >= 0 entries at or behind `start`, at most `end`."""
+        position = start
+        for ledger, first, stop in self._parts(start, end):
+            if entries <= 0:
+                break
+            taken = min(stop - first, entries)
+            position = Position(ledger.ledger_id, first + taken)
+            entries -= taken
+        return position
+
+    def retreat(self, position: Position, entries: int) -> Position:
+        """The place `entries` >= 0 entries before `position`, or the first entry there is."""
+        for ledger in reversed(self.ledgers):
+            if ledger.ledger_id > position.ledger_id:
+                continue
+            stop = ledger.entries
+            if ledger.ledger_id == position.ledger_id:
+                stop = min(max(position.entry_id, 0), stop)
+            if entries <= stop:
+                return Position(ledger.ledger_id, stop - entries)
+            entries -= stop
+        return self.first
+
+    def as_end(self, position: Position) -> Position:
+        """The end of what lies before the entry at `position`: one behind the entry before it.
+
+        Itself when nothing is known to lie before.
+        """
+        if position.entry_id > 0:
+            return position
+        before = [ledger for ledger in self.ledgers if ledger.ledger_id < position.ledger_id]
+        return Position(before[-1].ledger_id, before[-1].entries) if before else position
+
+    def first_index_at(self, position: Position) -> int | None:
+        """Messages before `position`, where a ledger says so without asking."""
+        for ledger in self.ledgers:
+            if position <= Position(ledger.ledger_id, 0):
+                return ledger.first_index
+        return None
+
+
+def _files(copy: Any, entries: int) -> tuple[HistoryFile, ...]:
+    """The files of an offloaded ledger, if they hold all of it and can be read from elsewhere."""
+    if not isinstance(copy, dict):
+        return ()
+    files = tuple(
+        HistoryFile(
+            str(copy.get("url", "")),
+            str(segment["name"]),
+            int(segment["firstEntry"]),
+            int(segment["lastEntry"]),
+            int(segment["size"]),
+            None if segment.get("footer") is None else Footer.decode(str(segment["footer"])),
+        )
+        for segment in copy.get("segments", ())
+    )
+    next_entry = 0
+    for file in files:
+        if file.first_entry != next_entry or not file.is_readable:
+            return ()
+        next_entry = file.last_entry + 1
+    return files if next_entry >= entries else ()

@@ -1,0 +1,193 @@
+"""What executors do: read ranges of entries, give Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from magnetar.adminclient.errors import AdminCallError
+from magnetar.arrow.decode import Decoder
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.names import TopicName
+from magnetar.client.client import Client
+from magnetar.client.errors import DataLossError, RefusedError
+from magnetar.client.reader import peek, read_range
+from magnetar.spark.errors import TopicDataLossError
+from magnetar.spark.read.history import LastFile, read_stretch
+from magnetar.spark.read.history_columns import SegmentColumns
+from magnetar.spark.read.large_messages import LookBack
+from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.read_options import ReadOptions
+from magnetar.spark.read.rescue import Rescue, placed
+from magnetar.spark.read.stretches import Stretch
+from magnetar.spark.read.table_shape import TableShape
+from magnetar.spark.topic_schemas import definitions_of
+from magnetar.wire import pulsar_pb2 as pb
+
+_BYTES_PER_BATCH = 2 << 20
+"""Entries decoded at a time: large enough for array operations, small enough for the processor's cache and
+for Spark's memory."""
+
+_PEEK_TIMEOUT_S = 10.0
+
+
+@dataclass(eq=False)
+class RangePartition(InputPartition):
+    """One task's range of one partition of a topic."""
+
+    topic: str
+    start: tuple[int, int]
+    """First entry, as ledger and entry."""
+    end: tuple[int, int]
+    """One behind the last entry, which exists."""
+    rows: int | None
+    """Messages, as estimated when it was planned."""
+    stretches: tuple[Stretch, ...] = ()
+    """The range by where its entries lay when it was planned; none when all are the broker's."""
+    size_bytes: int = 0
+    """As estimated when it was planned."""
+
+    def __repr__(self) -> str:
+        return f"RangePartition({self.topic} {self.start[0]}:{self.start[1]}..{self.end[0]}:{self.end[1]})"
+
+
+@dataclass(eq=False)
+class SeveralRanges(InputPartition):
+    """One task that reads ranges one after the other."""
+
+    ranges: tuple[RangePartition, ...]
+
+
+@dataclass(eq=False)
+class LimitedPartition(InputPartition):
+    """One task that does so until it has enough."""
+
+    ranges: tuple[RangePartition, ...]
+    limit: int
+
+
+def read_partition(
+    options: ReadOptions, shape: TableShape, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """The messages of the partition. Raises TopicDataLossError when a range's beginning is gone."""
+    rescue = Rescue(options, shape)
+    try:
+        if isinstance(partition, RangePartition):
+            yield from _rows(options, shape, [partition], rescue)
+        elif isinstance(partition, SeveralRanges):
+            yield from _rows(options, shape, partition.ranges, rescue)
+        elif isinstance(partition, LimitedPartition):
+            yield from _limited(options, shape, partition, rescue)
+        # Else Spark made a partition without a range, as there is nothing to read.
+    finally:
+        rescue.close()
+
+
+def _rows(
+    options: ReadOptions, shape: TableShape, ranges: Iterable[RangePartition], rescue: Rescue
+) -> Iterator[pa.RecordBatch]:
+    for each in ranges:
+        topic = TopicName.parse(each.topic)
+        for batch in _read_range(options, shape, each):
+            yield rescue.rows(topic, batch)
+
+
+def _limited(
+    options: ReadOptions, shape: TableShape, partition: LimitedPartition, rescue: Rescue
+) -> Iterator[pa.RecordBatch]:
+    """The same until there is enough. What lies behind the limit is no dead letter: it is not read."""
+    left = partition.limit
+    for each in partition.ranges:
+        topic = TopicName.parse(each.topic)
+        for batch in _read_range(options, shape, each):
+            at = 0
+            while at < batch.num_rows:
+                part = batch.slice(at, left)
+                at += part.num_rows
+                rows = rescue.rows(topic, part)
+                yield rows
+                left -= rows.num_rows
+                if not left:
+                    return
+
+
+def _read_range(
+    options: ReadOptions, shape: TableShape, partition: RangePartition
+) -> Iterator[pa.RecordBatch]:
+    """The columns that are decoded, broken values beside the others."""
+    topic = TopicName.parse(partition.topic)
+    start = Position(*partition.start)
+    connection = options.connection
+    with Client(connection.service_url, connection.client, admin_url=connection.admin_url) as client:
+        values = shape.value.open(definitions_of(client, topic)) if "value" in shape.decoded else None
+        values = placed(values, topic, options, shape)
+        decoder = Decoder(
+            topic,
+            shape.decoded,
+            values=values,
+            encrypted=options.encrypted,
+            rows=shape.rows,
+            pieces_before=LookBack(client, topic, start, strict=options.fail_on_data_loss),
+        )
+        columns = SegmentColumns(topic, shape.decoded, values, shape.rows)
+        last = LastFile()
+        for stretch in partition.stretches or (Stretch(partition.start, partition.end, None),):
+            begin, stop = Position(*stretch.start), Position(*stretch.end)
+            if stretch.file is not None:
+                for found in read_stretch(topic, stretch, decoder, columns, last):
+                    if isinstance(found, Position):
+                        begin = found
+                    else:
+                        yield found
+            if begin < stop:
+                yield from _from_broker(client, topic, begin, stop, decoder, strict=options.fail_on_data_loss)
+
+
+def _from_broker(
+    client: Client, topic: TopicName, start: Position, end: Position, decoder: Decoder, *, strict: bool
+) -> Iterator[pa.RecordBatch]:
+    """The same for entries that the broker sends, wherever it has them."""
+    checked = strict and start > EARLIEST
+    expected: Position | None = start
+    try:
+        for entries in read_range(client, topic, start, end, bytes_target=_BYTES_PER_BATCH):
+            if expected is not None and checked:
+                _check_beginning(client, topic, expected, entries.position(0))
+            expected = None
+            yield from decoder.decode(entries)
+    except DataLossError as error:
+        if strict:
+            raise _lost(client, topic, start, f"up to {end} nothing is there any more: {error}") from error
+        return
+    except RefusedError as error:
+        if error.code != pb.ServerError.TopicNotFound:
+            raise
+        if strict:
+            raise _lost(client, topic, start, "the topic is not there any more") from error
+        return
+    if expected is not None and checked:
+        _check_beginning(client, topic, expected, end)
+
+
+def _lost(client: Client, topic: TopicName, start: Position, gone: str) -> TopicDataLossError:
+    return TopicDataLossError(str(topic), str(start), gone, rule=client.admin.removal_rule(topic))
+
+
+def _check_beginning(client: Client, topic: TopicName, start: Position, delivered: Position) -> None:
+    """Raises TopicDataLossError when the range begins later than planned because entries were removed.
+
+    Entries that no consumer gets, such as markers, leave gaps too; then the topic begins before the gap.
+    """
+    if delivered <= start:
+        return
+    try:
+        is_gone = LogState.from_internal_stats(client.admin.internal_stats(topic)).first > start
+    except AdminCallError:
+        first = peek(client, topic, EARLIEST, _PEEK_TIMEOUT_S)
+        is_gone = not len(first) or first.position(0) > start
+    if is_gone:
+        gone = f"its first entry is {delivered}: {start} to {delivered} was removed"
+        raise _lost(client, topic, start, gone)

@@ -1,0 +1,67 @@
+"""Which entries a batch read covers, fixed at the moment of the call."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from magnetar.base.names import TopicName
+from magnetar.spark.cluster import Cluster
+from magnetar.spark.read.bounds import Bounds
+from magnetar.spark.read.filters import Pushed
+from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.losses import present
+from magnetar.spark.read.offsets import Offset
+from magnetar.spark.read.read_options import ReadOptions
+
+
+class Span(NamedTuple):
+    """Entries of one partition, at least one."""
+
+    topic: str
+    start: Offset
+    end: Offset
+
+
+class Found(NamedTuple):
+    """The partitions, and what of them is read."""
+
+    states: dict[str, LogState]
+    spans: list[Span]
+
+
+def find_spans(cluster: Cluster, options: ReadOptions, pushed: Pushed) -> Found:
+    """Asks the cluster. Raises OptionError, TopicDataLossError, ClientError."""
+    if options.ranges is None:
+        topics = cluster.partitions(options.topics, options.pattern, options.namespace)
+    else:
+        topics = [TopicName.parse(topic) for topic in options.topics]
+    states = cluster.log_states(
+        [topic for topic in topics if pushed.wants(topic)], missing_ok=options.wait_for_topics
+    )
+    bounds = Bounds(cluster, options, int(time.time() * 1000))
+    if options.ranges is not None:
+        spans = [
+            Span(topic, Offset(start, None), Offset(end, None))
+            for topic, ranges in options.ranges
+            if topic in states
+            for start, end in ranges
+        ]
+    else:
+        starts = bounds.starts(states, default="earliest")
+        ends = bounds.ends(states)
+        spans = [
+            Span(topic, starts[topic], ends[topic])
+            for topic in states
+            if starts[topic].position < ends[topic].position
+        ]
+    for number, (topic, start, end) in enumerate(spans):
+        name = TopicName.parse(topic)
+        start = bounds.after_loss(name, states[topic], start, is_named=True)
+        start = present(states[topic], start)
+        spans[number] = Span(topic, start, end)
+        if options.rows_per_partition_max is not None:
+            # To split by rows they have to be counted.
+            counted = cluster.with_start_index(name, states[topic], start)
+            spans[number] = Span(topic, counted, cluster.with_end_index(name, end))
+    return Found(states, spans)

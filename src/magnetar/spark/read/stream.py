@@ -1,0 +1,273 @@
+"""Streaming reads: plans micro-batches on the driver, where one reader lives as long as the query."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from magnetar.base.ids import EARLIEST, Position
+from magnetar.base.names import TopicName
+from magnetar.client.errors import RefusedError
+from magnetar.spark.cluster import Cluster
+from magnetar.spark.errors import OptionError, SparkSourceError
+from magnetar.spark.read.admission import Admission, Backlog
+from magnetar.spark.read.bounds import Bounds
+from magnetar.spark.read.ledgers import LogState
+from magnetar.spark.read.losses import beginning, present
+from magnetar.spark.read.offsets import FROM_EARLIEST, Offset, decode_offsets, encode_offsets
+from magnetar.spark.read.planning import TriggerDelay
+from magnetar.spark.read.ranges import plan_ranges, tasks_of
+from magnetar.spark.read.read_options import ReadOptions
+from magnetar.spark.read.reading import read_partition
+from magnetar.spark.read.spans import Span
+from magnetar.spark.read.table_shape import TableShape
+from magnetar.wire import pulsar_pb2 as pb
+
+_LOOKS_MAX: Final = 4
+"""At topics, for one trigger, while they are being deleted."""
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics on and on. Offsets are those of `offsets`."""
+
+    def __init__(self, options: ReadOptions, shape: TableShape) -> None:
+        """Raises OptionError for options that only a batch can have."""
+        self._options = options
+        self._shape = shape
+        # Both stay on the driver; tasks get a copy of the reader before they exist.
+        self._cluster: Cluster | None = None
+        self._states: dict[str, LogState] = {}
+        self._target: dict[str, Position] | None = None
+        """Where a query that reads what is available now stops; None for others."""
+        self._kept: set[str] = set()
+        """Partitions that are known to have the subscription."""
+        self._delay: TriggerDelay | None = None
+        if options.limit is not None:
+            raise OptionError("limit is for batches; a stream has maxRowsPerTrigger")
+        if options.ending_offsets or options.ending_timestamp or options.ranges is not None:
+            raise OptionError(
+                "a stream does not end: endingOffsets, endingTimestamp and ranges are for batches"
+            )
+
+    # ------------------------------------------------------------ offsets
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
+        """Where a new query starts. Creates the subscription, if one is asked for."""
+        states = self._refresh(missing_ok=self._options.wait_for_topics)
+        cluster = self._connected()
+        bounds = Bounds(cluster, self._options, int(time.time() * 1000))
+        starts = bounds.starts(states, default="latest")
+        found = {}
+        for topic, start in starts.items():
+            name = TopicName.parse(topic)
+            start = bounds.after_loss(name, states[topic], start, is_named=True)
+            found[topic] = cluster.with_start_index(name, states[topic], start)
+            # What lies before the start is not the query's: it is no backlog, and nobody keeps it for it.
+            self._keep(topic, start.position)
+        return encode_offsets(found)
+
+    def _keep(self, topic: str, start: Position | None = None) -> None:
+        """Sees to it that the subscription keeps the partition, from `start` on if that is given."""
+        subscription = self._options.subscription
+        if not subscription or topic in self._kept:
+            return
+        read = None if start is None or start.entry_id <= 0 else Position(start.ledger_id, start.entry_id - 1)
+        client = self._connected().client
+        client.acknowledge_up_to(TopicName.parse(topic), subscription, read, create_topic=False)
+        self._kept.add(topic)
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802  # Spark's name
+        """Where the next micro-batch ends. Raises SparkSourceError after a loss, unless that is allowed."""
+        for _ in range(_LOOKS_MAX - 1):
+            with _a_topic_may_go():
+                return self._planned(start, limit)
+        return self._planned(start, limit)
+
+    def _planned(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
+        """The same. Raises RefusedError when a topic is deleted meanwhile: the next look finds it gone."""
+        starts = decode_offsets(start)
+        states = self._refresh()
+        self._check_topics(starts, states)
+        cluster = self._connected()
+        bounds = Bounds(cluster, self._options, int(time.time() * 1000))
+        backlogs = {}
+        ends = dict(starts)
+        for topic, state in states.items():
+            begin = starts.get(topic, FROM_EARLIEST)
+            if self._target is not None and topic not in self._target:
+                continue
+            name = TopicName.parse(topic)
+            self._keep(topic)
+            begin = bounds.after_loss(name, state, begin)
+            end = state.end if self._target is None else min(self._target[topic], state.end)
+            ends[topic] = begin
+            if end > begin.position and (state.ledgers or not state.is_complete):
+                last = cluster.with_end_index(name, Offset(end, None))
+                begin = cluster.with_start_index(name, state, begin)
+                backlogs[topic] = Backlog(name, state, begin, last)
+        if self._holds_back(backlogs, limit):
+            return start
+        self._admit(backlogs, limit)
+        for topic, backlog in backlogs.items():
+            if backlog.end.position > backlog.start.position:
+                ends[topic] = backlog.end
+        return encode_offsets(ends)
+
+    def _holds_back(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> bool:
+        """Whether there is too little for a trigger. Never where a query ends at what is there now."""
+        rows_min = self._options.rows_per_trigger_min
+        if rows_min is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        now_ms = time.monotonic_ns() // 1_000_000
+        if self._delay is None:
+            self._delay = TriggerDelay(rows_min, self._options.trigger_delay_ms, now_ms)
+        return self._delay.holds(sum(backlog.rows for backlog in backlogs.values()), now_ms)
+
+    def _admit(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> None:
+        # Spark carries one limit, and says by this one that none counts; the others are applied here.
+        if isinstance(limit, ReadAllAvailable) or not backlogs:
+            return
+        options = self._options
+        admission = Admission(self._connected())
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else options.rows_per_trigger_max
+        if rows_max is not None:
+            self._connected().need_admin("maxRowsPerTrigger")
+            admission.limit_rows(backlogs, rows_max)
+        bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.bytes_per_trigger_max
+        if bytes_max is not None:
+            self._connected().need_admin("maxBytesPerTrigger")
+            admission.limit_bytes(backlogs, bytes_max)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+        """The limit that the options ask for."""
+        options = self._options
+        if options.rows_per_trigger_max is not None:
+            return ReadMaxRows(options.rows_per_trigger_max)
+        if options.bytes_per_trigger_max is not None:
+            return ReadMaxBytes(options.bytes_per_trigger_max)
+        if options.rows_per_trigger_min is not None:
+            return ReadMinRows(options.rows_per_trigger_min)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802  # Spark's name
+        """The end of every partition, for the query's progress."""
+        cluster = self._connected()
+        ends = {}
+        for topic, state in self._refresh().items():
+            with _a_topic_may_go():
+                # Of an empty partition the same as where reading it begins: nothing lies between.
+                empty = state.is_complete and not state.ledgers
+                end = beginning(state) if empty else Offset(state.end, None)
+                ends[topic] = cluster.with_end_index(TopicName.parse(topic), end)
+        return encode_offsets(ends)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """Fixes the end of the query at what is there now. Topics that are gone are told of later."""
+        self._target = {topic: state.end for topic, state in self._refresh().items()}
+
+    def _check_topics(self, starts: dict[str, Offset], states: Mapping[str, LogState]) -> None:
+        gone = [topic for topic in starts if topic not in states]
+        if gone and self._options.fail_on_data_loss:
+            names = ", ".join(f"{topic} (read up to {starts[topic]})" for topic in gone)
+            raise SparkSourceError(
+                f"data loss: there is no {names} any more. It was deleted, by somebody or because nobody"
+                " used it (the rule brokerDeleteInactiveTopics), or the options do not name it any more; set"
+                " failOnDataLoss=false to go on without it"
+            )
+        for topic in gone:
+            del starts[topic]
+
+    # ------------------------------------------------------------ ranges
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """Ranges of entries for the tasks of one micro-batch."""
+        starts = decode_offsets(start)
+        spans = {}
+        for topic, stop in decode_offsets(end).items():
+            begin = starts.get(topic, FROM_EARLIEST)
+            if begin.position.ledger_id > stop.position.ledger_id:
+                # Another topic of the name, with ledgers of lower numbers: all of it is new.
+                begin = FROM_EARLIEST
+            if stop.position > begin.position:
+                spans[topic] = (begin, stop)
+        if not spans:
+            return []
+        known_ends = {topic: state.end for topic, state in self._states.items()}
+        if any(known_ends.get(topic, EARLIEST) < end.position for topic, (_, end) in spans.items()):
+            # A batch that was planned before a restart.
+            self._refresh()
+            self._check_topics(starts, self._states)
+        bounds = Bounds(self._connected(), self._options, int(time.time() * 1000))
+        known = []
+        for topic, (begin, stop) in spans.items():
+            if (state := self._states.get(topic)) is not None:
+                begin = present(state, bounds.after_loss(TopicName.parse(topic), state, begin))
+                if stop.position > begin.position:
+                    known.append(Span(topic, begin, stop))
+        return tasks_of(self._options, plan_ranges(self._options, self._states, known))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one range."""
+        return read_partition(self._options, self._shape, partition)
+
+    # ------------------------------------------------------------ the subscription, the end
+
+    def commit(self, end: dict[str, str]) -> None:
+        """Moves the subscription's cursor behind what the query is done with."""
+        subscription = self._options.subscription
+        if not subscription:
+            return
+        client = self._connected().client
+        for topic, offset in decode_offsets(end).items():
+            ledger_id, entry_id = offset.position
+            if entry_id > 0:
+                name, last = TopicName.parse(topic), Position(ledger_id, entry_id - 1)
+                with _a_topic_may_go():
+                    # A topic that was deleted stays deleted.
+                    client.acknowledge_up_to(name, subscription, last, create_topic=False)
+
+    def stop(self) -> None:
+        """Closes the connection."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options.connection)
+        return self._cluster
+
+    def _refresh(self, *, missing_ok: bool = True) -> dict[str, LogState]:
+        """The partitions there are now and their logs.
+
+        Topics that are missing are left out: `_check_topics` says whether that is allowed. A new query has
+        read none of them, and raises RefusedError.
+        """
+        cluster = self._connected()
+        options = self._options
+        topics = cluster.partitions(options.topics, options.pattern, options.namespace)
+        self._states = cluster.log_states(topics, missing_ok=missing_ok)
+        return self._states
+
+
+@contextmanager
+def _a_topic_may_go() -> Iterator[None]:
+    """Goes on behind the body when a topic was deleted meanwhile."""
+    try:
+        yield
+    except RefusedError as error:
+        if error.code != pb.ServerError.TopicNotFound:
+            raise

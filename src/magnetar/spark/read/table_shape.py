@@ -1,0 +1,69 @@
+"""What a read gives: which columns, and what the value is. Decided on the driver, sent to tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
+
+from magnetar.arrow.arrays import ARROW_TYPES
+from magnetar.arrow.columns import column_types
+from magnetar.arrow.row_filter import RowFilter
+from magnetar.spark.errors import OptionError
+from magnetar.spark.read.value_formats import ValueFormat
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """Can be pickled."""
+
+    columns: tuple[str, ...]
+    value: ValueFormat
+    rows: RowFilter | None = None
+    """Rows that a filter leaves out; None for none."""
+    rescue: str = ""
+    """The column with the payloads of values that are not what their schema says; empty for none."""
+    seeks_broken: bool = False
+    """Whether such values are looked for, not an error."""
+
+    @property
+    def decoded(self) -> tuple[str, ...]:
+        """The columns that decoding gives."""
+        names = tuple(name for name in self.columns if name != self.rescue)
+        return names if "value" in names or not self.rescue else (*names, "value")
+
+    def spark_schema(self) -> StructType:
+        """The table's schema as Spark has it."""
+        return StructType([StructField(name, self._type_of(name, self.value)) for name in self.columns])
+
+    def chosen(self, schema: StructType) -> TableShape:
+        """The columns of a schema that a user may have given; of the value's fields it may name some.
+
+        Raises OptionError for what a topic has not.
+        """
+        known = column_types() | ({self.rescue: "binary"} if self.rescue else {})
+        value = self.value
+        for field in schema.fields:
+            if field.name not in known:
+                raise OptionError(f"a topic has no column `{field.name}`; it has {', '.join(known)}")
+            if not field.nullable:
+                raise OptionError(f"column {field.name} has to be nullable")
+            if field.name == "value":
+                value = value.narrowed(field.dataType)
+            elif field.dataType != self._type_of(field.name, value):
+                raise OptionError(
+                    f"a topic has no column `{field.name} {field.dataType.simpleString()}`; it is"
+                    f" {known[field.name]}"
+                )
+        names = tuple(schema.fieldNames())
+        return replace(self, columns=names, value=value, rescue=self.rescue if self.rescue in names else "")
+
+    def _type_of(self, name: str, value: ValueFormat) -> DataType:
+        if name == "value":
+            return value.spark_type
+        return BinaryType() if name == self.rescue else _TYPES[name]
+
+
+_TYPES = {name: from_arrow_type(ARROW_TYPES[kind]) for name, kind in column_types().items()}
+"""Parsed without a session, which neither planning nor tasks have."""

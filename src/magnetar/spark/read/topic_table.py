@@ -1,0 +1,228 @@
+"""A topic as a table whose history Spark reads by itself.
+
+`format("magnetar")` brings all rows through Python. Here the files of history become scans of Spark's own
+reader, and the source reads what is left: what lies in no file yet, and files that only it can read. Both
+are parts of one plan, fixed at the moment of the call, so that no entry is in both and none in neither,
+whatever is offloaded later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.ids import Position
+from magnetar.base.names import TopicName
+from magnetar.runtime.threads import pool
+from magnetar.spark.errors import OptionError
+from magnetar.spark.option_values import canonical_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from magnetar.spark.read.parquet_scan import ParquetScan
+    from magnetar.spark.read.read_options import ReadOptions
+    from magnetar.spark.read.segment_traits import SegmentTraits
+    from magnetar.spark.read.spans import Found
+    from magnetar.spark.read.stretches import HistoryFile, Stretch
+    from magnetar.spark.read.table_shape import TableShape
+
+_log = logging.getLogger("magnetar.spark")
+
+SCANS_MAX: Final = 128
+"""Spark's planning takes longer with each; partitions with the least history are read by the source then."""
+_FOOTERS_AT_ONCE: Final = 16
+"""Files whose footers are read at a time: of an object store each takes tens of milliseconds."""
+
+_REFUSED: Final = {
+    **dict.fromkeys(
+        (
+            "maxrowspertrigger",
+            "maxbytespertrigger",
+            "minrowspertrigger",
+            "maxtriggerdelay",
+            "subscription",
+            "waitingfornonexistedtopic",
+        ),
+        "is for streams: read them with spark.readStream.format('magnetar')",
+    ),
+    "limit": "has no meaning for files that Spark reads by itself: use .limit(n) of the DataFrame",
+}
+_FIXED: Final = frozenset(
+    (
+        "topic",
+        "topics",
+        "topicspattern",
+        "namespace",
+        "assign",
+        "ranges",
+        "startingoffsets",
+        "startingtimestamp",
+        "endingoffsets",
+        "endingtimestamp",
+        "valueformat",
+    )
+)
+"""What is said in another way to the source, for the part that it reads."""
+
+
+def table(
+    spark: SparkSession, topic: str = "", options: Mapping[str, str] | None = None, **more: str
+) -> DataFrame:
+    """The topic as it is now, with the columns and types of `format("magnetar")`.
+
+    Args:
+        topic: its name, or several parted by commas; may be left out for topicsPattern and the like.
+        options: those of `format("magnetar")`.
+        more: the same, with `_` for dots: `service_url="pulsar://localhost:6650"`.
+
+    Rows come in no order. Files that are removed after the call are an error of the query that reads them.
+    Raises OptionError, TopicDataLossError, ClientError.
+    """
+    from magnetar.spark.cluster import Cluster
+    from magnetar.spark.read.filters import Pushed
+    from magnetar.spark.read.read_options import ReadOptions
+    from magnetar.spark.read.spans import find_spans
+    from magnetar.spark.source import table_shape
+
+    given = {**(options or {}), **{name.replace("_", "."): text for name, text in more.items()}}
+    if topic:
+        given["topics"] = topic
+    given = canonical_names(given)
+    for name, reason in _REFUSED.items():
+        if name in given:
+            raise OptionError(f"table(): {name} {reason}")
+    parsed = ReadOptions.parse(given)
+    if not parsed.history:
+        raise OptionError("table(): history=broker is what format('magnetar') is for")
+    shape = table_shape(parsed)
+    cluster = Cluster(parsed.connection)
+    try:
+        found = find_spans(cluster, parsed, Pushed())
+    finally:
+        cluster.close()
+    scans, rest = divided(found, shape)
+    frames = []
+    for scan in scans:
+        frame = _scanned(spark, scan, parsed, shape)
+        if frame is None:
+            rest[str(scan.topic)] += [_positions(stretch) for stretch in scan.stretches]
+        else:
+            frames.append(frame)
+    if frames:
+        frames.append(_empty(spark, shape))
+    if any(rest.values()) or not frames:
+        frames.append(_read_by_source(spark, given, rest, shape))
+    return reduce(lambda left, right: left.union(right), frames)
+
+
+_Ranges = defaultdict[str, list[tuple[Position, Position]]]
+"""By partition."""
+
+
+def divided(found: Found, shape: TableShape) -> tuple[list[ParquetScan], _Ranges]:
+    """What Spark reads, and what the source has to: each entry of the spans is in one of them, once."""
+    from magnetar.spark.read.parquet_scan import can_be_scanned, scans_of, spark_path
+
+    rest: _Ranges = defaultdict(list)
+    by_topic: dict[str, list[Stretch]] = {}
+    # Values of other formats are made by the source, message by message with the schema of each.
+    as_they_are = "value" not in shape.decoded or shape.value.kind == "bytes"
+    # Spark's cast takes what is no UTF-8 as it is, unnoticed.
+    as_they_are |= shape.value.kind == "string" and not shape.seeks_broken
+    as_they_are &= not shape.rescue
+    for topic in found.states:
+        rest[topic] = []
+    for topic, start, end in found.spans:
+        stretches = found.states[topic].stretches(start.position, end.position)
+        if not as_they_are or not stretches or not can_be_scanned(TopicName.parse(topic)):
+            rest[topic].append((start.position, end.position))
+            continue
+        in_files = by_topic.setdefault(topic, [])
+        for stretch in stretches:
+            if stretch.file is not None and spark_path(stretch.file) is not None:
+                in_files.append(stretch)
+            else:
+                rest[topic].append(_positions(stretch))
+    files = {
+        stretch.file.place: stretch.file for each in by_topic.values() for stretch in each if stretch.file
+    }
+    traits = _traits(files)
+    scans: list[ParquetScan] = []
+    for topic, each in by_topic.items():
+        plain = []
+        for stretch in each:
+            known = traits[stretch.file.place] if stretch.file is not None else None
+            if known is None or not known.is_plain:
+                rest[topic].append(_positions(stretch))
+            else:
+                plain.append((stretch, known))
+        scans += scans_of(TopicName.parse(topic), plain)
+    scans.sort(key=lambda scan: len(scan.paths), reverse=True)
+    for scan in scans[SCANS_MAX:]:
+        rest[str(scan.topic)] += [_positions(stretch) for stretch in scan.stretches]
+    return scans[:SCANS_MAX], rest
+
+
+def _traits(files: Mapping[tuple[str, str], HistoryFile]) -> dict[tuple[str, str], SegmentTraits | None]:
+    """What the footers say; None for files that cannot be read from here."""
+    from magnetar.spark.read.history import traits_of
+
+    with pool(_FOOTERS_AT_ONCE, "footers") as threads:
+        return dict(zip(files, threads.map(traits_of, files.values()), strict=True))
+
+
+def _positions(stretch: Stretch) -> tuple[Position, Position]:
+    return Position(*stretch.start), Position(*stretch.end)
+
+
+def _empty(spark: SparkSession, shape: TableShape) -> DataFrame:
+    """No row, and every column nullable, as in the source: Spark leaves it out of the plan."""
+    columns = [
+        f"CAST(NULL AS {each.dataType.simpleString()}) AS {each.name}" for each in shape.spark_schema()
+    ]
+    return spark.range(0).where("false").selectExpr(*columns)
+
+
+def _scanned(
+    spark: SparkSession, scan: ParquetScan, options: ReadOptions, shape: TableShape
+) -> DataFrame | None:
+    """The rows of files; None when Spark cannot get at them."""
+    from magnetar.spark.read.parquet_scan import FILE_SCHEMA
+
+    reader = spark.read.schema(FILE_SCHEMA).options(
+        # Whatever the session says: a file that is not there is rows that are not there.
+        ignoreMissingFiles=not options.fail_on_data_loss,
+        ignoreCorruptFiles=False,
+        datetimeRebaseMode="CORRECTED",
+    )
+    try:
+        frame = reader.parquet(*scan.paths)
+        # In Spark Connect nothing is looked at before.
+        _ = frame.schema
+    except Exception as error:  # noqa: BLE001  # a class of the JVM's: no such file, no such file system
+        reason = str(error).strip().partition("\n")[0]
+        _log.warning("history of %s is read by the source, not by Spark itself: %s", scan.topic, reason)
+        return None
+    condition = scan.condition(options.keys)
+    if condition:
+        frame = frame.where(condition)
+    return frame.selectExpr(*scan.columns(shape.columns, as_text=shape.value.kind == "string"))
+
+
+def _read_by_source(
+    spark: SparkSession, given: Mapping[str, str], rest: _Ranges, shape: TableShape
+) -> DataFrame:
+    from magnetar.spark.read.pinned import encode_ranges
+
+    kept = {name: text for name, text in given.items() if name not in _FIXED}
+    plain = shape.value.kind in ("bytes", "string")
+    # The type of the value may be made of the schemas of all topics, those that have no range among them.
+    ranges = {topic: sorted(each) for topic, each in rest.items() if each or not plain}
+    kept["ranges"] = encode_ranges(ranges)
+    # A topic without a schema may get one later.
+    kept["valueFormat"] = shape.value.kind if plain else given.get("valueformat", "bytes")
+    return spark.read.format("magnetar").options(**kept).load()

@@ -1,0 +1,1 @@
+"""DataFrames into topics. See README.md."""

@@ -1,0 +1,51 @@
+"""Has brokers drop what a sink sends again: without that, exactly once would be an empty promise."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from magnetar.adminclient.errors import AdminCallError
+from magnetar.base.names import TopicName
+from magnetar.client.client import Client
+from magnetar.client.producer import Producer
+from magnetar.spark.errors import OptionError
+from magnetar.spark.write.targets import target_partitions
+
+_TIMEOUT_S: Final = 20.0
+_POLL_S: Final = 0.02
+
+
+def deduplicate(client: Client, target: TopicName) -> None:
+    """Has the topic drop duplicates; returns when each partition does.
+
+    Raises OptionError when that cannot be done.
+    """
+    partitions = target_partitions(client, target).values()
+    for topic in partitions:
+        # A topic has to be there before it can have a policy.
+        Producer(client, topic).close()
+    deadline = time.monotonic() + _TIMEOUT_S
+    try:
+        waiting = [topic for topic in partitions if not _drops_duplicates(client, topic)]
+        if waiting:
+            client.admin.enable_deduplication(target)
+        while waiting:
+            waiting = [topic for topic in waiting if not _drops_duplicates(client, topic)]
+            if waiting and time.monotonic() > deadline:
+                raise OptionError(
+                    f"deduplication of {waiting[0]} did not start; enable it for the namespace, or set"
+                    " delivery=at_least_once"
+                )
+            if waiting:
+                time.sleep(_POLL_S)
+    except AdminCallError as error:
+        raise OptionError(
+            f"writing exactly once needs deduplication on {target}, and the admin interface does not help:"
+            f" {error}. Give admin.url, or enable deduplication for the namespace and set"
+            " enableDeduplication=false, or set delivery=at_least_once"
+        ) from error
+
+
+def _drops_duplicates(client: Client, topic: TopicName) -> bool:
+    return client.admin.stats(topic).get("deduplicationStatus") == "Enabled"
