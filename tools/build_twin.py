@@ -27,9 +27,8 @@ TESTS = (
     "tests/wire",
     "tests/property/test_wire_codecs.py",
     "tests/property/test_session_commands.py",
-    "tests/property/test_dispatch.py",
 )
-"""Tests of what is compiled. All others run with it by `./dev test --compiled`."""
+"""Tests of what is compiled. Many others use it (tools/twin_tests.py)."""
 
 QUESTION = """
 import magnetar.wire.server as server

@@ -3,7 +3,9 @@
     ./dev test                       every stage
     ./dev test unit integration      these stages
     ./dev test --compiled unit       on a copy of the sources whose hot modules are compiled
-    ./dev test --twins               all stages with the compiled twin, and what needs no JVM with both
+    ./dev test --twins               as CI: all stages compiled, and pure the tests that can tell
+    ./dev test nightly               both twins with all that needs no JVM, every property with new cases, and
+                                     what explores for long: simulation, mutants, fuzzing
     ./dev test tests/unit/base -x    paths, in one stage
     ./dev test wire -k frame         options go to pytest
 
@@ -29,9 +31,11 @@ from xml.etree import ElementTree
 
 import build_twin
 import twin_build
+import twin_tests
 
 COMPILED = "--compiled"
 TWINS = "--twins"
+NIGHTLY = "nightly"
 
 DEADLINE_S = 4 * 3600
 """For all stages together: a test that hangs must not hang whoever waits for the result. Beside eight busy
@@ -83,13 +87,42 @@ STAGES = (
 )
 
 
-SECOND_LOOK = ("fast", "integration", "compat", "spark", "e2e")
+SECOND_LOOK = ("fast", "spoken", "integration", "compat", "spark", "e2e")
 """Stages whose tests share the machine with each other's processes and threads; new cases have one chance."""
 SECOND_LOOKS_MAX = 6
 """Tests of a stage that fail beside others; more of them are no chance."""
 
 ONCE = ("spark", "e2e")
-"""Stages that run with the compiled twin alone: their time is the JVM's, which knows no twins."""
+"""Stages that run with the compiled twin alone, even at night: their time is the JVM's."""
+
+EXPLORATIONS = {
+    "simulation": ("-m", "sim", "--first", str(SEED), "--seeds", "1000000", "--minutes", "20"),
+    "mutants": ("tools/mutate.py",),
+    "fuzzing": ("-m", "fuzzing", "--twins", "--seconds", "60"),
+}
+"""What looks for long, at night. In other runs tests/simulation takes a few seeds,
+tests/unit/tools/test_mutants.py looks whether every mutant fits, and tests/property/test_fuzzing.py takes
+inputs that were kept and some new ones."""
+
+
+def pure_stages() -> list[Stage]:
+    """What `--twins` runs with the pure twin: tests that reach a compiled module, and those that speak the
+    protocol to a process."""
+    fast = next(stage for stage in STAGES if stage.name == "fast")
+    folders = [f"tests/{folder}" for folder in fast.folders]
+    spoken = twin_tests.speaking(Path(), ("tests/integration", "tests/compat"))
+    return [
+        Stage("fast", tuple(twin_tests.reaching(Path(), folders)), PARALLEL),
+        Stage("spoken", (*spoken, *twin_tests.SAMPLE), BY_FILE),
+    ]
+
+
+def night_stages() -> list[Stage]:
+    """Every stage, with new cases for every property."""
+    files = tuple(sorted(map(str, Path("tests/property").glob("test_*.py"))))
+    return [
+        Stage(stage.name, files, stage.options) if stage.name == "new-cases" else stage for stage in STAGES
+    ]
 
 
 @dataclass
@@ -117,6 +150,8 @@ def main(arguments: list[str]) -> int:
             options.insert(options.index(option) + 1, words[at + 1])
             del words[at : at + 2]
     words = [word for word in words if not word.startswith("-")]
+    if words == [NIGHTLY]:
+        return run_night(options)
     if TWINS in options:
         options.remove(TWINS)
         return run_twins(options)
@@ -140,28 +175,56 @@ def run_all(words: list[str], options: list[str]) -> int:
 
 
 def run_twins(options: list[str]) -> int:
-    """Runs all stages with the compiled twin, which is what `pip install .` gives, and those outside ONCE
-    with the pure one too; the exit code."""
+    """Runs all stages with the compiled twin, which is what `pip install .` gives, and with the pure one the
+    tests that can tell the twins apart; the exit code."""
+    deadline = time.monotonic() + TWINS_DEADLINE_S
+    return report(twins(pure_stages(), list(STAGES), options, deadline))
+
+
+def run_night(options: list[str]) -> int:
+    """Runs all stages with the compiled twin, those outside ONCE with the pure one too, and EXPLORATIONS; the
+    exit code."""
+    deadline = time.monotonic() + DEADLINE_S
+    stages = night_stages()
+    pure = [stage for stage in stages if stage.name not in ONCE]
+    outcomes = twins(pure, stages, options, deadline)
+    return report([*outcomes, *(explore(name, deadline) for name in EXPLORATIONS)])
+
+
+def twins(pure: list[Stage], compiled: list[Stage], options: list[str], deadline: float) -> list[Outcome]:
+    """Runs stages with the pure twin and then stages with the compiled one."""
     if not twin_build.has_compiler():
         print("no C compiler with Python's headers here: the pure twin alone is tested")
-        return run_all([], options)
-    deadline = time.monotonic() + TWINS_DEADLINE_S
+        return [run(stage, options, deadline) for stage in compiled]
     outcomes = []
     # A build in the work tree must not make this half compiled too.
     os.environ["MAGNETAR_PURE"] = "1"
-    for stage in STAGES:
-        if stage.name not in ONCE:
-            outcomes.append(run(stage, options, deadline))
-            outcomes[-1].remark = f"pure {outcomes[-1].remark}".strip()
+    for stage in pure:
+        outcomes.append(run(stage, options, deadline))
+        outcomes[-1].remark = f"pure {outcomes[-1].remark}".strip()
     try:
         with build_twin.compiled_copy() as root:
             if not build_twin.is_meant(root):
-                return 1
+                return [*outcomes, Outcome("build", failed=1, remark="not the compiled twin")]
             os.environ.update(build_twin.environment_of(root))
-            outcomes += [run(stage, options, deadline) for stage in STAGES]
+            outcomes += [run(stage, options, deadline) for stage in compiled]
     except build_twin.BuildFailedError:
         outcomes.append(Outcome("build", failed=1, remark="the hot modules do not compile"))
-    return report(outcomes)
+    return outcomes
+
+
+def explore(name: str, deadline: float) -> Outcome:
+    """Runs one of EXPLORATIONS: passed when its exit code is 0."""
+    print(f"== {name}", flush=True)
+    started = time.monotonic()
+    environment = {name: value for name, value in os.environ.items() if name != "MAGNETAR_PURE"}
+    environment["PYTHONPATH"] = "tools"
+    left_s = max(1.0, deadline - started)
+    code = wait_for([sys.executable, *EXPLORATIONS[name]], left_s, environment)
+    outcome = Outcome(name, passed=int(code == 0), failed=int(code != 0))
+    outcome.seconds = time.monotonic() - started
+    outcome.remark = "" if code == 0 else "stopped: too slow" if code < 0 else f"ended with code {code}"
+    return outcome
 
 
 def selected(words: list[str]) -> list[Stage]:
@@ -239,13 +302,15 @@ def look_again(outcome: Outcome, tests: list[str], deadline: float) -> None:
 
 def pytest(arguments: list[str], deadline: float) -> int:
     """Pytest's exit code; -1 when it had to be stopped."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-o", f"faulthandler_timeout={TEST_DUMP_S}", *arguments],
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    command = [sys.executable, "-m", "pytest", "-o", f"faulthandler_timeout={TEST_DUMP_S}", *arguments]
+    return wait_for(command, max(1.0, deadline - time.monotonic()))
+
+
+def wait_for(command: list[str], seconds: float, environment: dict[str, str] | None = None) -> int:
+    """The exit code of a command; -1 when it had to be stopped, with all that it started."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
     try:
-        return process.wait(timeout=max(1.0, deadline - time.monotonic()))
+        return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -54,31 +54,62 @@ def test_the_last_line_is_the_sum(run_tests: ModuleType, capsys: pytest.CaptureF
     assert run_tests.report([]) == 1
 
 
-def test_both_twins_run_what_needs_no_jvm(
-    run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def started(run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, str]]:
+    """Stages and commands that were started, each with the twin that it got."""
+
     @contextmanager
     def copy() -> Iterator[Path]:
         yield tmp_path
 
     def run(stage: Any, options: list[str], deadline: float) -> Any:
-        seen.append((stage.name, os.environ.get("PYTHONPATH", ""), os.environ.get("MAGNETAR_PURE", "")))
+        pure = os.environ.get("MAGNETAR_PURE", "")
+        assert os.environ.get("PYTHONPATH", "") == ("" if pure else str(tmp_path / "src"))
+        seen.append((stage.name, "pure" if pure else "compiled"))
         return run_tests.Outcome(stage.name, passed=1)
 
-    seen: list[object] = []
+    def wait_for(command: list[str], seconds: float, environment: dict[str, str]) -> int:
+        assert "MAGNETAR_PURE" not in environment
+        seen.append((" ".join(command[1:3]), "command"))
+        return 0
+
+    seen: list[tuple[str, str]] = []
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setenv("MAGNETAR_PURE", "1")
     monkeypatch.setattr(run_tests.twin_build, "has_compiler", lambda: True)
     monkeypatch.setattr(run_tests.build_twin, "compiled_copy", copy)
     monkeypatch.setattr(run_tests.build_twin, "is_meant", lambda _: True)
     monkeypatch.setattr(run_tests, "run", run)
+    monkeypatch.setattr(run_tests, "wait_for", wait_for)
+    return seen
+
+
+STAGES = ["fast", "new-cases", "integration", "compat", "spark", "e2e"]
+
+
+def test_the_pure_twin_runs_what_can_tell(
+    run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_tests.main(["--twins"]) == 0
-    compiled = str(tmp_path / "src")
-    assert seen == [
-        *((name, "", "1") for name in ("fast", "new-cases", "integration", "compat")),
-        *((name, compiled, "") for name in ("fast", "new-cases", "integration", "compat", "spark", "e2e")),
+    assert started == [
+        *((name, "pure") for name in ("fast", "spoken")),
+        *((name, "compiled") for name in STAGES),
     ]
-    assert capsys.readouterr().out.splitlines()[-1] == "10 passed, 0 failed"
+    assert capsys.readouterr().out.splitlines()[-1] == "8 passed, 0 failed"
+
+
+def test_a_night_has_both_twins_new_cases_of_all_and_explorations(
+    run_tests: ModuleType, started: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tests.main(["nightly"]) == 0
+    assert started == [
+        *((name, "pure") for name in STAGES if name not in ("spark", "e2e")),
+        *((name, "compiled") for name in STAGES),
+        *((command, "command") for command in ("-m sim", "tools/mutate.py", "-m fuzzing")),
+    ]
+    assert capsys.readouterr().out.splitlines()[-1] == "13 passed, 0 failed"
+    new = next(stage for stage in run_tests.night_stages() if stage.name == "new-cases")
+    assert len(new.folders) > run_tests.NEW_FILES_MAX
 
 
 @pytest.fixture
