@@ -81,7 +81,7 @@ _known: dict[Path, frozenset[str]] = {}
 def _imports(path: Path, sources: dict[str, Path]) -> frozenset[str]:
     """Those of `sources` that a file imports, with the packages that they are in, wherever in the file."""
     if path not in _known:
-        names = set()
+        names: set[str] = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)
