@@ -602,7 +602,7 @@ RULES: Final = (
         "an acknowledgement that the client was told of is lost",
         "managedlog/cursors/cursor_store.py",
         "        ledger.wrote(len(entry), whole=whole)\n",
-        "        ledger.wrote(len(entry), whole=whole)\n        self._written(version)\n",
+        "        ledger.wrote(len(entry), whole=whole)\n        self._written()\n",
         (CURSORS,),
     ),
     Rule(

@@ -437,6 +437,8 @@ class ManagedLog:
             self._appender.fail(LedgerClosedError(f"log {self._name} was deleted"))
             self._cursors.abandon()
             await self._lifecycle.abandon()
+            # Who deletes the log reads next which ledgers the cursors name: none names another one after that.
+            await self._cursors.abandoned()
             self._end()
 
     def _end(self) -> None:
@@ -473,6 +475,7 @@ class ManagedLog:
         self._ledgers.check()
         self._appender.check()
         self._cache.check()
+        self._cursors.check()
         assert (self.error is None) == (self._appender.error is None)
         assert self.error is not None or self._state not in (LogState.FAILED, LogState.FENCED)
         if self._state is LogState.OPEN:

@@ -110,7 +110,7 @@ def test_a_cursor_that_cannot_be_written_does_not_keep_others_from_being(
         monkeypatch.setattr(
             process.ledgers, "has_room", lambda: (_ for _ in ()).throw(RuntimeError("a bug")), raising=True
         )
-        cursors[0]._store._failure = RuntimeError("before")  # type: ignore[union-attr]  # leads it to the bug
+        cursors[0]._store._writes._failure = RuntimeError("before")  # type: ignore[union-attr]  # leads it to the bug
         errors: list[BaseException | None] = []
         cursors[0].when_durable(errors.append)
         cursors[1].when_durable(errors.append)

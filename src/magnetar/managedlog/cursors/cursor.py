@@ -9,7 +9,7 @@ from magnetar.base.weak import nobody
 from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursors.cursor_state import CursorState
 from magnetar.managedlog.cursors.cursor_store import CursorStore
-from magnetar.managedlog.cursors.delta_ledger import Durable
+from magnetar.managedlog.cursors.cursor_writes import Durable
 from magnetar.managedlog.ledger_list import LedgerList
 
 

@@ -9,7 +9,8 @@ the metadata store names the new ledger; then the old ledger is deleted. Until t
 what counts, and nothing is added to it: whatever changes meanwhile is written after the switch.
 
 At most one delta is in flight, so all changes of one group commit of the bookie are one entry. A seek
-switches too, which makes the mark-delete in the metadata store a lower bound at all times.
+switches too, which makes the mark-delete in the metadata store a lower bound at all times. What is written
+when, and who is told, is decided in `cursor_writes.py`.
 
 kill -9 at any point: recovery reads what the metadata store names, a prefix of the deltas that were
 written; a change is reported durable only when it is in that prefix.
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
@@ -32,7 +32,8 @@ from magnetar.managedlog.cursors.cursor_codec import IN_STORE, CursorValue, enco
 from magnetar.managedlog.cursors.cursor_delta import CursorDelta
 from magnetar.managedlog.cursors.cursor_flusher import CursorFlusher
 from magnetar.managedlog.cursors.cursor_state import CursorState
-from magnetar.managedlog.cursors.delta_ledger import DeltaLedger, Durable, give_back, outcome, seal
+from magnetar.managedlog.cursors.cursor_writes import CursorWrites, Durable, Plan, Writing
+from magnetar.managedlog.cursors.delta_ledger import DeltaLedger, give_back, outcome, seal
 from magnetar.managedlog.errors import CursorClosedError, LogFencedError
 from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError
 
@@ -71,7 +72,7 @@ class CursorStore:
         self._ledger_id = info.ledger_id
         self._bound = info.state
         self._deleted, self.side_ledgers = list(info.deleted_ledgers), info.side_ledgers
-        self.cursor_properties = dict(info.cursor_properties)
+        self.cursor_properties: Mapping[str, str] = dict(info.cursor_properties)
         self.last_use = LastUse(clock, info.last_active_ms)
         self.tags = {
             "application": APPLICATION,
@@ -80,6 +81,7 @@ class CursorStore:
             "pulsar/cursor": cursor_name.encode(),
         }
         self._where = f"{log_name} cursor {cursor_name!r}"
+        self._writes = CursorWrites(self._where, state)
         self._store = store
         self._ledgers = ledgers
         self._clock = clock
@@ -88,11 +90,9 @@ class CursorStore:
         self._spawn = spawn
         self.fenced = fenced
         self._ledger: DeltaLedger | None = None
-        self._failure: BaseException | None = None
-        self._full = self._busy = self._switching = self._closed = False
-        self._durable_version = self._writing_version = state.version
-        self._writing_entry = -1
-        self._waiters: deque[tuple[int, Durable]] = deque()
+        """Takes the deltas; None when the next write must begin another one."""
+        self._delta_entry = -1
+        """Entry of the ledger that the delta under way will be."""
         self._put_lock = asyncio.Lock()
 
     @property
@@ -103,105 +103,95 @@ class CursorStore:
     @property
     def dirty(self) -> bool:
         """Whether changes are not durable yet."""
-        return self.state.version != self._durable_version
+        return self._writes.dirty
 
     def changed(self) -> None:
         """The state was changed."""
-        if not self._closed and not self._busy:
-            if self._waiters:
+        writes = self._writes
+        if not writes.closed and not writes.busy:
+            if writes.awaited:
                 self._flusher.soon(self)
             else:
                 self._flusher.later(self)
 
     def when_durable(self, callback: Durable) -> None:
         """Calls back once all changes so far are durable; at once when they are."""
-        if not self.dirty:
+        writes = self._writes
+        if not writes.dirty:
             callback(None)
-        elif self._closed:
+        elif writes.closed:
             callback(CursorClosedError(f"{self._where} is closed"))
         else:
-            self._waiters.append((self.state.version, callback))
-            if not self._busy:
+            writes.wait(callback)
+            if not writes.busy:
                 self._flusher.soon(self)
 
     def flush_changes(self) -> None:
         """Starts writing what has changed, unless a write is under way: its end goes on with it."""
-        if self._busy or self._closed or not self.dirty:
-            return
-        ledger, config = self._ledger, self._config
-        if (self._failure is not None or self._full) and not self._ledgers.has_room():
-            # On a full disk no ledger is created for each attempt.
-            if self._full and (self._failure is None or self._waiters):
-                self._begin_fold()
-            else:
-                self._fail(self._failure)
-                self._flusher.later(self)
-            return
-        self._full = False
-        if ledger is None or self.state.replaced or ledger.outweighed(config):
-            self._busy = self._switching = True
+        plan = self._writes.plan(self._ledger, self._ledgers.has_room)
+        if plan is Plan.DELTA:
+            assert self._ledger is not None, "a delta goes into a ledger"
+            self._append(self._ledger)
+        elif plan is Plan.SWITCH:
+            self._writes.begin(Writing.SWITCH)
             self._spawn(self._switch())
-            return
-        version, whole = self.state.version, ledger.wants_snapshot(config)
+        elif plan is Plan.FOLD:
+            self._begin_fold()
+        elif plan is Plan.LATER:
+            self._writes.failed(None)
+            self._flusher.later(self)
+
+    def _append(self, ledger: DeltaLedger) -> None:
+        """Writes what has changed, or the whole state once more, into the ledger."""
+        assert ledger.writer.ledger_id == self._ledger_id, "deltas go where recovery looks for them"
+        whole = ledger.wants_snapshot
         try:
             entry = encode_entry(self.state.snapshot() if whole else self.state.take_delta())
-            self._writing_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
+            delta_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
         except (LedgerError, ValueError) as error:
             # Also what cannot be written down: other cursors are flushed in the same turn.
             self.ledger_lost(ledger, error)
             return
-        self._busy = True
-        self._writing_version = version
+        assert delta_entry > self._delta_entry, "the ledger numbers entries upwards"
+        self._delta_entry = delta_entry
+        self._writes.begin(Writing.DELTA)
         ledger.wrote(len(entry), whole=whole)
 
     def flush_failed(self, error: Exception) -> None:
         """A delta that could not be made has taken its changes with it: a snapshot has them again."""
-        if not self._switching:
-            self._busy = False
         self._ledger = None
-        self._fail(error)
+        self._writes.failed(error)
 
     def delta_durable(self, ledger: DeltaLedger, last_entry: int) -> None:
         """The ledger is durable up to `last_entry`: perhaps with the delta in flight."""
-        if (
-            ledger is self._ledger
-            and self._busy
-            and not self._switching
-            and last_entry >= self._writing_entry
-        ):
-            self._written(self._writing_version)
+        if ledger is self._ledger and self._writes.now is Writing.DELTA and last_entry >= self._delta_entry:
+            self._written()
 
-    def _written(self, version: int) -> None:
-        """The state as of `version` is durable and nothing is being written."""
-        self._busy = False
-        self._failure = None
-        self._durable_version = version
-        waiters = self._waiters
-        while waiters and waiters[0][0] <= version:
-            waiters.popleft()[1](None)
-        if self.dirty:
+    def _written(self) -> None:
+        """What was being written is durable."""
+        self._writes.written()
+        if self._writes.dirty:
             self.changed()
 
     def ledger_lost(self, ledger: DeltaLedger, error: LedgerError | ValueError) -> None:
         """No delta can be added any more; the next flush begins a new ledger with a snapshot."""
         if ledger is self._ledger:
             self._ledger = None
-            if not self._switching:
-                self._busy = False
+            # A switch and a fold go on without it, and tell their end themselves.
+            if self._writes.now in (Writing.IDLE, Writing.DELTA):
                 self._ledger_failed(error)
 
     def _ledger_failed(self, error: BaseException) -> None:
         """On a full disk a small state goes into the metadata store, which has a reserve for that: consumers
         free space by acknowledging. Otherwise who waits is told."""
-        self._full = disk_full(error) is not None and self._small() and not self._closed
-        if self._full:
+        stores = disk_full(error) is not None and self._small()
+        if self._writes.ledger_failed(error, store_takes_it=stores) is Plan.FOLD:
             self._begin_fold()
-        else:
-            self._fail(error)
+        elif not stores:
             _log.warning("%s could not be written: %s", self._where, error)
 
     def _begin_fold(self) -> None:
-        self._busy = True
+        self._writes.begin(Writing.FOLD)
         self._spawn(self._fold_at_last())
 
     async def _fold_at_last(self) -> None:
@@ -210,65 +200,67 @@ class CursorStore:
         except MagnetarError as error:
             _log.warning("%s could not be written: %s", self._where, error)
 
-    def _fail(self, error: BaseException | None) -> None:
-        """Tells everyone who waits; the changes stay to be written with the next ones."""
-        self._failure = error
-        waiters, self._waiters = self._waiters, deque()
-        for _, callback in waiters:
-            callback(error)
-
     async def _switch(self) -> None:
-        """Begins a new ledger with a snapshot. `_busy` is set, and cleared here."""
-        ledger = DeltaLedger(self)
+        """Begins a new ledger with a snapshot: what `Writing.SWITCH` is."""
+        assert self._writes.now is Writing.SWITCH, "whoever spawns this has begun it"
+        ledger = DeltaLedger(self, self._config)
         created = False
         try:
             ledger.writer = await self._ledgers.create(ledger, self.tags)
             created = True
-            version = self.state.version
+            self._writes.include()
             snapshot = self.state.snapshot()
             bound = CursorDelta(snapshot.mark_delete, True, properties=snapshot.properties)
             entry = encode_entry(snapshot)
             ledger.began(len(entry))
-            ledger.writer.append([entry], None, 0, self._clock.now_ms())
+            delta_entry = ledger.writer.append([entry], None, 0, self._clock.now_ms())
             await ledger.snapshot_durable
             old_ledger = self._ledger
             await self._put(ledger.writer.ledger_id, bound)
         except BaseException as error:
             # What the old ledger holds is still right, but the deltas since are only in the lost snapshot.
             self._ledger = None
-            self._busy = self._switching = False
             if created:
                 # To be deleted once a next value is stored; not before, as this one may have been stored.
                 self._deleted.append(ledger.writer.ledger_id)
             if not isinstance(error, MagnetarError):
-                self._fail(error)
+                self._writes.failed(error)
                 raise
             self._ledger_failed(error)
+            if isinstance(error, CursorClosedError):
+                # No value follows, and the last one does not name it: `_put` wrote nothing.
+                await self.sweep()
             return
-        self._ledger = ledger
-        self._switching = False
-        self._written(version)
+        # Meanwhile the new ledger may have failed already. The next append to it says so.
+        self._ledger, self._delta_entry = ledger, delta_entry
+        self._written()
         if old_ledger is not None:
             await seal(old_ledger.writer)
         await self.sweep()
 
-    async def _put(self, ledger_id: int | None = None, state: CursorDelta | None = None) -> None:
-        """Writes the value in the metadata store, by default with the state it has now.
+    async def _put(
+        self,
+        ledger_id: int | None = None,
+        state: CursorDelta | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Writes the value in the metadata store, by default with the state and properties it has now.
 
         Raises LogFencedError, MetadataError, CursorClosedError.
         """
         async with self._put_lock:
-            if self._closed:
+            if self._writes.closed:
                 # Deleted or handed over meanwhile: the value is not ours, and that it changed no surprise.
                 raise CursorClosedError(f"{self._where} is closed")
             if ledger_id is None or state is None:
                 ledger_id, state = self._ledger_id, self._bound
             active_ms = self.last_use.at_ms
-            deleted = list(self._deleted)
-            if self._ledger_id not in (IN_STORE, ledger_id):
-                deleted.append(self._ledger_id)
-            properties, side_ledgers = self.cursor_properties, self.side_ledgers
-            info = CursorValue(ledger_id, state, properties, active_ms, tuple(deleted), side_ledgers)
+            replaced = [] if self._ledger_id in (IN_STORE, ledger_id) else [self._ledger_id]
+            deleted = (*self._deleted, *replaced)
+            assert ledger_id not in deleted, "what the value names is deleted"
+            if properties is None:
+                properties = self.cursor_properties
+            info = CursorValue(ledger_id, state, properties, active_ms, deleted, self.side_ledgers)
             value = encode_info(info)
             try:
                 stat = await self._store.put(self._path, value, expected_version=self._version)
@@ -276,11 +268,15 @@ class CursorStore:
                 fenced = LogFencedError(f"{self._where} was taken over by another owner")
                 self.fenced(fenced)
                 raise fenced from error
+            assert stat.version > self._version, "a value was stored and its version did not grow"
             self._version = stat.version
             self.last_use.stored_ms = active_ms
             self._ledger_id = ledger_id
             self._bound = state
-            self._deleted = deleted
+            self.cursor_properties = properties
+            # Meanwhile side ledgers may have been dropped and a lost ledger noted: the list was not to be
+            # replaced by what it was before.
+            self._deleted += replaced
 
     async def store_used(self) -> None:
         """Makes it durable when the subscription was used last. Raises what `flush` raises."""
@@ -294,12 +290,8 @@ class CursorStore:
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replaces the subscription's properties; durable on return. Raises what `flush` raises."""
         await self.flush()
-        before, self.cursor_properties = self.cursor_properties, dict(properties)
-        try:
-            await self._put()
-        except MagnetarError:
-            self.cursor_properties = before
-            raise
+        # Meanwhile others may set theirs: each is in memory once it is stored, in the order of `_put`.
+        await self._put(properties=dict(properties))
 
     async def change_side_ledgers(self, *, add: tuple[int, ...] = (), drop: tuple[int, ...] = ()) -> None:
         """Names ledgers that belong to the cursor, and gives back others; durable on return.
@@ -314,7 +306,8 @@ class CursorStore:
             await self._put()
         except MagnetarError:
             self.side_ledgers = tuple(known for known in self.side_ledgers if known not in add) + drop
-            self._deleted = [known for known in self._deleted if known not in drop]
+            # In place: `sweep` may be at work on the list.
+            self._deleted[:] = [known for known in self._deleted if known not in drop]
             raise
         await self.sweep()
 
@@ -327,29 +320,35 @@ class CursorStore:
 
         Raises what `flush` raises; the cursor is closed all the same.
         """
-        if self._closed:
+        writes = self._writes
+        if writes.closed:
             return
         try:
-            while self._busy:
-                # A write is under way; folding must come after it.
+            while writes.busy:
+                # A write is under way; folding must come after it. Changes that are made meanwhile may have
+                # begun the next one.
                 await self.flush()
-            if self._ledger_id != IN_STORE or self.dirty:
+            if self._ledger_id != IN_STORE or writes.dirty:
                 if self._small():
+                    writes.begin(Writing.FOLD)
                     await self._fold()
                 else:
                     await self.flush()
         finally:
-            self._closed = True
-            self._flusher.forget(self)
-            self._fail(CursorClosedError(f"{self._where} is closed"))
+            self.abandon()
             if self._ledger is not None:
                 await seal(self._ledger.writer)
 
     def abandon(self) -> None:
         """Ends the cursor without writing: another owner has it, or it is being deleted."""
-        self._closed = True
         self._flusher.forget(self)
-        self._fail(CursorClosedError(f"{self._where} is closed"))
+        self._writes.close(CursorClosedError(f"{self._where} is closed"))
+
+    async def ended(self) -> None:
+        """Waits for the metadata store when it is just being written to; of an abandoned cursor, after which
+        its value changes no more."""
+        async with self._put_lock:
+            assert self._writes.closed, "the next write may begin at any time"
 
     def _small(self) -> bool:
         limit = self._config.cursor_fold_ranges_max
@@ -358,28 +357,26 @@ class CursorStore:
         return all(count < limit for count, _ in enumerate(self.state.ranges()))
 
     async def _fold(self) -> None:
-        """Puts the whole state into the metadata store and gives the ledgers back."""
-        self._busy = self._switching = True
+        """Puts the whole state into the metadata store and gives the ledgers back: what `Writing.FOLD` is."""
+        assert self._writes.now is Writing.FOLD, "whoever calls this has begun it"
+        self._writes.include()
         try:
-            version = self.state.version
             await self._put(IN_STORE, self.state.snapshot())
         except MagnetarError as error:
             self._ledger = None
-            self._busy = self._switching = False
-            self._fail(error)
+            self._writes.failed(error)
             raise
+        # Meanwhile the ledger may have been lost; nothing else replaces it during a fold.
         old, self._ledger = self._ledger, None
-        self._switching = False
-        self._written(version)
+        self._written()
         if old is not None:
             await seal(old.writer)
         await self.sweep()
 
     async def delete(self) -> None:
         """Removes the value, then the ledgers. Raises MetadataError."""
-        self._closed = True
         self._flusher.forget(self)
-        self._fail(CursorClosedError(f"{self._where} was deleted"))
+        self._writes.close(CursorClosedError(f"{self._where} was deleted"))
         async with self._put_lock:
             try:
                 await self._store.delete(self._path)
@@ -387,10 +384,23 @@ class CursorStore:
                 _log.warning("%s had been deleted before", self._where)
             except BaseException:
                 # Perhaps it is still there: it goes on, and its next value tells by the version.
-                self._closed = False
+                self._writes.reopen()
                 raise
         if self._ledger is not None:
             await seal(self._ledger.writer)
         own = [self._ledger_id] if self._ledger_id != IN_STORE else []
+        # A switch that is under way notes its ledger later, and gives it back itself.
         ledger_ids = [*self._deleted, *self.side_ledgers, *own]
         await give_back(self._ledgers, ledger_ids, self._where)
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        self._writes.check()
+        self.state.check()
+        writing = self._writes.now
+        assert writing is not Writing.DELTA or self._ledger is not None, "a delta has no ledger"
+        if self._ledger is not None:
+            assert self._ledger_id == self._ledger.writer.ledger_id, "deltas go where nobody looks for them"
+            assert self._delta_entry >= 0, "the ledger begins with a snapshot"
+        assert self._ledger_id not in self._deleted, "what the value names is deleted"
+        assert len(set(self._deleted)) == len(self._deleted), "noted twice"

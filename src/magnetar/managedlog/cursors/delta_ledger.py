@@ -10,12 +10,9 @@ from typing import Protocol
 from magnetar.base.errors import LedgerError, MagnetarError
 from magnetar.ledger.api import Ledgers, LedgerWriter
 from magnetar.managedlog.config import ManagedLogConfig
+from magnetar.managedlog.cursors.cursor_writes import Durable
 
 _log = logging.getLogger("magnetar.managedlog")
-
-
-Durable = Callable[[BaseException | None], None]
-"""Told None when durable, else why not."""
 
 
 class DeltaStore(Protocol):
@@ -33,6 +30,7 @@ class DeltaLedger:
 
     __slots__ = (
         "_bytes_since",
+        "_config",
         "_deltas_since",
         "_snapshot_bytes",
         "_store",
@@ -43,8 +41,9 @@ class DeltaLedger:
 
     writer: LedgerWriter
 
-    def __init__(self, store: DeltaStore) -> None:
+    def __init__(self, store: DeltaStore, config: ManagedLogConfig) -> None:
         self._store = store
+        self._config = config
         self.snapshot_durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._snapshot_bytes = 0
         self._written_bytes = 0
@@ -63,20 +62,24 @@ class DeltaLedger:
             self._deltas_since += 1
             self._bytes_since += size_bytes
 
-    def outweighed(self, config: ManagedLogConfig) -> bool:
+    @property
+    def outweighed(self) -> bool:
         """Whether what was added weighs so much more than the state that another ledger is due."""
+        config = self._config
         return self._written_bytes > max(
             config.cursor_compact_bytes_min, config.cursor_compact_factor * self._snapshot_bytes
         )
 
-    def wants_snapshot(self, config: ManagedLogConfig) -> bool:
+    @property
+    def wants_snapshot(self) -> bool:
         """Whether the next entry is the whole state: recovery reads back to the last such entry only.
 
         So it reads `cursor_deltas_max` deltas, or a quarter of a snapshot that is larger than those; and
         writing costs at most five times the deltas.
         """
         return (
-            self._deltas_since >= config.cursor_deltas_max and self._bytes_since * 4 >= self._snapshot_bytes
+            self._deltas_since >= self._config.cursor_deltas_max
+            and self._bytes_since * 4 >= self._snapshot_bytes
         )
 
     def durable(self, last_entry: int) -> None:

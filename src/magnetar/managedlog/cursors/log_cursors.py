@@ -23,7 +23,12 @@ from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.cursors.cursor_replay import CursorReplay, ReplayProgress
 from magnetar.managedlog.cursors.cursor_state import CursorState
 from magnetar.managedlog.cursors.cursor_store import CursorStore
-from magnetar.managedlog.errors import CursorNotFoundError, InvalidLogDataError, LogFencedError
+from magnetar.managedlog.errors import (
+    CursorNotFoundError,
+    InvalidLogDataError,
+    LogClosedError,
+    LogFencedError,
+)
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.log_metadata import log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
@@ -61,6 +66,8 @@ class LogCursors:
         self._cursors: dict[str, Cursor] = {}
         self._stores: dict[str, CursorStore] = {}
         self._deleting: set[str] = set()
+        self._ended = False
+        """Whether no cursor is added any more: those that are there were closed or given up."""
         self._advanced: Callable[[Position], None] = nobody
         self._fence: Callable[[LogFencedError], None] = nobody
         self.by_name: Mapping[str, Cursor] = MappingProxyType(self._cursors)
@@ -80,7 +87,7 @@ class LogCursors:
     ) -> Cursor:
         """The cursor of that name; when there is none, a new one, durable on return.
 
-        Raises LogFencedError, MetadataError.
+        Raises LogFencedError, MetadataError, LogClosedError.
         """
         # One that is being deleted is nobody's any more: who got it would acknowledge into nothing.
         if name not in self._deleting and (cursor := self._cursors.get(name)) is not None:
@@ -99,6 +106,10 @@ class LogCursors:
                 fenced = LogFencedError(f"log {self._log_name} was taken over by another owner")
                 self._fence(fenced)
                 raise fenced from error
+            if self._ended:
+                # Meanwhile the log was closed. The cursor is stored, and whoever opens the log next has it;
+                # a second one would write to the same value, and each would take the other for another owner.
+                raise LogClosedError(f"log {self._log_name} was closed")
             return self._add(name, state, info, stat.version)
 
     def _add(self, name: str, state: CursorState, info: CursorValue, version: int) -> Cursor:
@@ -213,6 +224,7 @@ class LogCursors:
 
     async def close(self) -> None:
         """Makes every cursor durable and ends it. Raises the first error met, after closing all."""
+        self._ended = True
         # Together, so that they share the syncs.
         results = await settled(store.close() for store in self._stores.values())
         if (error := next((result for result in results if result is not None), None)) is not None:
@@ -228,5 +240,18 @@ class LogCursors:
 
     def abandon(self) -> None:
         """Ends every cursor as it is, without writing anything."""
-        for store in list(self._stores.values()):
+        self._ended = True
+        for store in self._stores.values():
             store.abandon()
+
+    async def abandoned(self) -> None:
+        """Waits for writes that were under way when the cursors were given up."""
+        for store in list(self._stores.values()):
+            await store.ended()
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self._stores.keys() == self._cursors.keys(), "a cursor that nobody keeps, or keeps for nobody"
+        assert self._deleting <= self._stores.keys(), "one that is not there is deleted"
+        for store in self._stores.values():
+            store.check()

@@ -1,0 +1,217 @@
+"""Which changes of a cursor are durable, which are being written, and who waits for them (pure).
+
+    IDLE ── DELTA ──── one entry is on its way to the cursor's ledger
+      │ ─── SWITCH ─── a new ledger begins with the whole state, and is then named in the metadata store
+      └──── FOLD ───── the whole state goes into the metadata store, and the ledger is given back
+
+One write at a time: what changes meanwhile goes with the next one. `durable <= writing <= changed` are three
+versions of the state: what a crash leaves, what the write under way will leave, and what is in memory.
+
+The driver is `cursor_store.py`. It asks `plan` what to do, tells how each write ended, and closes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from magnetar.base.machine import Machine, Transitions
+from magnetar.managedlog.cursors.cursor_state import CursorState
+
+Durable = Callable[[BaseException | None], None]
+"""Told None when durable, else why not."""
+
+
+class Writing(Enum):
+    """What is being written."""
+
+    IDLE = "nothing"
+    DELTA = "a delta"
+    SWITCH = "a new ledger"
+    FOLD = "the metadata store"
+
+
+TRANSITIONS: Final[Transitions[Writing]] = {
+    Writing.IDLE: frozenset({Writing.DELTA, Writing.SWITCH, Writing.FOLD}),
+    Writing.DELTA: frozenset({Writing.IDLE}),
+    Writing.SWITCH: frozenset({Writing.IDLE}),
+    Writing.FOLD: frozenset({Writing.IDLE}),
+}
+
+
+class Plan(Enum):
+    """What the driver does now."""
+
+    NOTHING = "nothing"
+    LATER = "tell who waits of the failure, and try again later"
+    DELTA = "write the changes, or the whole state, into the ledger"
+    SWITCH = "begin another ledger"
+    FOLD = "write the whole state into the metadata store"
+
+
+class Weights(Protocol):
+    """The ledger that takes the deltas."""
+
+    @property
+    def outweighed(self) -> bool:
+        """Whether what was added weighs so much more than the state that another ledger is due."""
+
+
+class CursorWrites:
+    """The writes of one cursor."""
+
+    __slots__ = ("_closed", "_failure", "_machine", "_state", "_stores", "_waiters", "durable", "writing")
+
+    durable: int
+    """Version of the state that a crash leaves."""
+    writing: int
+    """Version that the write under way will leave; `durable` when nothing is being written."""
+
+    def __init__(self, name: str, state: CursorState) -> None:
+        """`state` is durable as it is now; `name` is for people."""
+        self._state = state
+        self._machine = Machine(name, TRANSITIONS, Writing.IDLE)
+        self.durable = self.writing = state.version
+        self._failure: BaseException | None = None
+        # The ledgers' disk is full, and the metadata store's reserve takes the state.
+        self._stores = False
+        self._closed = False
+        # Versions only grow, and so do those in the line.
+        self._waiters: deque[tuple[int, Durable]] = deque()
+
+    # Questions
+
+    @property
+    def name(self) -> str:
+        """Which cursor it is, for people."""
+        return self._machine.name
+
+    @property
+    def now(self) -> Writing:
+        """What is being written."""
+        return self._machine.now
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is being written."""
+        return self._machine.now is not Writing.IDLE
+
+    @property
+    def dirty(self) -> bool:
+        """Whether changes are not durable yet."""
+        return self._state.version != self.durable
+
+    @property
+    def closed(self) -> bool:
+        """Whether no write begins any more. One that is under way ends, and is told of."""
+        return self._closed
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for durability."""
+        return bool(self._waiters)
+
+    def plan(self, ledger: Weights | None, has_room: Callable[[], bool]) -> Plan:
+        """What to do now. `ledger` takes the deltas, None when there is none that can.
+
+        `has_room` is asked after a failure only: on a full disk no ledger is created for each attempt.
+        """
+        if self.busy or self._closed or not self.dirty:
+            return Plan.NOTHING
+        if (self._failure is not None or self._stores) and not has_room():
+            # In the store too a failure is told once, and tried again when somebody asks.
+            return Plan.FOLD if self._stores and (self._failure is None or self._waiters) else Plan.LATER
+        self._stores = False
+        # A seek is no addition to what the ledger holds: a delta only adds acknowledgements.
+        if ledger is None or self._state.replaced or ledger.outweighed:
+            return Plan.SWITCH
+        return Plan.DELTA
+
+    # What happens
+
+    def wait(self, callback: Durable) -> None:
+        """Calls back once the changes so far are durable; not when they are, and not when closed."""
+        assert self.dirty, "who waits for what is durable waits for the next change"
+        assert not self._closed, "nothing is written any more"
+        assert not self._waiters or self._waiters[-1][0] <= self._state.version, "versions went back"
+        self._waiters.append((self._state.version, callback))
+
+    def begin(self, what: Writing) -> None:
+        """A write of the state as it is now begins."""
+        assert what is not Writing.IDLE, "a write is of something"
+        assert not self._closed, f"{self.name} is closed"
+        self._machine.go(what, f"version {self._state.version}")
+        self.writing = self._state.version
+
+    def include(self) -> None:
+        """The write under way is of the state as it is now: what changed since it began goes with it."""
+        assert self.now in (Writing.SWITCH, Writing.FOLD), "a delta is made when its write begins"
+        self.writing = self._state.version
+
+    def written(self) -> None:
+        """The write under way is durable: tells those who waited for it."""
+        assert self.writing >= self.durable, "what was durable is not any more"
+        self._machine.go(Writing.IDLE, f"version {self.writing} is durable")
+        self._failure = None
+        self.durable = self.writing
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= self.durable:
+            waiters.popleft()[1](None)
+
+    def failed(self, error: BaseException | None) -> None:
+        """Nothing was written and nothing is being written: tells everyone who waits.
+
+        The changes stay to be written with the next ones. None repeats the failure before.
+        """
+        self.lost()
+        self._failure = self._failure if error is None else error
+        self._tell(self._failure)
+
+    def lost(self) -> None:
+        """What was being written will not become durable; `failed` or another write follows at once."""
+        if self.busy:
+            self._machine.go(Writing.IDLE, f"version {self.writing} was lost")
+            self.writing = self.durable
+
+    def ledger_failed(self, error: BaseException, *, store_takes_it: bool) -> Plan:
+        """The ledger is lost, with the delta that was under way.
+
+        `store_takes_it`: the disk of the ledgers is full, and the state goes into the metadata store until it
+        is not. FOLD when it is to be written there at once; else those who wait were told.
+        """
+        self.lost()
+        self._stores = store_takes_it and not self._closed
+        if not self._stores:
+            self.failed(error)
+            return Plan.NOTHING
+        # A ledger can be lost while nothing is being written. `close` would wait for ever for the end of a
+        # write that nobody waits for.
+        return Plan.FOLD if self.dirty else Plan.NOTHING
+
+    def close(self, error: BaseException) -> None:
+        """No write begins any more; who waits hears of `error`. May be called again."""
+        self._closed = True
+        self._tell(error)
+
+    def reopen(self) -> None:
+        """It was closed to be deleted, and could not be."""
+        assert self._closed, "it was closed before"
+        self._closed = False
+
+    def _tell(self, error: BaseException | None) -> None:
+        waiters, self._waiters = self._waiters, deque()
+        for _, callback in waiters:
+            callback(error)
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self.durable <= self.writing <= self._state.version, "versions are out of order"
+        assert self.busy or self.writing == self.durable, "nothing is written, and something will be durable"
+        # Also that close ends: it waits for the write under way by waiting for the changes.
+        assert not self.busy or self.dirty, f"{self.name} writes {self.now.value}, and nothing has changed"
+        versions = [version for version, _ in self._waiters]
+        assert versions == sorted(versions), "the line is out of order"
+        assert not versions or versions[0] > self.durable, "somebody waits for what is durable"
+        assert not (self._closed and versions), "somebody waits for what will not be written"
