@@ -15,6 +15,7 @@ from typing import Any, Final
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
+from magnetar.base.machine import Machine
 from magnetar.base.weak import nobody
 from magnetar.ledger.api import Copies, Ledgers
 from magnetar.managedlog import retention as retention_rules
@@ -24,6 +25,7 @@ from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.errors import LogFailedError, LogFencedError
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
+from magnetar.managedlog.log_state import LEDGERS_TRANSITIONS, LedgersState
 from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
@@ -76,13 +78,16 @@ class LedgerLifecycle:
         # Created, and perhaps not in the stored list because storing it failed.
         self._unlisted: list[int] = []
         self._old_at_ms = 0
-        self._rolling = False
+        self._state = Machine(f"ledgers of {stored.name}", LEDGERS_TRANSITIONS, LedgersState.BEGINNING)
         self._clock_wins = False
         """The next ledger begins with the clock's time, whatever the last one says."""
         self._trim_wanted = False
         self._rollover_not_before_ms = 0.0
         self._copies = config.copies
-        self._stopped = False
+
+    @property
+    def _stopped(self) -> bool:
+        return self._state.now in (LedgersState.STOPPED, LedgersState.ENDED)
 
     # Creation and rollover
 
@@ -116,16 +121,21 @@ class LedgerLifecycle:
 
         Raises LedgerError, LogFencedError, MetadataError.
         """
+        assert self._state.now is LedgersState.BEGINNING, self._state.story
+        # Nobody else has the log before this returns.
         async with self._lock:
             feed = await self._create()
             record = LedgerRecord(feed.ledger.ledger_id, base_index=self._appender.next_index)
             await self._stored.update(lambda metadata: recovered(metadata).adding(record))
             if feed.error is not None:
                 raise feed.error
+            self._state.go(LedgersState.STEADY, "the first ledger")
             self._go_on_in(feed)
 
     def _go_on_in(self, feed: LedgerFeed) -> None:
         left = self._appender.current
+        assert not feed.next_entry, "a ledger takes entries only once it is in use"
+        assert left is None or left.ledger.ledger_id < feed.ledger.ledger_id, "ledger ids only grow"
         if left is not None:
             self._left.append(left)
         self._reading.use(feed.writer)
@@ -150,7 +160,7 @@ class LedgerLifecycle:
             and size_bytes < config.ledger_bytes_max
         ):
             return
-        if self._rolling or self._stopped or appender.draining:
+        if self._state.now is not LedgersState.STEADY or appender.draining:
             return
         if (
             feed.copies != self._copies
@@ -166,16 +176,18 @@ class LedgerLifecycle:
         feed = self._appender.current
         if feed is None or not feed.next_entry:
             return
-        if not (self._rolling or self._stopped or self._appender.draining):
+        if self._state.now is LedgersState.STEADY and not self._appender.draining:
             self._begin_roll()
 
     def _begin_roll(self) -> None:
         if self._clock.monotonic_ms() >= self._rollover_not_before_ms:
-            self._rolling = True
+            self._state.go(LedgersState.ROLLING, "a ledger is full, old, or to be left")
             self._spawn(self._roll())
 
     async def _roll(self) -> None:
         try:
+            # Appends go on in the ledger so far, and the log may be stopped meanwhile, or lose its writer.
+            # Nobody else begins a ledger, by the state and the lock.
             async with self._lock:
                 feed = await self._create()
                 record = LedgerRecord(feed.ledger.ledger_id)
@@ -198,7 +210,8 @@ class LedgerLifecycle:
                 raise
             _log.warning("log %s stays in its ledger: %s", self._stored.name, error)
         finally:
-            self._rolling = False
+            if self._state.now is LedgersState.ROLLING:
+                self._state.go(LedgersState.STEADY, "the rollover has ended")
 
     # Sealing
 
@@ -227,14 +240,18 @@ class LedgerLifecycle:
             following = self._ledgers.following(feed.ledger.ledger_id)
             assert following is not None, "a ledger is left for another one"
             await self._seal(feed, following.base_index, _unchanged)
+            if self._state.now is LedgersState.ENDED:
+                # Meanwhile the log was closed, and its ledgers are nobody's: `end` waits for no lock.
+                return
             self._left.remove(feed)
             self._reading.use(await self._source.open(feed.ledger.ledger_id))
 
     async def _seal(
         self, feed: LedgerFeed, next_index: int, also: Callable[[LogMetadata], LogMetadata]
     ) -> None:
-        end = await feed.writer.close()
         ledger = feed.ledger
+        assert ledger.complete, "a ledger is sealed once it is durable to its end"
+        end = await feed.writer.close()
         assert end.last_entry == ledger.entries - 1, "the writer ends elsewhere than the log"
         record = LedgerRecord(
             ledger.ledger_id, ledger.entries, ledger.size_bytes, ledger.timestamp_ms, ledger.base_index
@@ -252,7 +269,8 @@ class LedgerLifecycle:
         An empty current ledger leaves the list. `also` may add to the last change of the value.
         Raises LogFailedError when appends were lost, LedgerError, LogFencedError, MetadataError.
         """
-        self._stopped = True
+        self._stop("it is closed or terminated")
+        # A rollover that has begun before finds that out when it has its ledger; nobody appends any more.
         async with self._lock:
             appender = self._appender
             for left in list(self._left):
@@ -276,8 +294,13 @@ class LedgerLifecycle:
                 self._ledgers.remove(ledger_id)
                 await self._delete([ledger_id])
 
+    def _stop(self, why: str) -> None:
+        if not self._stopped:
+            self._state.go(LedgersState.STOPPED, why)
+
     def end(self) -> None:
         """The log is closed, and its parts know it no more: what is held in a ring only a collector frees."""
+        self._state.go(LedgersState.ENDED, "the log is closed")
         self._left.clear()
         self._fenced = nobody
         self._appender.end()
@@ -285,7 +308,7 @@ class LedgerLifecycle:
 
     async def abandon(self) -> None:
         """Writes nothing any more; waits for a change that is under way."""
-        self._stopped = True
+        self._stop("another owner has it, it failed, or it is deleted")
         async with self._lock:
             self._left.clear()
 
@@ -300,7 +323,7 @@ class LedgerLifecycle:
         if not times.look():
             self._clock_wins = False
             return
-        if self._rolling:
+        if self._state.now is LedgersState.ROLLING:
             return
         if current is not None and current.next_entry:
             # In the next ledger: times do not go back within one.
@@ -350,7 +373,10 @@ class LedgerLifecycle:
             )
             if not count:
                 return 0
+            assert count < len(self._ledgers), "the last ledger never goes"
             ledger_ids = [self._ledgers[index].ledger_id for index in range(count)]
+            # Meanwhile a cursor may be made or moved into them, or read there: it goes on with the first
+            # ledger that is left, as it would a moment later.
             await self._stored.update(lambda metadata: metadata.without(frozenset(ledger_ids)))
             for ledger_id in ledger_ids:
                 self._ledgers.remove(ledger_id)
@@ -370,3 +396,23 @@ class LedgerLifecycle:
                 )
             else:
                 self._stored.deleted((ledger_id,))
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        state, current = self._state.now, self._appender.current
+        if state is LedgersState.ENDED:
+            assert not self._left, "an ended log keeps a ledger"
+            return
+        assert (state is LedgersState.BEGINNING) <= (current is None), "appends before the ledger is listed"
+        left = [feed.ledger.ledger_id for feed in self._left]
+        assert left == sorted(set(left)), "ledgers are left in their order, each once"
+        assert current is None or current not in self._left, "the current ledger was left"
+        stored = {record.ledger_id: record for record in self._stored.metadata.ledgers}
+        for ledger in self._ledgers:
+            assert ledger.ledger_id in stored, f"ledger {ledger.ledger_id} is used and not in the stored list"
+        for feed in self._left:
+            assert feed.ledger.sealed_end is not None, "a ledger that was left takes no appends"
+            assert not stored[feed.ledger.ledger_id].sealed, "a sealed ledger is waiting to be sealed"
+        if current is not None:
+            assert not stored[current.ledger.ledger_id].sealed, "appends go to a sealed ledger"
+        assert not set(self._unlisted) & stored.keys(), "a ledger that is not listed is listed"

@@ -10,6 +10,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, LogError, MagnetarError
 from magnetar.base.ids import LATEST, Position
+from magnetar.base.machine import Machine
 from magnetar.ledger.api import Copies, LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
 from magnetar.managedlog import lookup
 from magnetar.managedlog.appender import Appender
@@ -59,7 +60,8 @@ class ManagedLog:
         self.reading = reading
         self._cache = cache
         self._cursors = cursors
-        self._state = LogState.OPEN if stored.metadata.terminated is None else LogState.TERMINATED
+        begin = LogState.OPEN if stored.metadata.terminated is None else LogState.TERMINATED
+        self._state = Machine(f"log {stored.name}", TRANSITIONS, begin)
         self._appender = Appender(
             ledgers=ledgers,
             cache=cache,
@@ -93,7 +95,7 @@ class ManagedLog:
         self._closed = closed
 
     def __repr__(self) -> str:
-        return f"ManagedLog({self._name!r}, {self._state.value}, last={self.last_position})"
+        return f"ManagedLog({self._name!r}, {self.state.value}, last={self.last_position})"
 
     # What it is
 
@@ -105,7 +107,7 @@ class ManagedLog:
     @property
     def state(self) -> LogState:
         """What the log can do now."""
-        return self._state
+        return self._state.now
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -209,7 +211,7 @@ class ManagedLog:
         they are durable. Raises LogClosedError, LogFailedError, LogFencedError, LogTerminatedError; after
         LogFailedError the listener has been told as well.
         """
-        if self._state is not LogState.OPEN:
+        if self._state.now is not LogState.OPEN:
             raise self._refusal()
         try:
             position = self._appender.append(entries, counts)
@@ -220,7 +222,7 @@ class ManagedLog:
         return position
 
     def _refusal(self) -> LogError:
-        if self._state is LogState.TERMINATED:
+        if self.state is LogState.TERMINATED:
             return LogTerminatedError(f"log {self._name} was terminated")
         if self.error is not None:
             return type(self.error)(str(self.error))
@@ -239,8 +241,8 @@ class ManagedLog:
         error.__cause__ = cause
         self.error = self.error or error
         target = LogState.FENCED if isinstance(self.error, LogFencedError) else LogState.FAILED
-        if target in TRANSITIONS[self._state]:
-            self._state = target
+        if self._state.may(target):
+            self._state.go(target, str(cause))
         if self.listener is not None:
             self.listener.failed(self.error)
 
@@ -248,8 +250,8 @@ class ManagedLog:
         """Another owner has the log: nothing more is written, nothing that is open is reported durable."""
         if not isinstance(self.error, LogFencedError):
             self.error = error
-            if LogState.FENCED in TRANSITIONS[self._state]:
-                self._state = LogState.FENCED
+            if self._state.may(LogState.FENCED):
+                self._state.go(LogState.FENCED, str(error))
             self._appender.fail(LedgerFencedError(str(error)))
 
     # Reading
@@ -312,7 +314,7 @@ class ManagedLog:
         `initial`: where a new cursor begins, a Position names the last entry not to deliver. `properties`
         and `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError, LogClosedError.
         """
-        if self._state in (LogState.CLOSING, LogState.CLOSED):
+        if self.state in (LogState.CLOSING, LogState.CLOSED):
             raise self._refusal()
         if initial == "earliest":
             mark_delete = self._ledgers.previous_position(self.first_position)
@@ -351,7 +353,7 @@ class ManagedLog:
         Raises LedgerError, MetadataError, StorageError, LogFencedError, InvalidLogDataError.
         """
         await self._cursors.recover(self._lifecycle.cursor_advanced, self.fence, is_new=self._stored.is_new)
-        if self._state is LogState.OPEN:
+        if self.state is LogState.OPEN:
             await self._lifecycle.begin(recovered)
         elif recovered(self._stored.metadata) != self._stored.metadata:
             await self._stored.update(recovered)
@@ -364,9 +366,10 @@ class ManagedLog:
         """
         if (known := self.terminated) is not None:
             return known
-        if self._state is not LogState.OPEN:
+        if self.state is not LogState.OPEN:
             raise self._refusal()
-        self._state = LogState.TERMINATED
+        self._state.go(LogState.TERMINATED, "somebody ends it for good")
+        # From here on nobody appends; it may be closed, fail or be taken over meanwhile.
         last = self.last_position
 
         def ended(metadata: LogMetadata) -> LogMetadata:
@@ -389,7 +392,7 @@ class ManagedLog:
         """Leaves a ledger that is too old, and deletes what is consumed and not retained; how many ledgers.
 
         To be called now and then. Raises LedgerError, LogFencedError, MetadataError."""
-        if self._state is LogState.OPEN:
+        if self.state is LogState.OPEN:
             self._lifecycle.roll_if_due(self._clock.now_ms())
         try:
             return await self._lifecycle.trim()
@@ -404,9 +407,10 @@ class ManagedLog:
         is safe: opening the log again recovers it. Whoever calls it while it runs waits for its end.
         """
         async with self._lifecycle.ending:
-            if self._state is LogState.CLOSED:
+            if self.state is LogState.CLOSED:
                 return
-            self._state = LogState.CLOSING
+            self._closing("it is closed")
+            # Meanwhile the writer may be lost or another owner be found; nobody else ends the log.
             errors: list[MagnetarError] = []
             try:
                 await (self._lifecycle.stop() if self.error is None else self._lifecycle.abandon())
@@ -430,19 +434,25 @@ class ManagedLog:
     async def abandon(self) -> None:
         """Ends the log without writing, as it is deleted next. What is not durable is reported as failed."""
         async with self._lifecycle.ending:
-            if self._state is LogState.CLOSED:
+            if self.state is LogState.CLOSED:
                 return
-            self._state = LogState.CLOSING
+            self._closing("it is deleted")
             self.error = self.error or LogClosedError(f"log {self._name} was deleted")
             self._appender.fail(LedgerClosedError(f"log {self._name} was deleted"))
             self._cursors.abandon()
             await self._lifecycle.abandon()
-            # Who deletes the log reads next which ledgers the cursors name: none names another one after that.
+            # Who deletes the log reads next which ledgers the cursors name: none names others after that.
             await self._cursors.abandoned()
             self._end()
 
+    def _closing(self, why: str) -> None:
+        # It is closing already when whoever closed it before was cancelled.
+        if self.state is not LogState.CLOSING:
+            self._state.go(LogState.CLOSING, why)
+
     def _end(self) -> None:
-        self.listener, self._state = None, LogState.CLOSED
+        self.listener = None
+        self._state.go(LogState.CLOSED, "nothing is under way")
         self._cache.clear()
         self._closed(self)
         self._lifecycle.end()
@@ -453,7 +463,7 @@ class ManagedLog:
         ledgers, current = self._ledgers, self._appender.current
         return LogInfo(
             name=self._name,
-            state=self._state.value,
+            state=self.state.value,
             entries_added=self._appender.entries_added,
             entries=ledgers.entry_count,
             size_bytes=ledgers.size_bytes,
@@ -476,8 +486,10 @@ class ManagedLog:
         self._appender.check()
         self._cache.check()
         self._cursors.check()
+        self._lifecycle.check()
+        state = self.state
         assert (self.error is None) == (self._appender.error is None)
-        assert self.error is not None or self._state not in (LogState.FAILED, LogState.FENCED)
-        if self._state is LogState.OPEN:
+        assert self.error is not None or state not in (LogState.FAILED, LogState.FENCED)
+        if state is LogState.OPEN:
             assert self._appender.current is not None
             assert self._ledgers[len(self._ledgers) - 1] is self._appender.current.ledger

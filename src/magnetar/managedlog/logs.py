@@ -74,8 +74,9 @@ class ManagedLogs:
         owner takes it at the same time, InvalidLogDataError, LogClosedError after `close`.
         """
         async with self._lock(name):
-            if self._closed:
-                raise LogClosedError("the logs are closed")
+            # By the lock nobody else opens, creates or deletes this log. `close` waits for no log that is not
+            # open yet.
+            self._refuse_when_closed()
             log = self._logs.get(name)
             if log is not None:
                 if log.state in (LogState.OPEN, LogState.TERMINATED):
@@ -96,7 +97,17 @@ class ManagedLogs:
                 progress=self.replays,
             )
             self._logs[name] = log
+            try:
+                # Meanwhile the logs may have been closed, all that there were.
+                self._refuse_when_closed()
+            except LogClosedError:
+                await self._close_log(log)
+                raise
             return log
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise LogClosedError("the logs are closed")
 
     async def create(self, name: str, properties: Mapping[str, str]) -> None:
         """Notes a log of that name, durable on return; it has no ledger and takes no memory until opened.
