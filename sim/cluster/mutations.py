@@ -27,7 +27,6 @@ from magnetar.managedlog.appender import Appender, LedgerFeed
 from magnetar.managedlog.holes import Bounds, bounds_of
 from magnetar.managedlog.lifecycle import LedgerLifecycle
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
-from magnetar.managedlog.log_state import LedgersState
 from magnetar.managedlog.stored_log import StoredLog
 from magnetar.metadata.store import ANY_VERSION, BadVersionError
 from magnetar.wire.bookkeeper.digests import HEAD_BYTES, DigestMismatchError, LedgerEntry
@@ -198,8 +197,7 @@ async def _used_before_listed(self: LedgerLifecycle) -> None:
     except (LedgerError, MetadataError):
         pass
     finally:
-        if self._state.now is LedgersState.ROLLING:
-            self._state.go(LedgersState.STEADY, "the rollover has ended")
+        self.rollover.over()
 
 
 async def _begun_before_listed(

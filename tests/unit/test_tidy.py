@@ -21,12 +21,7 @@ BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc
 LINES_MAX = 400
 """A module that is longer has more than one concept, as a rule."""
 
-LONG_MODULES = {
-    "bookie/store.py": 515,
-    "broker/subscription/subscription.py": 456,
-    "managedlog/log.py": 480,
-    "server/standalone.py": 401,
-}
+LONG_MODULES = {"bookie/store.py": 515, "broker/subscription/subscription.py": 456, "managedlog/log.py": 472}
 """Exceptions to LINES_MAX and the length that they must not exceed."""
 
 FUNCTION_LINES_MAX = 60

@@ -74,15 +74,3 @@ class Machine(Generic[S]):
             raise InvalidTransitionError(self._name, self.now, state, why, self.story)
         self.now = state
         self._story = (*self._story[2 - 2 * STORY_LENGTH :], state, why)
-
-
-def unreachable(table: Transitions[S], begin: S) -> set[S]:
-    """States that no way leads to from `begin`. For tests of tables."""
-    seen = {begin}
-    open_ = [begin]
-    while open_:
-        for state in table[open_.pop()]:
-            if state not in seen:
-                seen.add(state)
-                open_.append(state)
-    return set(table) - seen

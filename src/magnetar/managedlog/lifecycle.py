@@ -10,30 +10,26 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.base.machine import Machine
 from magnetar.base.weak import nobody
-from magnetar.ledger.api import Copies, Ledgers
+from magnetar.ledger.api import Ledgers
 from magnetar.managedlog import retention as retention_rules
-from magnetar.managedlog import rollover
 from magnetar.managedlog.appender import Appender, LedgerFeed
 from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.errors import LogFailedError, LogFencedError
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.log_metadata import LedgerRecord, LogMetadata
-from magnetar.managedlog.log_state import LEDGERS_TRANSITIONS, LedgersState
+from magnetar.managedlog.log_state import LedgersState
 from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.reading import LogReading
+from magnetar.managedlog.rollover import Rollover
 from magnetar.managedlog.stored_log import StoredLog
 
 _log = logging.getLogger("magnetar.managedlog")
-
-ROLLOVER_RETRY_MS: Final = 1000
-"""After a rollover failed the log stays in its ledger for so long before it tries again."""
 
 
 def _unchanged(metadata: LogMetadata) -> LogMetadata:
@@ -77,36 +73,19 @@ class LedgerLifecycle:
         self._left: list[LedgerFeed] = []
         # Created, and perhaps not in the stored list because storing it failed.
         self._unlisted: list[int] = []
-        self._old_at_ms = 0
-        self._state = Machine(f"ledgers of {stored.name}", LEDGERS_TRANSITIONS, LedgersState.BEGINNING)
-        self._clock_wins = False
-        """The next ledger begins with the clock's time, whatever the last one says."""
+        self.rollover = Rollover(stored.name, appender, config)
+        """When the next ledger begins, and on how many bookies."""
         self._trim_wanted = False
-        self._rollover_not_before_ms = 0.0
-        self._copies = config.copies
 
     @property
     def _stopped(self) -> bool:
-        return self._state.now in (LedgersState.STOPPED, LedgersState.ENDED)
+        return self.rollover.stopped
 
     # Creation and rollover
 
-    @property
-    def copies(self) -> Copies | None:
-        """How many bookies hold the ledgers that begin from now on; None: as the process was told."""
-        return self._copies
-
-    @copies.setter
-    def copies(self, copies: Copies | None) -> None:
-        self._copies = copies
-        current = self._appender.current
-        if current is not None and copies != current.copies:
-            # The next append leaves the ledger that has others.
-            self._old_at_ms = 0
-
     async def _create(self) -> LedgerFeed:
         feed = LedgerFeed(self._appender)
-        feed.copies = copies = self._copies
+        feed.copies = copies = self.rollover.copies
         tags = {
             "application": b"pulsar",
             "component": b"managed-ledger",
@@ -121,7 +100,6 @@ class LedgerLifecycle:
 
         Raises LedgerError, LogFencedError, MetadataError.
         """
-        assert self._state.now is LedgersState.BEGINNING, self._state.story
         # Nobody else has the log before this returns.
         async with self._lock:
             feed = await self._create()
@@ -129,7 +107,6 @@ class LedgerLifecycle:
             await self._stored.update(lambda metadata: recovered(metadata).adding(record))
             if feed.error is not None:
                 raise feed.error
-            self._state.go(LedgersState.STEADY, "the first ledger")
             self._go_on_in(feed)
 
     def _go_on_in(self, feed: LedgerFeed) -> None:
@@ -140,48 +117,21 @@ class LedgerLifecycle:
             self._left.append(left)
         self._reading.use(feed.writer)
         self._appender.switch(feed)
-        if self._clock_wins:
-            self._clock_wins = False
-            self._appender.times.believe()
-        self._old_at_ms = feed.ledger.created_ms + rollover.age_max_ms(self._config, feed.ledger.ledger_id)
+        self.rollover.used(feed)
 
     def roll_if_due(self, now_ms: int) -> None:
         """Begins a new ledger in the background when the current one is full or old. For each append."""
-        appender, config = self._appender, self._config
-        feed = appender.current
-        if feed is None:
-            return
-        ledger = feed.ledger
-        size_bytes = ledger.size_bytes + appender.pending_bytes
-        if (
-            now_ms < self._old_at_ms
-            and not self._clock_wins
-            and feed.next_entry < config.entries_max_per_ledger
-            and size_bytes < config.ledger_bytes_max
-        ):
-            return
-        if self._state.now is not LedgersState.STEADY or appender.draining:
-            return
-        if (
-            feed.copies != self._copies
-            or self._clock_wins
-            or rollover.is_due(
-                config, entries=feed.next_entry, size_bytes=size_bytes, age_ms=now_ms - ledger.created_ms
-            )
-        ):
+        if self.rollover.is_due(now_ms):
             self._begin_roll()
 
     def leave(self) -> None:
         """Begins a new ledger in the background when the current one holds anything, however new it is."""
         feed = self._appender.current
-        if feed is None or not feed.next_entry:
-            return
-        if self._state.now is LedgersState.STEADY and not self._appender.draining:
+        if feed is not None and feed.next_entry:
             self._begin_roll()
 
     def _begin_roll(self) -> None:
-        if self._clock.monotonic_ms() >= self._rollover_not_before_ms:
-            self._state.go(LedgersState.ROLLING, "a ledger is full, old, or to be left")
+        if self.rollover.begin(self._clock.monotonic_ms()):
             self._spawn(self._roll())
 
     async def _roll(self) -> None:
@@ -205,13 +155,12 @@ class LedgerLifecycle:
             self._fenced(error)
         except Exception as error:
             # Also what nobody expected: else each append would try again at once.
-            self._rollover_not_before_ms = self._clock.monotonic_ms() + ROLLOVER_RETRY_MS
+            self.rollover.failed(self._clock.monotonic_ms())
             if not isinstance(error, MagnetarError):
                 raise
             _log.warning("log %s stays in its ledger: %s", self._stored.name, error)
         finally:
-            if self._state.now is LedgersState.ROLLING:
-                self._state.go(LedgersState.STEADY, "the rollover has ended")
+            self.rollover.over()
 
     # Sealing
 
@@ -240,7 +189,7 @@ class LedgerLifecycle:
             following = self._ledgers.following(feed.ledger.ledger_id)
             assert following is not None, "a ledger is left for another one"
             await self._seal(feed, following.base_index, _unchanged)
-            if self._state.now is LedgersState.ENDED:
+            if self.rollover.state.now is LedgersState.ENDED:
                 # Meanwhile the log was closed, and its ledgers are nobody's: `end` waits for no lock.
                 return
             self._left.remove(feed)
@@ -269,7 +218,7 @@ class LedgerLifecycle:
         An empty current ledger leaves the list. `also` may add to the last change of the value.
         Raises LogFailedError when appends were lost, LedgerError, LogFencedError, MetadataError.
         """
-        self._stop("it is closed or terminated")
+        self.rollover.stop("it is closed or terminated")
         # A rollover that has begun before finds that out when it has its ledger; nobody appends any more.
         async with self._lock:
             appender = self._appender
@@ -294,13 +243,9 @@ class LedgerLifecycle:
                 self._ledgers.remove(ledger_id)
                 await self._delete([ledger_id])
 
-    def _stop(self, why: str) -> None:
-        if not self._stopped:
-            self._state.go(LedgersState.STOPPED, why)
-
     def end(self) -> None:
         """The log is closed, and its parts know it no more: what is held in a ring only a collector frees."""
-        self._state.go(LedgersState.ENDED, "the log is closed")
+        self.rollover.state.go(LedgersState.ENDED, "the log is closed")
         self._left.clear()
         self._fenced = nobody
         self._appender.end()
@@ -308,7 +253,7 @@ class LedgerLifecycle:
 
     async def abandon(self) -> None:
         """Writes nothing any more; waits for a change that is under way."""
-        self._stop("another owner has it, it failed, or it is deleted")
+        self.rollover.stop("another owner has it, it failed, or it is deleted")
         async with self._lock:
             self._left.clear()
 
@@ -321,13 +266,13 @@ class LedgerLifecycle:
         """
         times, current = self._appender.times, self._appender.current
         if not times.look():
-            self._clock_wins = False
+            self.rollover.clock_wins = False
             return
-        if self._state.now is LedgersState.ROLLING:
+        if self.rollover.state.now is LedgersState.ROLLING:
             return
         if current is not None and current.next_entry:
             # In the next ledger: times do not go back within one.
-            self._clock_wins = True
+            self.rollover.clock_wins = True
             self.roll_if_due(self._clock.now_ms())
             return
         times.believe()
@@ -399,11 +344,11 @@ class LedgerLifecycle:
 
     def check(self) -> None:
         """Asserts what must always hold."""
-        state, current = self._state.now, self._appender.current
-        if state is LedgersState.ENDED:
+        self.rollover.check()
+        current = self._appender.current
+        if self.rollover.state.now is LedgersState.ENDED:
             assert not self._left, "an ended log keeps a ledger"
             return
-        assert (state is LedgersState.BEGINNING) <= (current is None), "appends before the ledger is listed"
         left = [feed.ledger.ledger_id for feed in self._left]
         assert left == sorted(set(left)), "ledgers are left in their order, each once"
         assert current is None or current not in self._left, "the current ledger was left"

@@ -10,7 +10,6 @@ from magnetar.base.clock import Clock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, LogError, MagnetarError
 from magnetar.base.ids import LATEST, Position
-from magnetar.base.machine import Machine
 from magnetar.ledger.api import Copies, LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
 from magnetar.managedlog import lookup
 from magnetar.managedlog.appender import Appender
@@ -19,13 +18,14 @@ from magnetar.managedlog.config import ManagedLogConfig, Retention
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.cursors.cursor_state import CursorState
 from magnetar.managedlog.cursors.log_cursors import LogCursors
-from magnetar.managedlog.errors import LogClosedError, LogFailedError, LogFencedError, LogTerminatedError
+from magnetar.managedlog.errors import LogClosedError, LogFencedError
 from magnetar.managedlog.info import LogInfo, describe_cursors, describe_ledger
 from magnetar.managedlog.ledger_list import LedgerList
 from magnetar.managedlog.lifecycle import LedgerLifecycle
 from magnetar.managedlog.listener import LogListener
+from magnetar.managedlog.log_life import LogLife
 from magnetar.managedlog.log_metadata import LogMetadata
-from magnetar.managedlog.log_state import TRANSITIONS, LogState
+from magnetar.managedlog.log_state import LogState
 from magnetar.managedlog.offloading import LogOffloading
 from magnetar.managedlog.reading import LogReading
 from magnetar.managedlog.stored_log import StoredLog
@@ -53,15 +53,13 @@ class ManagedLog:
         offloading: LogOffloading,
     ) -> None:
         self.listener: LogListener | None = None
-        self.error: LogError | None = None
         self._name = stored.name
         self._stored = stored
         self._ledgers = ledgers
         self.reading = reading
         self._cache = cache
         self._cursors = cursors
-        begin = LogState.OPEN if stored.metadata.terminated is None else LogState.TERMINATED
-        self._state = Machine(f"log {stored.name}", TRANSITIONS, begin)
+        self._life = LogLife(stored.name, terminated=stored.metadata.terminated is not None)
         self._appender = Appender(
             ledgers=ledgers,
             cache=cache,
@@ -107,7 +105,12 @@ class ManagedLog:
     @property
     def state(self) -> LogState:
         """What the log can do now."""
-        return self._state.now
+        return self._life.now
+
+    @property
+    def error(self) -> LogError | None:
+        """Why nothing more is written; None while all is well."""
+        return self._life.error
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -145,7 +148,7 @@ class ManagedLog:
 
     def set_copies(self, copies: Copies | None) -> None:
         """On how many bookies new ledgers lie, from the next append on; None: as the process says."""
-        self._lifecycle.copies = copies
+        self._lifecycle.rollover.copies = copies
 
     @property
     def terminated(self) -> Position | None:
@@ -211,47 +214,28 @@ class ManagedLog:
         they are durable. Raises LogClosedError, LogFailedError, LogFencedError, LogTerminatedError; after
         LogFailedError the listener has been told as well.
         """
-        if self._state.now is not LogState.OPEN:
-            raise self._refusal()
+        if self._life.now is not LogState.OPEN:
+            raise self._life.refusal()
         try:
             position = self._appender.append(entries, counts)
         except LedgerError as error:
             self._appender.fail(error)
-            raise self._refusal() from error
+            raise self._life.refusal() from error
         self._lifecycle.roll_if_due(self._appender.clock_ms)
         return position
-
-    def _refusal(self) -> LogError:
-        if self.state is LogState.TERMINATED:
-            return LogTerminatedError(f"log {self._name} was terminated")
-        if self.error is not None:
-            return type(self.error)(str(self.error))
-        return LogClosedError(f"log {self._name} is closed")
 
     def _appended(self, run: EntryRun) -> None:
         if self.listener is not None:
             self.listener.appended(run)
 
     def _writer_failed(self, cause: LedgerError) -> None:
-        error: LogError
-        if isinstance(cause, LedgerFencedError):
-            error = LogFencedError(f"log {self._name} was taken over by another owner")
-        else:
-            error = LogFailedError(f"log {self._name} could not be written: {cause}")
-        error.__cause__ = cause
-        self.error = self.error or error
-        target = LogState.FENCED if isinstance(self.error, LogFencedError) else LogState.FAILED
-        if self._state.may(target):
-            self._state.go(target, str(cause))
+        error = self._life.writer_failed(cause)
         if self.listener is not None:
-            self.listener.failed(self.error)
+            self.listener.failed(error)
 
     def fence(self, error: LogFencedError) -> None:
         """Another owner has the log: nothing more is written, nothing that is open is reported durable."""
-        if not isinstance(self.error, LogFencedError):
-            self.error = error
-            if self._state.may(LogState.FENCED):
-                self._state.go(LogState.FENCED, str(error))
+        if self._life.fence(error):
             self._appender.fail(LedgerFencedError(str(error)))
 
     # Reading
@@ -315,7 +299,7 @@ class ManagedLog:
         and `cursor_properties` are those of a new one. Raises MetadataError, LogFencedError, LogClosedError.
         """
         if self.state in (LogState.CLOSING, LogState.CLOSED):
-            raise self._refusal()
+            raise self._life.refusal()
         if initial == "earliest":
             mark_delete = self._ledgers.previous_position(self.first_position)
         else:
@@ -367,8 +351,8 @@ class ManagedLog:
         if (known := self.terminated) is not None:
             return known
         if self.state is not LogState.OPEN:
-            raise self._refusal()
-        self._state.go(LogState.TERMINATED, "somebody ends it for good")
+            raise self._life.refusal()
+        self._life.terminate()
         # From here on nobody appends; it may be closed, fail or be taken over meanwhile.
         last = self.last_position
 
@@ -409,7 +393,7 @@ class ManagedLog:
         async with self._lifecycle.ending:
             if self.state is LogState.CLOSED:
                 return
-            self._closing("it is closed")
+            self._life.close("somebody closes it")
             # Meanwhile the writer may be lost or another owner be found; nobody else ends the log.
             errors: list[MagnetarError] = []
             try:
@@ -436,8 +420,7 @@ class ManagedLog:
         async with self._lifecycle.ending:
             if self.state is LogState.CLOSED:
                 return
-            self._closing("it is deleted")
-            self.error = self.error or LogClosedError(f"log {self._name} was deleted")
+            self._life.close("it is deleted", LogClosedError(f"log {self._name} was deleted"))
             self._appender.fail(LedgerClosedError(f"log {self._name} was deleted"))
             self._cursors.abandon()
             await self._lifecycle.abandon()
@@ -445,14 +428,9 @@ class ManagedLog:
             await self._cursors.abandoned()
             self._end()
 
-    def _closing(self, why: str) -> None:
-        # It is closing already when whoever closed it before was cancelled.
-        if self.state is not LogState.CLOSING:
-            self._state.go(LogState.CLOSING, why)
-
     def _end(self) -> None:
         self.listener = None
-        self._state.go(LogState.CLOSED, "nothing is under way")
+        self._life.closed()
         self._cache.clear()
         self._closed(self)
         self._lifecycle.end()
@@ -487,9 +465,8 @@ class ManagedLog:
         self._cache.check()
         self._cursors.check()
         self._lifecycle.check()
-        state = self.state
+        self._life.check()
         assert (self.error is None) == (self._appender.error is None)
-        assert self.error is not None or state not in (LogState.FAILED, LogState.FENCED)
-        if state is LogState.OPEN:
+        if self.state is LogState.OPEN:
             assert self._appender.current is not None
             assert self._ledgers[len(self._ledgers) - 1] is self._appender.current.ledger

@@ -6,7 +6,8 @@ from enum import Enum
 
 import pytest
 
-from magnetar.base.machine import STORY_LENGTH, InvalidTransitionError, Machine, unreachable
+from magnetar.base.machine import STORY_LENGTH, InvalidTransitionError, Machine
+from support.tables import unreachable
 
 
 class Door(Enum):

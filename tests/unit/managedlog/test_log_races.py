@@ -9,11 +9,12 @@ import pytest
 from fakes.ledgers import FakeLedgers, write_error
 from fakes.managed_logs import NAME, Process
 from magnetar.base.errors import LogError, MagnetarError, MetadataError
-from magnetar.base.machine import InvalidTransitionError, unreachable
+from magnetar.base.machine import InvalidTransitionError
 from magnetar.managedlog import log_state
 from magnetar.managedlog.config import Retention
 from magnetar.managedlog.errors import LogClosedError
 from magnetar.managedlog.log_state import LedgersState, LogState
+from support.tables import unreachable
 
 
 def test_every_state_can_be_reached_and_the_last_ones_are_final() -> None:
@@ -109,9 +110,9 @@ def test_a_change_of_state_that_cannot_be_tells_how_it_came_to_that() -> None:
         log, _ = await process.open()
         await log.close()
         with pytest.raises(
-            InvalidTransitionError, match=r"OPEN \(begins\), CLOSING \(it is closed\), CLOSED"
+            InvalidTransitionError, match=r"OPEN \(begins\), CLOSING \(somebody closes it\), CLOSED"
         ):
-            log._state.go(LogState.OPEN, "somebody wants it back")
+            log._life._machine.go(LogState.OPEN, "somebody wants it back")
         with pytest.raises(LogError):
             log.append([b"x"], None)
 

@@ -100,11 +100,6 @@ class CursorStore:
         """Ledger that the metadata store names; IN_STORE when there is none."""
         return self._ledger_id
 
-    @property
-    def dirty(self) -> bool:
-        """Whether changes are not durable yet."""
-        return self._writes.dirty
-
     def changed(self) -> None:
         """The state was changed."""
         writes = self._writes
@@ -345,8 +340,7 @@ class CursorStore:
         self._writes.close(CursorClosedError(f"{self._where} is closed"))
 
     async def ended(self) -> None:
-        """Waits for the metadata store when it is just being written to; of an abandoned cursor, after which
-        its value changes no more."""
+        """Waits until the value of an abandoned cursor changes no more."""
         async with self._put_lock:
             assert self._writes.closed, "the next write may begin at any time"
 
