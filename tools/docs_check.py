@@ -14,6 +14,7 @@ DOCUMENT_TESTS: Final = (
     "tests/unit/test_documents.py",
     "tests/unit/test_architecture.py",
     "tests/unit/test_glossary.py",
+    "tests/unit/test_errors.py",
     "tests/unit/test_figures.py",
     "tests/unit/test_known_bugs_table.py",
     "tests/unit/test_plain_english.py",

@@ -20,6 +20,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from magnetar.auth.errors import AuthenticationError
+
 REALM: Final = "bookkeeper"
 URI: Final = "bookkeeper/bookkeeper"
 """Service and host: Apache's bookies and clients all say this word for their host."""
@@ -29,7 +31,7 @@ _FIELD: Final = re.compile(r'\s*([A-Za-z\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^",
 _TOKEN_BYTES_MAX: Final = 4_096
 
 
-class DigestError(Exception):
+class DigestError(AuthenticationError):
     """The other side has not proven itself, or says what is no DIGEST-MD5."""
 
 

@@ -6,15 +6,13 @@ official clients use (fenced or not ready → ServiceNotReady, naming clash → 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Final
 
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.base.errors import (
     BrokerError,
-    DiskFullError,
     LedgerError,
     LogError,
-    MagnetarError,
     MetadataError,
     StorageError,
 )
@@ -27,11 +25,6 @@ from magnetar.wire import pulsar_pb2 as pb
 class RefusedError(BrokerError):
     """Base of all refusals that a client is told about."""
 
-    code: ClassVar[pb.ServerError] = pb.UnknownError
-    """`ServerError` on the wire."""
-    http_status: ClassVar[int] = 500
-    """Status of the admin API."""
-
     def __init__(self, reason: str = "", *, remedy: str = "") -> None:
         """`reason`: in Pulsar's words where clients compare them; `remedy`: what to do, which the admin API
         tells in a field beside it."""
@@ -40,58 +33,39 @@ class RefusedError(BrokerError):
 
 
 class TopicNotFoundError(RefusedError):
-    code = pb.TopicNotFound
-    http_status = 404
+    """No such topic, and none is made for the asking."""
 
 
 class SubscriptionNotFoundError(RefusedError):
-    code = pb.SubscriptionNotFound
-    http_status = 404
+    """The topic has no subscription of this name."""
 
 
 class ConsumerNotFoundError(RefusedError):
-    code = pb.ConsumerNotFound
-    http_status = 404
+    """The connection has no consumer of this id."""
 
 
 class WrongConsumerError(RefusedError):
     """The consumer that a command names is not connected here, or cannot do what it asks for."""
 
-    code = pb.MetadataError
-    http_status = 412
-
 
 class NamespaceNotFoundError(RefusedError):
     """The tenant or namespace does not exist; topics are created, namespaces are not."""
-
-    code = pb.TopicNotFound
-    http_status = 404
 
 
 class ConflictError(RefusedError):
     """What should be created exists, or what should be deleted is in use."""
 
-    code = pb.NotAllowedError
-    http_status = 409
-
 
 class PreconditionFailedError(RefusedError):
-    code = pb.NotAllowedError
-    http_status = 412
+    """The state of what is named forbids the request."""
 
 
 class TooManyConnectionsError(RefusedError):
     """The broker, an address or a role has as many connections as it may have (Pulsar's code for it)."""
 
-    code = pb.NotAllowedError
-    http_status = 429
-
 
 class ConsumerBusyError(RefusedError):
     """An exclusive subscription has its consumer, or the types of subscription differ."""
-
-    code = pb.ConsumerBusy
-    http_status = 409
 
 
 def of_another_mode(active_sticky: bool, sticky: bool) -> ConsumerBusyError:
@@ -109,114 +83,107 @@ def of_another_mode(active_sticky: bool, sticky: bool) -> ConsumerBusyError:
 class ProducerBusyError(RefusedError):
     """A producer of that name, or an exclusive one, is connected."""
 
-    code = pb.ProducerBusy
-    http_status = 409
-
 
 class ProducerFencedError(RefusedError):
-    code = pb.ProducerFenced
-    http_status = 409
+    """Another producer took this one's exclusive access."""
 
 
 class ServiceNotReadyError(RefusedError):
     """Not now; the client looks up again and retries."""
 
-    code = pb.ServiceNotReady
-    http_status = 503
     retriable = True
 
 
 class InvalidTopicError(RefusedError):
-    code = pb.InvalidTopicName
-    http_status = 412
+    """The name of a topic or subscription is none, or may not be used here."""
 
 
 class EmptyNameError(RefusedError):
     """A subscription without a name; Pulsar's code for it, which clients take for a wrong configuration."""
 
-    code = pb.ProducerBusy
-    http_status = 412
-
 
 class NotAllowedError(RefusedError):
-    code = pb.NotAllowedError
-    http_status = 405
+    """The topic or its policies do not allow the request."""
 
 
 class UnsupportedError(RefusedError):
     """A command or option that this broker does not offer (yet); the message names it."""
 
-    code = pb.NotAllowedError
-    http_status = 501
-
 
 class TopicTerminatedError(RefusedError):
-    code = pb.TopicTerminatedError
-    http_status = 409
+    """The topic is sealed: it takes no more messages."""
 
 
 class ChecksumMismatchError(RefusedError):
-    code = pb.ChecksumError
-    http_status = 400
+    """The bytes of a message are not those that its checksum is of."""
 
 
 class EncryptionRequiredError(RefusedError):
     """The topic takes encrypted messages only."""
 
-    code = pb.MetadataError
-    http_status = 412
-
 
 class BacklogQuotaHoldsError(RefusedError):
     """The backlog is over its quota: the client waits and tries again."""
 
-    code = pb.ProducerBlockedQuotaExceededError
-    http_status = 412
     retriable = True
 
 
 class BacklogQuotaRefusesError(RefusedError):
     """The backlog is over its quota: the client is told, and its pending messages fail."""
 
-    code = pb.ProducerBlockedQuotaExceededException
-    http_status = 412
-
 
 class StoredQuotaError(RefusedError):
     """The tenant stores all that it may: the client is told, and its pending messages fail."""
-
-    code = pb.ProducerBlockedQuotaExceededException
-    http_status = 412
 
 
 class PersistenceFailedError(RefusedError):
     """The log could not keep what was sent; nothing of it was acknowledged."""
 
-    code = pb.PersistenceError
-    http_status = 500
     retriable = True
 
 
 class ConsumerAssignmentError(RefusedError):
     """Sticky hash ranges overlap or are malformed."""
 
-    code = pb.ConsumerAssignError
-    http_status = 400
 
-
-_BRANCH_CODES: tuple[tuple[type[MagnetarError], pb.ServerError], ...] = (
-    (InvalidNameError, pb.InvalidTopicName),
-    (AuthenticationError, pb.AuthenticationError),
-    (AuthorizationError, pb.AuthorizationError),
-    (SchemaError, pb.IncompatibleSchema),
-    (DiskFullError, pb.PersistenceError),
-    (StorageError, pb.PersistenceError),
-    (LedgerError, pb.PersistenceError),
-    (LogTerminatedError, pb.TopicTerminatedError),
-    (LogError, pb.PersistenceError),
-    (MetadataError, pb.MetadataError),
-)
-"""Codes of errors from below the broker, most special first."""
+WIRE_CODES: Final[dict[type[BaseException], pb.ServerError]] = {
+    TopicNotFoundError: pb.TopicNotFound,
+    SubscriptionNotFoundError: pb.SubscriptionNotFound,
+    ConsumerNotFoundError: pb.ConsumerNotFound,
+    WrongConsumerError: pb.MetadataError,
+    NamespaceNotFoundError: pb.TopicNotFound,
+    ConflictError: pb.NotAllowedError,
+    PreconditionFailedError: pb.NotAllowedError,
+    TooManyConnectionsError: pb.NotAllowedError,
+    ConsumerBusyError: pb.ConsumerBusy,
+    ProducerBusyError: pb.ProducerBusy,
+    ProducerFencedError: pb.ProducerFenced,
+    ServiceNotReadyError: pb.ServiceNotReady,
+    InvalidTopicError: pb.InvalidTopicName,
+    EmptyNameError: pb.ProducerBusy,
+    NotAllowedError: pb.NotAllowedError,
+    UnsupportedError: pb.NotAllowedError,
+    TopicTerminatedError: pb.TopicTerminatedError,
+    ChecksumMismatchError: pb.ChecksumError,
+    EncryptionRequiredError: pb.MetadataError,
+    BacklogQuotaHoldsError: pb.ProducerBlockedQuotaExceededError,
+    BacklogQuotaRefusesError: pb.ProducerBlockedQuotaExceededException,
+    StoredQuotaError: pb.ProducerBlockedQuotaExceededException,
+    PersistenceFailedError: pb.PersistenceError,
+    ConsumerAssignmentError: pb.ConsumerAssignError,
+    # From below the broker, whole branches:
+    InvalidNameError: pb.InvalidTopicName,
+    AuthenticationError: pb.AuthenticationError,
+    AuthorizationError: pb.AuthorizationError,
+    SchemaError: pb.IncompatibleSchema,
+    StorageError: pb.PersistenceError,
+    LedgerError: pb.PersistenceError,
+    LogTerminatedError: pb.TopicTerminatedError,
+    LogError: pb.PersistenceError,
+    MetadataError: pb.MetadataError,
+    BaseException: pb.UnknownError,
+}
+"""`ServerError` on the wire for each error; a class that is not here has the code of its nearest base."""
 
 
 def told(error: BaseException) -> str:
@@ -231,9 +198,4 @@ def told(error: BaseException) -> str:
 
 def wire_code(error: BaseException) -> pb.ServerError:
     """The `ServerError` that tells a client of `error`."""
-    if isinstance(error, RefusedError):
-        return error.code
-    for branch, code in _BRANCH_CODES:
-        if isinstance(error, branch):
-            return code
-    return pb.UnknownError
+    return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

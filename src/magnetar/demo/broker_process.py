@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+from magnetar.demo.errors import DemoError
 from magnetar.demo.topics import Cluster
 
 _COMMAND = """
@@ -28,7 +29,7 @@ _READY_S = 30.0
 _DRAIN_S = 15.0
 
 
-class BrokerError(Exception):
+class BrokerStartError(DemoError):
     """The broker did not start; the message ends with its last words."""
 
 
@@ -63,22 +64,24 @@ class BrokerProcess:
         return self._process.pid
 
     def wait_ready(self, stop: threading.Event) -> Cluster:
-        """Where it listens, as soon as it accepts publishes; raises `BrokerError`."""
+        """Where it listens, as soon as it accepts publishes; raises `BrokerStartError`."""
         deadline = time.monotonic() + _READY_S
         while not stop.is_set():
             if self._process.poll() is not None:
-                raise BrokerError(f"the broker exited with {self._process.returncode}:\n{self._last_words()}")
+                raise BrokerStartError(
+                    f"the broker exited with {self._process.returncode}:\n{self._last_words()}"
+                )
             try:
                 ready = json.loads(self._ready_file.read_text())
             except (FileNotFoundError, json.JSONDecodeError):
                 if time.monotonic() > deadline:
-                    raise BrokerError(
+                    raise BrokerStartError(
                         f"the broker is not ready after {_READY_S:.0f} s:\n{self._last_words()}"
                     ) from None
                 stop.wait(0.02)
                 continue
             return Cluster(ready["broker_url"], ready["http_url"])
-        raise BrokerError("stopped while the broker was starting")
+        raise BrokerStartError("stopped while the broker was starting")
 
     def cpu_s(self) -> float | None:
         """CPU seconds it has used so far, user and system; None where the system does not tell (no /proc)."""

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from magnetar.demo.errors import DemoError
 
-class DataMissingError(Exception):
+
+class DataMissingError(DemoError):
     """The package with the source data is not installed."""
 
 

@@ -22,13 +22,14 @@ from typing import Any
 
 import pulsar
 
+from magnetar.demo.errors import DemoError
 from magnetar.demo.events import Feed
 from magnetar.demo.scenario import HOUR_MS
 from magnetar.demo.script import Script, Step, closing_event
 from magnetar.demo.topics import SCHEMAS, Cluster, Encoded
 
 
-class ReplayError(Exception):
+class PublishingFailedError(DemoError):
     """A publish failed or receipts did not arrive in time."""
 
 
@@ -71,7 +72,7 @@ class Replay:
         """Publish everything; returns early when `stop` is set.
 
         Before each tick it pauses for as long as `wait()` says so; pauses do not count as publishing. Raises
-        `ReplayError`.
+        `PublishingFailedError`.
         """
         try:
             for tick in self._script.ticks:
@@ -86,7 +87,7 @@ class Replay:
                 self.state.clock_ms = tick.clock_ms
         except pulsar.PulsarException as error:
             if not stop.is_set():
-                raise ReplayError(f"publishing failed: {error}") from error
+                raise PublishingFailedError(f"publishing failed: {error}") from error
 
     def publish_closing_events(self) -> None:
         """One event per topic that tells event time to move on; each call moves it an hour further.
@@ -180,8 +181,8 @@ class _Receipts:
     def wait(self, expected: int, timeout_s: float) -> None:
         with self._changed:
             if not self._changed.wait_for(lambda: self._count >= expected, timeout_s):
-                raise ReplayError(
+                raise PublishingFailedError(
                     f"{expected - self._count} of {expected} receipts missing after {timeout_s:.0f} s"
                 )
             if self._failed:
-                raise ReplayError(f"{self._failed} of {expected} retries failed")
+                raise PublishingFailedError(f"{self._failed} of {expected} retries failed")

@@ -14,6 +14,7 @@ from magnetar.adminclient import paths
 from magnetar.adminclient.admin import Admin
 from magnetar.adminclient.errors import AdminRefusedError
 from magnetar.adminclient.target import AdminTarget
+from magnetar.demo.errors import DemoError
 from magnetar.demo.events import DEPARTURES, WEATHER
 
 RESULTS = "delays-by-hour"
@@ -93,7 +94,7 @@ class Encoded(Schema):  # type: ignore[misc]  # pulsar ships no types
         return self._inner.schema_info()
 
 
-class NotInEffectError(Exception):
+class NotInEffectError(DemoError):
     """A policy that the tour needs did not take effect in time."""
 
 

@@ -22,6 +22,7 @@ from magnetar.demo.compare import Comparison
 from magnetar.demo.data import Dataset, load
 from magnetar.demo.display import Display, Line
 from magnetar.demo.engine import BatchOutcome, Engine, start_session
+from magnetar.demo.errors import DemoError
 from magnetar.demo.events import DEPARTURES, WEATHER
 from magnetar.demo.replay import Replay
 from magnetar.demo.report import Summary, draw_chart
@@ -35,11 +36,11 @@ _QUICK_MONTH = 1
 _ALERTS_QUIET_S = 10.0
 
 
-class StoppedError(Exception):
+class StoppedError(DemoError):
     """The user ended the tour."""
 
 
-class StreamFailedError(Exception):
+class StreamFailedError(DemoError):
     """A standing query stopped; the message says which and why."""
 
 

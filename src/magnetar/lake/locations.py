@@ -15,12 +15,14 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from magnetar.lake.values import LakeError
+
 FOLDER: Final = "magnetar-lake"
 """Folder of the store that has the tables' own metadata."""
 _ODD: Final = frozenset("?#")
 
 
-class NoLakeHereError(ValueError):
+class NoLakeHereError(LakeError):
     """No other reader can open files of this store."""
 
 

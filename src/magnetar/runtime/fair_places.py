@@ -7,8 +7,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
+from magnetar.base.errors import MagnetarError
 
-class CrowdedError(Exception):
+
+class CrowdedError(MagnetarError):
     """An owner has as many waiting as it may."""
 
 

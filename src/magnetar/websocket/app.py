@@ -24,7 +24,7 @@ from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import pause, race
 from magnetar.websocket import options
 from magnetar.websocket.consuming import ConsumerSocket
-from magnetar.websocket.endpoint import Closing, Endpoint
+from magnetar.websocket.endpoint import Endpoint, SocketEnd
 from magnetar.websocket.errors import MessageError, RefusedByBrokerError, status_of
 from magnetar.websocket.line import Line
 from magnetar.websocket.paths import Role, Target, target_of
@@ -66,9 +66,7 @@ class WebSockets:
             endpoint = await self._opened(connection)
         except MagnetarError as error:
             self.open.refused += 1
-            await refuse(
-                send, 401 if isinstance(error, AuthenticationError) else status_of(error), str(error)
-            )
+            await refuse(send, status_of(error), str(error))
             return
         self.open.add(endpoint)
         try:
@@ -181,7 +179,7 @@ async def _serve(endpoint: Endpoint, connection: _Connection) -> None:
     )
     for task in (overdue, writing, reading):
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, Closing):
+        if isinstance(error, SocketEnd):
             _log.info("%s: closing a %s: %s", endpoint.peer, endpoint.target.role.value, error.reason)
             end = connection.drop if task is overdue else connection.close
             await end(error.code, error.reason)
@@ -210,10 +208,10 @@ async def _read(endpoint: Endpoint, connection: _Connection) -> None:
             await endpoint.share.timing(endpoint.take(text))
         except MessageError as error:
             fault = error.fault
-            raise Closing(fault.close_code, f"{fault.text}: {error}") from error
+            raise SocketEnd(fault.close_code, f"{fault.text}: {error}") from error
         except RefusedByBrokerError as error:
             fault = error.fault
-            raise Closing(fault.close_code, f"{fault.text}: {error}") from error
+            raise SocketEnd(fault.close_code, f"{fault.text}: {error}") from error
 
 
 async def _write(endpoint: Endpoint, connection: _Connection) -> None:

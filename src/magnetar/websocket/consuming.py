@@ -16,7 +16,7 @@ from magnetar.websocket import documents
 from magnetar.websocket.dead_letters import DeadLetters
 from magnetar.websocket.deliveries import Incoming, Opener
 from magnetar.websocket.documents import Order
-from magnetar.websocket.endpoint import Closing, Endpoint, Output
+from magnetar.websocket.endpoint import Endpoint, Output, SocketEnd
 from magnetar.websocket.errors import Fault, UndeliverableError
 from magnetar.websocket.memory import ByteCount, HeldBytes
 from magnetar.websocket.options import ConsumerOptions
@@ -271,7 +271,7 @@ class ConsumerSocket(Endpoint):
                 opened = await part.opened(event, self._opening)
             except UndeliverableError as error:
                 reason = f"{part.topic}: {error}"
-                raise Closing(Fault.UNKNOWN.close_code, reason) from error
+                raise SocketEnd(Fault.UNKNOWN.close_code, reason) from error
             finally:
                 self.line.taken(size)
             if event.consumer_id != part.consumer_id:

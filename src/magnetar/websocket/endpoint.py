@@ -35,7 +35,7 @@ class Output(Protocol):
         """Returns when the client's side takes more. Raises OSError when it is gone."""
 
 
-class Closing(Exception):  # noqa: N818  # no error: how an endpoint ends
+class SocketEnd(Exception):  # noqa: N818  # no error: how an endpoint ends
     """The endpoint is through; the socket is closed with this."""
 
     def __init__(self, code: int, reason: str) -> None:
@@ -59,7 +59,7 @@ class Endpoint(ABC):
         self.share: Share
         """Given when the broker knows who it is."""
         self._wake = asyncio.Event()
-        self._end: Closing | None = None
+        self._end: SocketEnd | None = None
         self._overdue = asyncio.Event()
         self._answers: deque[str] = deque()
         self._tasks = TaskGroup("websocket")
@@ -76,7 +76,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     async def write(self, output: Output) -> None:
-        """Writes until the endpoint ends; raises Closing then, and OSError when the client is gone."""
+        """Writes until the endpoint ends; raises SocketEnd then, and OSError when the client is gone."""
 
     @abstractmethod
     def hear(self, event: ClientEvent) -> None:
@@ -90,9 +90,9 @@ class Endpoint(ABC):
 
     def ended(self, reason: str) -> None:
         """The broker closed the connection."""
-        self.finish(Closing(GOING_AWAY if self.broker.draining else Fault.UNKNOWN.close_code, reason))
+        self.finish(SocketEnd(GOING_AWAY if self.broker.draining else Fault.UNKNOWN.close_code, reason))
 
-    def finish(self, end: Closing) -> None:
+    def finish(self, end: SocketEnd) -> None:
         """What is written next is the end."""
         if self._end is None:
             self._end = end
@@ -105,11 +105,11 @@ class Endpoint(ABC):
 
     def give_way(self, reason: str) -> None:
         """It ends now, whether its client reads or not."""
-        self.finish(Closing(TRY_AGAIN_LATER, reason))
+        self.finish(SocketEnd(TRY_AGAIN_LATER, reason))
         self._overdue.set()
 
     async def overdue(self) -> None:
-        """Ends with Closing when the socket has to give way."""
+        """Ends with SocketEnd when the socket has to give way."""
         await self._overdue.wait()
         assert self._end is not None
         raise self._end
@@ -130,7 +130,7 @@ class Endpoint(ABC):
         self._wake.set()
 
     async def _until_woken(self) -> None:
-        """Waits until there may be something to write. Raises Closing."""
+        """Waits until there may be something to write. Raises SocketEnd."""
         if self._end is not None:
             raise self._end
         await self._wake.wait()
@@ -144,7 +144,7 @@ class Endpoint(ABC):
         try:
             await work
         except MagnetarError as error:
-            self.finish(Closing(Fault.UNKNOWN.close_code, str(error)))
+            self.finish(SocketEnd(Fault.UNKNOWN.close_code, str(error)))
 
     def come_back(self, opening: Callable[[], Awaitable[None]]) -> None:
         """Opens again what the broker took off, for as long as that may succeed."""
@@ -157,7 +157,7 @@ class Endpoint(ABC):
                 return
             except RefusedByBrokerError as error:
                 if not error.passing:
-                    self.finish(Closing(error.fault.close_code, f"{error.fault.text}: {error}"))
+                    self.finish(SocketEnd(error.fault.close_code, f"{error.fault.text}: {error}"))
                     return
             except LineClosedError:
                 return

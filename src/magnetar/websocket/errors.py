@@ -10,8 +10,9 @@ Source: Pulsar's WebSocket API: its error numbers, its statuses. A close code be
 from __future__ import annotations
 
 import enum
-from typing import ClassVar, Final
+from typing import Final
 
+from magnetar.auth.errors import AuthenticationError
 from magnetar.base.errors import MagnetarError
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -56,8 +57,6 @@ class WebSocketError(MagnetarError):
 class OpeningError(WebSocketError):
     """The socket is not opened."""
 
-    http_status: ClassVar[int] = 400
-
 
 class BadQueryError(OpeningError):
     """A parameter of the query that cannot be read, or is not offered."""
@@ -66,19 +65,13 @@ class BadQueryError(OpeningError):
 class NoSuchPathError(OpeningError):
     """The path names no producer, consumer or reader."""
 
-    http_status = 404
-
 
 class TooManySocketsError(OpeningError):
     """As many sockets as may be are open."""
 
-    http_status = 503
-
 
 class TooMuchUsedError(OpeningError):
     """The role has used more than it may."""
-
-    http_status = 429
 
     def __init__(self, owner: str, rest_ms: int) -> None:
         self.rest_s = max(1, -(-rest_ms // 1_000))
@@ -98,7 +91,7 @@ class RefusedByBrokerError(OpeningError):
     @property
     def status(self) -> int:
         """The HTTP status that says the same."""
-        return _STATUSES.get(self.code, 500)
+        return CODE_STATUSES[self.code]
 
     @property
     def passing(self) -> bool:
@@ -116,8 +109,6 @@ class RefusedByBrokerError(OpeningError):
 class LineClosedError(OpeningError):
     """The broker ended the connection before it answered."""
 
-    http_status = 503
-
 
 class MessageError(WebSocketError):
     """A text of the client that is not what it should be."""
@@ -133,7 +124,7 @@ class UndeliverableError(WebSocketError):
     """A message that this consumer cannot be given; the socket is closed with this reason."""
 
 
-_STATUSES: Final[dict[pb.ServerError, int]] = {
+CODE_STATUSES: Final[dict[pb.ServerError, int]] = {
     pb.AuthenticationError: 401,
     pb.AuthorizationError: 403,
     pb.TopicNotFound: 404,
@@ -151,7 +142,34 @@ _STATUSES: Final[dict[pb.ServerError, int]] = {
     pb.ProducerBlockedQuotaExceededException: 503,
     pb.TopicTerminatedError: 503,
     pb.ServiceNotReady: 503,
+    **dict.fromkeys(
+        (
+            pb.UnknownError,
+            pb.MetadataError,
+            pb.PersistenceError,
+            pb.ChecksumError,
+            pb.UnsupportedVersionError,
+            # Of transactions, which are not offered.
+            pb.TransactionCoordinatorNotFound,
+            pb.InvalidTxnStatus,
+            pb.TransactionConflict,
+            pb.TransactionNotFound,
+        ),
+        500,
+    ),
 }
+"""HTTP status of a handshake that the broker refused, for every code that it may refuse with."""
+
+STATUSES: Final[dict[type[MagnetarError], int]] = {
+    BadQueryError: 400,
+    NoSuchPathError: 404,
+    TooManySocketsError: 503,
+    TooMuchUsedError: 429,
+    LineClosedError: 503,
+    AuthenticationError: 401,
+    MagnetarError: 400,
+}
+"""HTTP status of a handshake that failed here; a class that is not here has its nearest base's."""
 
 _PASSING: Final = frozenset(
     (pb.ServiceNotReady, pb.PersistenceError, pb.MetadataError, pb.ConsumerBusy, pb.ProducerBusy)
@@ -162,4 +180,4 @@ def status_of(error: MagnetarError) -> int:
     """The status of the answer to a handshake that failed with `error`."""
     if isinstance(error, RefusedByBrokerError):
         return error.status
-    return error.http_status if isinstance(error, OpeningError) else 400
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)

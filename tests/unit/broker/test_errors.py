@@ -1,30 +1,14 @@
-"""Every refusal has a wire code and an HTTP status, and errors from below are translated."""
+"""Errors from below the broker are translated."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 from magnetar.base.errors import DiskFullError, LedgerError, LogError, MetadataError, StorageError
 from magnetar.base.names import InvalidTopicNameError, TopicName
-from magnetar.broker.errors import RefusedError, wire_code
+from magnetar.broker.errors import TopicNotFoundError, wire_code
+from magnetar.broker.watchers.pattern import PatternError
 from magnetar.wire import pulsar_pb2 as pb
-
-
-def refusals(base: type[RefusedError] = RefusedError) -> Iterator[type[RefusedError]]:
-    for each in base.__subclasses__():
-        yield each
-        yield from refusals(each)
-
-
-@pytest.mark.parametrize("refusal", list(refusals()), ids=lambda each: each.__name__)
-def test_each_refusal_says_its_own_code(refusal: type[RefusedError]) -> None:
-    assert "code" in vars(refusal)
-    assert "http_status" in vars(refusal)
-    assert wire_code(refusal("why")) == refusal.code
-    assert refusal.code in pb.ServerError.values()
-    assert 400 <= refusal.http_status < 600
 
 
 @pytest.mark.parametrize(
@@ -35,6 +19,8 @@ def test_each_refusal_says_its_own_code(refusal: type[RefusedError]) -> None:
         (LedgerError("x"), pb.PersistenceError),
         (LogError("x"), pb.PersistenceError),
         (MetadataError("x"), pb.MetadataError),
+        (TopicNotFoundError("x"), pb.TopicNotFound),
+        (PatternError("x"), pb.InvalidTopicName),
         (RuntimeError("x"), pb.UnknownError),
     ],
 )

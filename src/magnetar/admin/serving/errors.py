@@ -6,7 +6,7 @@ names, 503 for what may work a little later.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
 
 from magnetar.auth.errors import AuthenticationError, AuthorizationError
 from magnetar.base.errors import (
@@ -17,7 +17,33 @@ from magnetar.base.errors import (
     StorageFailedError,
 )
 from magnetar.base.names import InvalidNameError, InvalidNamespaceNameError, InvalidTopicNameError
-from magnetar.broker.errors import NamespaceNotFoundError, RefusedError
+from magnetar.broker.errors import (
+    BacklogQuotaHoldsError,
+    BacklogQuotaRefusesError,
+    ChecksumMismatchError,
+    ConflictError,
+    ConsumerAssignmentError,
+    ConsumerBusyError,
+    ConsumerNotFoundError,
+    EmptyNameError,
+    EncryptionRequiredError,
+    InvalidTopicError,
+    NamespaceNotFoundError,
+    NotAllowedError,
+    PersistenceFailedError,
+    PreconditionFailedError,
+    ProducerBusyError,
+    ProducerFencedError,
+    RefusedError,
+    ServiceNotReadyError,
+    StoredQuotaError,
+    SubscriptionNotFoundError,
+    TooManyConnectionsError,
+    TopicNotFoundError,
+    TopicTerminatedError,
+    UnsupportedError,
+    WrongConsumerError,
+)
 from magnetar.ledger.api import NoSuchEntryError, NoSuchLedgerError
 from magnetar.managedlog.errors import CursorNotFoundError, LogNotFoundError, LogTerminatedError
 from magnetar.metadata.store import BadVersionError, HasChildrenError, NotFoundError, StoreClosedError
@@ -27,8 +53,6 @@ from magnetar.tiered.errors import ReadOnlyStoreError
 
 class RequestError(MagnetarError):
     """The request itself is at fault, before the broker is asked."""
-
-    http_status: ClassVar[int] = 400
 
     def __init__(self, reason: str, *, remedy: str = "") -> None:
         """`reason`: in Pulsar's words where clients compare them; `remedy`: what to do, beside it."""
@@ -43,43 +67,29 @@ class BadRequestError(RequestError):
 class NotHereError(RequestError):
     """What the path names does not exist."""
 
-    http_status = 404
-
 
 class NotAcceptableError(RequestError):
     """A number out of its range (Pulsar answers 406 for partitions)."""
-
-    http_status = 406
 
 
 class ForbiddenError(RequestError):
     """A web page of another origin sent this."""
 
-    http_status = 403
-
 
 class MisdirectedError(RequestError):
     """The Host header names no address of this broker."""
-
-    http_status = 421
 
 
 class TooLargeError(RequestError):
     """The body is larger than any legal one."""
 
-    http_status = 413
-
 
 class TooSlowError(RequestError):
     """The body did not arrive in time."""
 
-    http_status = 408
-
 
 class TooMuchUsedError(RequestError):
     """The role has used more than it may."""
-
-    http_status = 429
 
     def __init__(self, owner: str, rest_ms: int) -> None:
         self.rest_s = max(1, -(-rest_ms // 1_000))
@@ -92,43 +102,77 @@ class TooMuchUsedError(RequestError):
 class UnreadablePayloadError(RequestError):
     """A stored payload is not what its metadata says; only its producer could have made it so."""
 
-    http_status = 422
-
 
 class FewerPartitionsError(RequestError):
     """Partitions cannot be taken away (Pulsar answers 422)."""
-
-    http_status = 422
 
 
 class NotImplementedHereError(RequestError):
     """Part of Pulsar's API that this broker does not offer; the message names it."""
 
-    http_status = 501
 
-
-_BRANCHES: Final[tuple[tuple[type[MagnetarError], int], ...]] = (
-    (InvalidNameError, 412),
-    (AuthenticationError, 401),
-    (AuthorizationError, 403),
-    (InvalidSchemaError, 422),
-    (IncompatibleSchemaError, 409),
-    (NoSuchEntryError, 404),
-    (NoSuchLedgerError, 404),
-    (LogNotFoundError, 404),
-    (CursorNotFoundError, 404),
-    (LogTerminatedError, 409),
-    (NotFoundError, 404),
-    (BadVersionError, 409),
-    (HasChildrenError, 409),
-    (StoreClosedError, 503),
-    (DiskFullError, 507),
-    (ReadOnlyStoreError, 409),
-    (StorageFailedError, 500),
-    (LogError, 500),
-    (MetadataError, 500),
-)
-"""Statuses of errors from below the broker, most special first."""
+STATUSES: Final[dict[type[MagnetarError], int]] = {
+    # The request itself:
+    RequestError: 400,
+    BadRequestError: 400,
+    NotHereError: 404,
+    NotAcceptableError: 406,
+    ForbiddenError: 403,
+    MisdirectedError: 421,
+    TooLargeError: 413,
+    TooSlowError: 408,
+    TooMuchUsedError: 429,
+    UnreadablePayloadError: 422,
+    FewerPartitionsError: 422,
+    NotImplementedHereError: 501,
+    # Refusals of the broker:
+    TopicNotFoundError: 404,
+    SubscriptionNotFoundError: 404,
+    ConsumerNotFoundError: 404,
+    WrongConsumerError: 412,
+    NamespaceNotFoundError: 404,
+    ConflictError: 409,
+    PreconditionFailedError: 412,
+    TooManyConnectionsError: 429,
+    ConsumerBusyError: 409,
+    ProducerBusyError: 409,
+    ProducerFencedError: 409,
+    ServiceNotReadyError: 503,
+    InvalidTopicError: 412,
+    EmptyNameError: 412,
+    NotAllowedError: 405,
+    UnsupportedError: 501,
+    TopicTerminatedError: 409,
+    ChecksumMismatchError: 400,
+    EncryptionRequiredError: 412,
+    BacklogQuotaHoldsError: 412,
+    BacklogQuotaRefusesError: 412,
+    StoredQuotaError: 412,
+    PersistenceFailedError: 500,
+    ConsumerAssignmentError: 400,
+    # From below the broker, single classes and whole branches:
+    InvalidNameError: 412,
+    AuthenticationError: 401,
+    AuthorizationError: 403,
+    InvalidSchemaError: 422,
+    IncompatibleSchemaError: 409,
+    NoSuchEntryError: 404,
+    NoSuchLedgerError: 404,
+    LogNotFoundError: 404,
+    CursorNotFoundError: 404,
+    LogTerminatedError: 409,
+    NotFoundError: 404,
+    BadVersionError: 409,
+    HasChildrenError: 409,
+    StoreClosedError: 503,
+    DiskFullError: 507,
+    ReadOnlyStoreError: 409,
+    StorageFailedError: 500,
+    LogError: 500,
+    MetadataError: 500,
+    MagnetarError: 500,
+}
+"""HTTP status of each error; a class that is not here has its nearest base's."""
 
 
 def words_of(error: MagnetarError, path: str) -> tuple[str, str]:
@@ -147,10 +191,6 @@ def words_of(error: MagnetarError, path: str) -> tuple[str, str]:
 
 
 def status_of(error: MagnetarError) -> int:
-    """The status that tells a client of `error`; 503 for what may be tried again."""
-    if isinstance(error, (RefusedError, RequestError)):
-        return error.http_status
-    for branch, status in _BRANCHES:
-        if isinstance(error, branch):
-            return 503 if status == 500 and error.retriable else status
-    return 503 if error.retriable else 500
+    """The status that tells a client of `error`; 503 for failures of ours that may be tried again."""
+    status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+    return 503 if status == 500 and error.retriable and not isinstance(error, RefusedError) else status

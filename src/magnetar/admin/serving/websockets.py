@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
 from magnetar.admin.serving.call import Service
-from magnetar.admin.serving.errors import RequestError
+from magnetar.admin.serving.errors import RequestError, status_of
 from magnetar.admin.serving.sources import check_socket
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import ended
@@ -61,7 +61,7 @@ class Gate:
             check_socket(HTTPConnection(scope), self._service, guarded=self._guarded)
         except RequestError as error:
             await receive()
-            await refuse(send, error.http_status, str(error))
+            await refuse(send, status_of(error), str(error))
             return
         await self._sockets(scope, receive, send)
 

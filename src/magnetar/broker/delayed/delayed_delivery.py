@@ -15,7 +15,7 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.delayed.due_time import deliver_at_ms, may_be_delayed
 from magnetar.broker.delayed.index import DEFAULT_LIMITS, DelayedIndex, IndexLimits
-from magnetar.broker.delayed.segment import BadSegmentError, Sealing, decode_foot
+from magnetar.broker.delayed.segment import Sealing, decode_foot
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import yield_loop
@@ -245,7 +245,7 @@ class DelayedDelivery:
             some = True
             try:
                 index.loaded(place[0], await self._ledgers.read(*place), self._clock.now_ms())
-            except (MagnetarError, BadSegmentError) as error:
+            except MagnetarError as error:
                 _log.error(
                     "%r: delayed entries are read from the log again: segment %d: %s",
                     self._cursor,
@@ -266,7 +266,7 @@ class DelayedDelivery:
                 try:
                     foot = await self._ledgers.read(ledger_id, await self._ledgers.last_entry(ledger_id))
                     segment, positions = decode_foot(ledger_id, foot)
-                except (MagnetarError, BadSegmentError) as error:
+                except MagnetarError as error:
                     # Its entries are read from the log.
                     _log.warning("%r: segment %d is of no use: %s", self._cursor, ledger_id, error)
                     spoilt.append(ledger_id)

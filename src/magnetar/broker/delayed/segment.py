@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar.base.errors import StorageError
 from magnetar.base.ids import EARLIEST, Position
 from magnetar.broker.delayed.positions import PositionSet
 from magnetar.broker.delayed.wheel import ENTRY_BITS, ENTRY_MASK
@@ -38,7 +39,7 @@ _FORMER_MAGIC: Final = b"MDS1"
 _FOOT: Final = struct.Struct("<4sIIQ")
 
 
-class BadSegmentError(ValueError):
+class BadSegmentError(StorageError):
     """The bytes are not those of a segment."""
 
 

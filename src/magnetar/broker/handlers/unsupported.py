@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.errors import UnsupportedError
+from magnetar.broker.errors import WIRE_CODES, UnsupportedError
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import CommandEvent
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("magnetar.broker.session")
 
 Type = pb.BaseCommand.Type
+_CODE: Final = WIRE_CODES[UnsupportedError]
 
 
 _OF_TRANSACTIONS: Final = frozenset(
@@ -31,7 +32,7 @@ def refuse(session: Session, event: CommandEvent) -> None:
     if event.type == Type.SEND:
         send = event.command.send
         refusal = "transactions, markers and replicated messages are not offered yet"
-        session.reply(commands.send_error(send.producer_id, send.sequence_id, UnsupportedError.code, refusal))
+        session.reply(commands.send_error(send.producer_id, send.sequence_id, _CODE, refusal))
         return
     name = Type.Name(event.type) if event.type in Type.values() else f"command {event.type}"
     request_id = _request_id(event.command)
@@ -41,7 +42,7 @@ def refuse(session: Session, event: CommandEvent) -> None:
     refusal = f"{name} is not offered by this broker yet"
     if event.type in _OF_TRANSACTIONS:
         refusal = f"Transactions are not enabled; {refusal}"
-    session.reply(commands.error(request_id, UnsupportedError.code, refusal))
+    session.reply(commands.error(request_id, _CODE, refusal))
 
 
 def _request_id(command: pb.BaseCommand) -> int | None:

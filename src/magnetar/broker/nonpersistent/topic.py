@@ -9,7 +9,7 @@ from magnetar.base.clock import Clock
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.access.producer_access import ProducerAccess
-from magnetar.broker.errors import NotAllowedError, RefusedError
+from magnetar.broker.errors import NotAllowedError, RefusedError, wire_code
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
@@ -59,7 +59,7 @@ class NonPersistentTopic(AnyTopic):
         connection.published(run.size_bytes)
 
     def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
-        producer.connection.send_errors(producer, run.sequence_ids, error.code, str(error))
+        producer.connection.send_errors(producer, run.sequence_ids, wire_code(error), str(error))
         producer.connection.published(run.size_bytes)
 
     # -- subscriptions -----------------------------------------------------------------------------

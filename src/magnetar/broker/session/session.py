@@ -18,6 +18,7 @@ from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.errors import (
+    WIRE_CODES,
     ConsumerNotFoundError,
     UnsupportedError,
     wire_code,
@@ -335,7 +336,7 @@ class Session:
         consumer = self.consumers.get(event.consumer_id)
         if consumer is None:
             if event.request_id is not None:
-                code, text = ConsumerNotFoundError.code, "the consumer is not connected"
+                code, text = WIRE_CODES[ConsumerNotFoundError], "the consumer is not connected"
                 self.reply(
                     commands.ack_response(event.consumer_id, event.request_id, code=code, message=text)
                 )

@@ -19,6 +19,7 @@ from magnetar.base.names import TopicName
 from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.errors import (
+    WIRE_CODES,
     ChecksumMismatchError,
     NotAllowedError,
     PreconditionFailedError,
@@ -131,7 +132,10 @@ class AnyTopic(ABC):
     def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
         """No client sends before it heard that its producer is ready."""
         producer.connection.send_errors(
-            producer, run.sequence_ids, NotAllowedError.code, "the producer waits for access to the topic"
+            producer,
+            run.sequence_ids,
+            WIRE_CODES[NotAllowedError],
+            "the producer waits for access to the topic",
         )
         producer.connection.published(run.size_bytes)
 

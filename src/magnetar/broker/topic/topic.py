@@ -225,7 +225,9 @@ class Topic(AnyTopic):
                 self.dedup.persisted(head.producer.name, head.mark, position, head.count)
             connection = head.producer.connection
             if head.refusal is not None:
-                connection.send_errors(head.producer, head.sequence_ids, head.refusal.code, str(head.refusal))
+                connection.send_errors(
+                    head.producer, head.sequence_ids, wire_code(head.refusal), str(head.refusal)
+                )
             else:
                 connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
             connection.published(head.size_bytes)

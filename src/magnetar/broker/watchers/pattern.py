@@ -47,9 +47,6 @@ _WORK_MAX: Final = 3_000_000
 class PatternError(InvalidTopicError):
     """A regular expression that is wrong or that this engine does not match."""
 
-    code = InvalidTopicError.code
-    http_status = InvalidTopicError.http_status
-
 
 class _Automaton:
     """States are numbers; each has steps on characters, and free steps, some at an edge of the text only."""

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
+from magnetar.base.errors import BrokerError
+
 _DEPTH_MAX: Final = 50
 """Groups within groups."""
 _REPEAT_MAX: Final = 1_000
 """Largest number within braces (RE2's)."""
 
 
-class PatternSyntaxError(Exception):
+class PatternSyntaxError(BrokerError):
     """The text is no regular expression that this package matches; the message says why."""
 
 

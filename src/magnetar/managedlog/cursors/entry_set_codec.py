@@ -18,6 +18,7 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
+from magnetar.base.errors import StorageError
 from magnetar.managedlog.cursors.entry_set import CHUNK_BITS, FULL, EntrySet
 
 _FULL: Final = 0
@@ -32,7 +33,7 @@ _GROUP_MAX: Final = 1 << 22
 """Chunks of one full group: four billion entries, more than a ledger holds."""
 
 
-class MalformedAckedError(ValueError):
+class MalformedAckedError(StorageError):
     """The bytes are not what `encode` writes."""
 
 

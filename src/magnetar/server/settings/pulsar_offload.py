@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
+from magnetar.base.errors import StartupError
+
 DRIVER: Final = "managedLedgerOffloadDriver"
 _S3: Final = ("s3ManagedLedgerOffloadBucket", "s3ManagedLedgerOffloadRegion")
 _S3_ENDPOINT: Final = "s3ManagedLedgerOffloadServiceEndpoint"
@@ -21,7 +23,7 @@ NAMES: Final = frozenset({DRIVER, *_S3, _S3_ENDPOINT, _GCS, *_ANY, _ANY_ENDPOINT
 """What is looked at."""
 
 
-class UnknownStoreError(ValueError):
+class UnknownStoreError(StartupError):
     """The settings name a store that is not offered, or not which one. The text says what to do."""
 
 

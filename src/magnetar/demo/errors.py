@@ -1,0 +1,9 @@
+"""What can go wrong on the tour."""
+
+from __future__ import annotations
+
+from magnetar.base.errors import MagnetarError
+
+
+class DemoError(MagnetarError):
+    """The tour cannot go on. The message says what happened and where to look."""
