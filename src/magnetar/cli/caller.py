@@ -115,16 +115,19 @@ _OPTIONS: Final = (
     click.option(
         "--admin-url", envvar="MAGNETAR_ADMIN_URL", help="The admin API.  [port 8080 of the broker]"
     ),
-    click.option("--token", envvar="MAGNETAR_TOKEN", help="Token that names you."),
-    click.option("--token-file", envvar="MAGNETAR_TOKEN_FILE", type=_FILE, help="File of the token."),
+    click.option("--token", envvar="MAGNETAR_TOKEN", help="Token for authentication."),
+    click.option("--token-file", envvar="MAGNETAR_TOKEN_FILE", type=_FILE, help="File with the token."),
     click.option(
         "--trust-certs",
         envvar="MAGNETAR_TRUST_CERTS",
         type=_FILE,
-        help="Certificates, PEM, of whom to trust over TLS.  [those of the system]",
+        help="PEM file of the authorities to trust over TLS.  [those of the system]",
     ),
     click.option(
-        "--timeout", type=click.FloatRange(min=0.001), default=30.0, help="Seconds for one answer.  [30]"
+        "--timeout",
+        type=click.FloatRange(min=0.001),
+        default=30.0,
+        help="Seconds to wait for an answer.  [30]",
     ),
     click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]"),
 )

@@ -14,7 +14,7 @@ _HOW = {
 @click.command(epilog="Example: magnetar completion bash")
 @click.argument("shell", type=click.Choice(sorted(_HOW)))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete commands, options and their values."""
+    """Print the script that makes SHELL complete commands, options and their values."""
     from click.shell_completion import get_completion_class
 
     root = click.get_current_context().find_root().command

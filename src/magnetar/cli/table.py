@@ -31,15 +31,15 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "autorecovery": Command(
         "magnetar.cli.processes.autorecovery:autorecovery",
-        "Copies of lost bookies are made anew: a node that does it, and taking a bookie out for good.",
+        "Replace the copies of lost bookies, and decommission a bookie.",
     ),
     "storage": Command(
         "magnetar.cli.storage.storage:storage",
-        "Messages on disk that metadata does not name, and metadata that is in doubt (docs/storage.md).",
+        "Messages that metadata does not name, and metadata that is doubted (docs/storage.md).",
     ),
     "context": Command(
         "magnetar.cli.contexts.context_command:context",
-        "Clusters by name: where they are, and as whom to call them.",
+        "Clusters by name: addresses and credentials.",
     ),
     "clusters": Command("magnetar.cli.namespaces.clusters:clusters", "Clusters that know each other."),
     "brokers": Command(
@@ -47,7 +47,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "tenants": Command(
         "magnetar.cli.namespaces.tenants:tenants",
-        "Teams on the cluster: who administers them, where they may be.",
+        "Tenants: teams on the cluster, with administrators and allowed clusters.",
     ),
     "namespaces": Command(
         "magnetar.cli.namespaces.namespaces:namespaces",
@@ -55,25 +55,25 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "topics": Command(
         "magnetar.cli.topics.topics:topics",
-        "Topics: create, delete, look at, and why they do or do not deliver.",
+        "Topics: create, delete, inspect, and explain why they do or do not deliver.",
     ),
     "subscriptions": Command("magnetar.cli.topics.subscriptions:subscriptions", "Subscriptions of topics."),
     "schemas": Command("magnetar.cli.topics.schemas:schemas", "Schemas of topics, by version."),
     "lake": Command(
         "magnetar.cli.storage.lake:lake",
-        "Iceberg tables over topics: what there is, full checks, upkeep (docs/lake.md).",
+        "Iceberg tables over topics: status, full checks, maintenance (docs/lake.md).",
     ),
     "backup": Command(
         "magnetar.cli.storage.backup:backup",
-        "Copies of a data folder, made while it is used (docs/backup.md).",
+        "Backups of a data folder, made while the broker runs (docs/backup.md).",
     ),
     "restore": Command(
         "magnetar.cli.storage.backup:restore",
-        "Make a data folder of a backup in REPOSITORY, the newest one unless BACKUP_ID names another.",
+        "Restore a backup in REPOSITORY to a new data folder; the newest backup, unless BACKUP_ID is given.",
     ),
     "offload": Command(
         "magnetar.cli.storage.offload:offload",
-        "Object stores of history: whose they are, and taking one over (docs/tiered-storage.md).",
+        "Object stores of history and their owners (docs/tiered-storage.md).",
     ),
     "produce": Command(
         "magnetar.cli.messages.produce:produce",
@@ -81,53 +81,53 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "consume": Command(
         "magnetar.cli.messages.consume:consume",
-        "Show messages of TOPIC: what is there, in the order of their times; with --follow also what comes.",
+        "Show messages of TOPIC in the order of their times; with --follow also new ones.",
     ),
     "peek": Command(
         "magnetar.cli.messages.search:peek",
-        "Show what SUBSCRIPTION of TOPIC has before it, and take nothing.",
+        "Show the next messages of SUBSCRIPTION on TOPIC, without acknowledging them.",
     ),
     "search": Command(
         "magnetar.cli.messages.search:search",
-        "Show the messages of TOPIC for which EXPRESSION holds; ends with 7 when there is none.",
+        "Show the messages of TOPIC for which EXPRESSION is true; exit code 7 when there is none.",
     ),
     "replay": Command(
         "magnetar.cli.messages.replay:replay",
-        "Send messages of TOPIC once more: to TARGET, or dead letters back to where they come from.",
+        "Publish messages of TOPIC again: to TARGET, or dead letters to their original topic.",
     ),
     "top": Command(
-        "magnetar.cli.diagnosis.top:top", "Show the topics or subscriptions that move most, again and again."
+        "magnetar.cli.diagnosis.top:top", "Show the busiest topics or subscriptions, updated repeatedly."
     ),
     "bench": Command(
         "magnetar.cli.load.command:bench",
-        "Load on a topic of a running broker, and how it fares; one process of it (docs/cli.md).",
+        "Load on a topic of a running broker, from one process, and its measurements (docs/cli.md).",
     ),
     "doctor": Command(
         "magnetar.cli.diagnosis.doctor:doctor",
-        "Look at disk, sync speed, limits and ports of this machine, at the broker's health and its clock.",
+        "Check disk, sync speed, limits and ports of this machine, and the broker's health and clock.",
     ),
     "explain": Command(
         "magnetar.cli.diagnosis.explain:explain",
-        "Say what an error CODE means and what to do: a name or number of the protocol, or an HTTP status.",
+        "Explain an error CODE, and what to do: a name or number of the protocol, or an HTTP status.",
     ),
     "debug": Command(
-        "magnetar.cli.diagnosis.debug_command:debug", "For who helps: what is going on, in one file."
+        "magnetar.cli.diagnosis.debug_command:debug", "Collect information for support in one file."
     ),
     "config": Command(
         "magnetar.cli.processes.config_command:config",
-        "Settings of a broker: what is in force, whether a file is right, what a setting is.",
+        "Settings of a broker: show those in force, check a file, explain a setting.",
     ),
     "completion": Command(
         "magnetar.cli.completion:completion",
-        "Print what makes SHELL complete commands, options and their values.",
+        "Print the script that makes SHELL complete commands, options and their values.",
     ),
     "secure": Command(
         "magnetar.cli.security.secure:secure",
-        "Certificates, tokens and settings of a broker that asks who comes (docs/security.md).",
+        "Certificates, tokens and settings of a broker with authentication (docs/security.md).",
     ),
     "auth": Command(
         "magnetar.cli.security.auth:auth",
-        "Rights: whether a role may do something, and which grant is missing.",
+        "Permissions: check whether a role may do something, and which grant is missing.",
     ),
     "tokens": Command(
         "magnetar.cli.security.tokens:tokens", "Keys and tokens for authentication (docs/security.md)."

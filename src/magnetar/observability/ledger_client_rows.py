@@ -15,38 +15,38 @@ LEDGER_CLIENT: Final = Section(
             "magnetar_ledger_client_adds_total",
             "entries",
             ("success",),
-            "Copies of entries that bookies took, or answers that were none.",
+            "Copies of entries sent to bookies, by the bookie's answer.",
             _ONLY,
         ),
         counter(
             "magnetar_ledger_client_reads_total",
             "",
             ("success",),
-            "Requests other than adds that bookies answered, or did not.",
+            "Requests other than adds, by the bookie's answer.",
             _ONLY,
         ),
         counter(
-            "magnetar_ledger_client_batch_reads_total", "", (), "Reads that brought several entries.", _ONLY
+            "magnetar_ledger_client_batch_reads_total", "", (), "Reads that returned several entries.", _ONLY
         ),
         counter(
             "magnetar_ledger_client_speculative_reads_total",
             "",
             (),
-            "Copies that were asked for because another one did not come.",
+            "Reads of another copy because the first bookie did not answer in time.",
             _ONLY,
         ),
         counter(
             "magnetar_ledger_client_bad_copies_total",
             "",
             (),
-            "Copies that were missing or damaged when they were read, and were written again.",
+            "Copies that were missing or damaged when they were read, and were rewritten.",
             _ONLY,
         ),
         counter(
             "magnetar_ledger_client_ensemble_changes_total",
             "",
             (),
-            "Times that failed bookies were to be replaced.",
+            "Changes of an ensemble, to replace failed bookies.",
             _ONLY,
         ),
         counter(
@@ -60,23 +60,24 @@ LEDGER_CLIENT: Final = Section(
             "magnetar_ledger_client_metadata_conflicts_total",
             "",
             (),
-            "Writes of a ledger's metadata that met another one, or whose outcome was not known.",
+            "Writes of a ledger's metadata that conflicted with another write, or whose outcome was unknown.",
             _ONLY,
         ),
         gauge(
             "magnetar_ledger_client_bookies_quarantined",
             "",
             (),
-            "Bookies that new ensembles leave out because they failed or were slow too often.",
+            "Bookies that get no new ensembles because they failed or were slow too often.",
             _ONLY,
         ),
         gauge("magnetar_ledger_client_connections", "", (), "Connections to bookies.", _ONLY),
         histogram(
             "magnetar_ledger_client_add_seconds",
             (),
-            "From a group of entries to one bookie until it has acknowledged all of them.",
+            "Time from sending a group of entries to one bookie until the bookie has acknowledged all of "
+            "them.",
             _ONLY,
         ),
-        histogram("magnetar_ledger_client_read_seconds", (), "Until a bookie answers a read.", _ONLY),
+        histogram("magnetar_ledger_client_read_seconds", (), "Time until a bookie answers a read.", _ONLY),
     ),
 )

@@ -24,7 +24,7 @@ TENANTS: Final = Section(
             "magnetar_tenant_stored_bytes_max",
             "bytes",
             _OF,
-            "What magnetar_tenant_stored_bytes may be; above it the tenant's producers are refused.",
+            "Limit of magnetar_tenant_stored_bytes; above it the tenant's producers are refused.",
             _LIMITED,
         ),
     ),

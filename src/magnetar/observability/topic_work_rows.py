@@ -24,7 +24,8 @@ TOPIC_WORK: Final = Section(
             "magnetar_topics_under_way_seconds_max",
             "seconds",
             _K,
-            "How long the longest of them has taken so far; more than some seconds: storage is stuck.",
+            "Age of the oldest load, unload or deletion of a topic under way; more than some seconds means "
+            "that storage is stuck.",
         ),
         _g(
             "magnetar_cursor_replays_running",
@@ -38,26 +39,34 @@ TOPIC_WORK: Final = Section(
             _K,
             "Subscriptions whose acknowledgements were read back after a crash.",
         ),
-        _c("magnetar_cursor_replay_entries_total", "", _K, "Entries that were read for them."),
+        _c(
+            "magnetar_cursor_replay_entries_total",
+            "",
+            _K,
+            "Entries that were read back for magnetar_cursor_replays_total.",
+        ),
         _g("magnetar_unloaded_topics", "", _N, "Topics that are not loaded."),
         _g(
             "magnetar_unloaded_inexact_topics",
             "",
             _N,
-            "Those whose values are as of an earlier time, as the broker was killed.",
+            "Topics that are not loaded and whose values are of an earlier time, because the broker was "
+            "killed.",
         ),
         _g(
             "magnetar_unloaded_backlog_entries",
             "entries",
             _N,
-            "Entries that the slowest durable subscription of each has not acknowledged.",
+            "Entries that the slowest durable subscription of each topic that is not loaded has not "
+            "acknowledged.",
         ),
-        _g("magnetar_unloaded_storage_bytes", "bytes", _N, "Bytes of their entries."),
+        _g("magnetar_unloaded_storage_bytes", "bytes", _N, "Bytes of entries of topics that are not loaded."),
         _g(
             "magnetar_unloaded_seen_age_seconds",
             "seconds",
             _K,
-            "Since the last look at the topics that are not loaded; since the start when there was none.",
+            "Time since the last check of the topics that are not loaded; since the start before the first "
+            "check.",
         ),
     ),
 )

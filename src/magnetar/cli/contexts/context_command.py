@@ -14,7 +14,7 @@ from magnetar.cli.output import FORMATS, show
 
 @click.group()
 def context() -> None:
-    """Clusters by name: where they are, and as whom to call them."""
+    """Clusters by name: addresses and credentials."""
 
 
 @context.command(
@@ -25,9 +25,9 @@ def context() -> None:
 @click.option("--admin-url", default="", help="The admin API.  [port 8080 of the broker]")
 @click.option("--token", default="", help="Token that names you; kept in the file of contexts.")
 @click.option("--token-file", default="", help="File of the token, read for every command.")
-@click.option("--trust-certs", default="", help="Certificates, PEM, of whom to trust over TLS.")
+@click.option("--trust-certs", default="", help="PEM file of the authorities to trust over TLS.")
 def add(name: str, **given: str) -> None:
-    """Keep a cluster under NAME, or change it; the first one becomes the current one."""
+    """Store a cluster under NAME, or change it; the first one becomes the current one."""
     for option in ("token_file", "trust_certs"):
         if given[option]:
             given[option] = os.path.abspath(os.path.expanduser(given[option]))
@@ -72,7 +72,7 @@ def _row(place: Place) -> dict[str, str]:
 @context.command(epilog="Example: magnetar context remove old")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Forget NAME."""
+    """Remove NAME."""
     file = contexts.file_of(os.environ)
     known = contexts.load(file)
     if name not in known.places:

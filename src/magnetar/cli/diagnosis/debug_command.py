@@ -27,26 +27,28 @@ _TOPICS_MAX: Final = 200
 
 @click.group()
 def debug() -> None:
-    """For who helps: what is going on, in one file."""
+    """Collect information for support in one file."""
 
 
 @debug.command(epilog="Example: magnetar debug bundle trouble.tar.gz --topic orders --log broker.log")
 @click.argument("file", type=click.Path(path_type=Path), default=Path("magnetar-debug.tar.gz"))
 @click.option(
-    "--topic", "topics", multiple=True, help="With its statistics; may be repeated.  [all, up to 200]"
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Topic whose statistics to include; may be repeated.  [all, up to 200]",
 )
 @click.option(
     "--log",
     "logs",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="The end of this log; may be repeated.",
+    help="Log file whose end to include; may be repeated.",
 )
 @calls
 def bundle(caller: Caller, file: Path, topics: tuple[str, ...], logs: tuple[Path, ...]) -> None:
-    """Write settings, statistics, metrics and the doctor's findings to FILE, without secrets.
-
-    Names of topics, roles and hosts are in it; payloads are not.
+    """Write settings, statistics, metrics and the doctor's findings to FILE, without secrets. The file has
+    names of topics, roles and hosts, and no payloads.
     """
     written: list[str] = []
     try:

@@ -51,10 +51,10 @@ class Finding(NamedTuple):
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Folder of the broker's data.  [the default one]"
 )
-@click.option("--local", is_flag=True, help="This machine only; no broker is asked.")
+@click.option("--local", is_flag=True, help="Check this machine only, without a call to the broker.")
 @calls
 def doctor(caller: Caller, data: Path | None, local: bool) -> int:
-    """Look at disk, sync speed, limits and ports of this machine, at the broker's health and its clock."""
+    """Check disk, sync speed, limits and ports of this machine, and the broker's health and clock."""
     if click.get_current_context().invoked_subcommand is not None:
         return 0
     folder = data or default_data()

@@ -169,9 +169,8 @@ def found(code: str) -> str:
 @click.argument("code", required=False)
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="[table]")
 def explain(code: str | None, output: str) -> None:
-    """Say what an error CODE means and what to do: a name or number of the protocol, or an HTTP status.
-
-    Why a subscription does not dispatch says `magnetar topics explain`.
+    """Explain an error CODE, and what to do: a name or number of the protocol, or an HTTP status.
+    `magnetar topics explain` shows why a subscription does not dispatch.
     """
     if code is None:
         show([{"code": name, "meaning": each.meaning} for name, each in CODES.items()], output)

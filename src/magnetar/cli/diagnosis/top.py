@@ -80,17 +80,17 @@ def _number(value: object) -> float:
 
 @click.command(epilog="Example: magnetar top --by backlog")
 @click.option("--subscriptions", is_flag=True, help="A line for each subscription.  [each topic]")
-@click.option("--by", help="The column that says who comes first.  [in/s, or out/s of subscriptions]")
+@click.option("--by", help="Column to sort by.  [in/s, or out/s of subscriptions]")
 @click.option("-n", "--lines", type=click.IntRange(min=1), default=20, help="[20]")
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=2.0, help="Seconds between two looks.  [2]"
+    "--interval", type=click.FloatRange(min=0.1), default=2.0, help="Seconds between two updates.  [2]"
 )
-@click.option("--looks", type=click.IntRange(min=1), help="End after so many.  [until Ctrl-C]")
+@click.option("--looks", type=click.IntRange(min=1), help="Number of updates.  [until Ctrl-C]")
 @calls
 def top(
     caller: Caller, subscriptions: bool, by: str | None, lines: int, interval: float, looks: int | None
 ) -> None:
-    """Show the topics or subscriptions that move most, again and again."""
+    """Show the busiest topics or subscriptions, updated repeatedly."""
     names, labels = (_SUBSCRIPTION, ("topic", "subscription")) if subscriptions else (_TOPIC, ("topic",))
     by = by or ("out/s" if subscriptions else "in/s")
     live = caller.output == "table" and sys.stdout.isatty()

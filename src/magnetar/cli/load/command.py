@@ -10,7 +10,7 @@ from magnetar.cli.caller import Caller, calls
 
 @click.group()
 def bench() -> None:
-    """Load on a topic of a running broker, and how it fares; one process of it (docs/cli.md)."""
+    """Load on a topic of a running broker, from one process, and its measurements (docs/cli.md)."""
 
 
 @bench.command(epilog="Example: magnetar bench publish load-test --rate 10000 --size 100 --seconds 30")
@@ -19,20 +19,22 @@ def bench() -> None:
     "--rate",
     type=click.IntRange(min=0),
     default=1_000,
-    help="Messages a second; 0: as fast as it goes.  [1000]",
+    help="Messages per second; 0: as fast as possible.  [1000]",
 )
 @click.option("--size", type=click.IntRange(min=0), default=1_024, help="Bytes of a message.  [1024]")
 @click.option("--batch", type=click.IntRange(1, 10_000), default=1, help="Messages in an entry.  [1]")
-@click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="How long it counts.  [10]")
-@click.option("--warm-up", type=click.FloatRange(min=0), default=1.0, help="Seconds before it counts.  [1]")
+@click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="Seconds to measure.  [10]")
+@click.option(
+    "--warm-up", type=click.FloatRange(min=0), default=1.0, help="Seconds before the measurement.  [1]"
+)
 @calls
 def publish(
     caller: Caller, topic: str, rate: int, size: int, batch: int, seconds: float, warm_up: float
 ) -> None:
     """Publish to TOPIC and wait for receipts: rate, and latency from when each message was due.
 
-    The messages stay in the topic as others do. A rate that this process or the broker cannot keep shows in
-    the latencies.
+    The messages stay in the topic as others do. When this process or the broker cannot keep the rate, the
+    latencies grow.
     """
     from magnetar.cli.load.latencies import Latencies
     from magnetar.cli.load.publishing import Load
@@ -60,7 +62,7 @@ def publish(
 @bench.command(epilog="Example: magnetar bench consume load-test --from earliest --seconds 30")
 @click.argument("topic")
 @click.option("--from", "begin", type=click.Choice(["latest", "earliest"]), default="latest", help="[latest]")
-@click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="How long it counts.  [10]")
+@click.option("--seconds", type=click.FloatRange(min=0.01), default=10.0, help="Seconds to measure.  [10]")
 @calls
 def consume(caller: Caller, topic: str, begin: str, seconds: float) -> None:
     """Read TOPIC: rate, and time from when the broker took each message until it was here.

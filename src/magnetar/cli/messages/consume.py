@@ -29,11 +29,13 @@ _IDLE_S: Final = 3.0
 )
 @click.argument("topic")
 @options.several(options.FROM, options.TO, options.COUNT)
-@click.option("--last", type=click.IntRange(min=1), help="The last so many messages.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("-s", "--subscription", help="Take from this subscription and acknowledge.  [none: only look]")
+@click.option("--last", type=click.IntRange(min=1), help="Only the last messages, this many.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new messages, until Ctrl-C.")
 @click.option(
-    "--type", "kind", type=click.Choice(_KINDS), default="Shared", help="Of a subscription.  [Shared]"
+    "-s", "--subscription", help="Consume through this subscription and acknowledge.  [none: only look]"
+)
+@click.option(
+    "--type", "kind", type=click.Choice(_KINDS), default="Shared", help="Type of the subscription.  [Shared]"
 )
 @options.several(options.FILTER, options.FORMAT, options.RAW)
 @calls
@@ -51,10 +53,9 @@ def consume(
     template: str | None,
     raw: bool,
 ) -> None:
-    """Show messages of TOPIC: what is there, in the order of their times; with --follow also what comes.
-
-    With a subscription they are taken: acknowledged once they are printed, also those that the filter leaves
-    out. Values are decoded by the schema of each message.
+    """Show messages of TOPIC in the order of their times; with --follow also new ones. With a
+    subscription, messages are acknowledged after they are printed, also those that the filter rejects.
+    Values are decoded by the schema of each message.
     """
     from magnetar.cli.messages.decoding import Decoder
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--key", required=True, help="The key.")
 @click.option("--base64", "encoded", is_flag=True, help="The key is given as base64 of its bytes.")
 @click.option("--all", "every", is_flag=True, help="Every message of the key, the newest one first.")
-@click.option("--everywhere", is_flag=True, help="In all partitions, not in those of the key's hash.")
+@click.option("--everywhere", is_flag=True, help="Search all partitions, not only those of the key's hash.")
 @options.several(options.COUNT, options.FORMAT, options.RAW)
 @calls
 def get(
@@ -38,7 +38,7 @@ def get(
     template: str | None,
     raw: bool,
 ) -> int:
-    """Show the newest message of TOPIC with a key; ends with 7 when there is none, or it deletes the key."""
+    """Show the newest message of TOPIC with a key; exit code 7 when there is none, or it deletes the key."""
     from magnetar.cli.messages.by_key import KeyReading
     from magnetar.cli.messages.decoding import Decoder
 

@@ -37,21 +37,27 @@ def pairs_of(words: tuple[str, ...], option: str) -> dict[str, str]:
 @click.argument("topic")
 @click.argument("messages", nargs=-1)
 @click.option("--key", help="Key of all messages.")
-@click.option("--key-separator", help="Each message is a key, this text, and a value.")
+@click.option("--key-separator", help="Text between key and value of each message.")
 @click.option("--property", "pairs", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
 @click.option("--event-time", type=Moment(), help="A time, or an age as 2h.")
-@click.option("--delay", help="Deliver so much later: 30s, 2h, 7d.")
+@click.option("--delay", help="Time until delivery: 30s, 2h, 7d.")
 @click.option(
-    "--file", "files", type=click.Path(path_type=Path), multiple=True, help="A message each; may be repeated."
+    "--file",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="File with one message; may be repeated.",
 )
-@click.option("--repeat", type=click.IntRange(min=1), default=1, help="Send them so many times.  [1]")
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=1, help="Number of times to send each message.  [1]"
+)
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zlib", "zstd", "snappy"]),
     default="none",
     help="[none]",
 )
-@click.option("--raw", is_flag=True, help="Send them as they are, whatever the topic's schema says.")
+@click.option("--raw", is_flag=True, help="Send the bytes unchanged, regardless of the topic's schema.")
 @calls
 def produce(
     caller: Caller,
@@ -69,7 +75,7 @@ def produce(
 ) -> None:
     """Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable.
 
-    Where the topic has a schema, each is a value of it, written as JSON.
+    If the topic has a schema, each message is a value of it, written as JSON.
     """
     later_ms = None if delay is None else age_ms(delay)
     if delay is not None and later_ms is None:

@@ -35,8 +35,8 @@ class ReplayError(MagnetarError):
 @click.argument("topic")
 @click.argument("target", required=False)
 @options.several(options.FROM, options.TO, options.COUNT, options.FILTER)
-@click.option("--dead-letters", is_flag=True, help="Back to the topic that each says it comes from.")
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--dead-letters", is_flag=True, help="Send each dead letter to its original topic.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, without sending it.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @calls
 def replay(
@@ -51,10 +51,9 @@ def replay(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Send messages of TOPIC once more: to TARGET, or dead letters back to where they come from.
-
-    Keys, properties, event times and payloads stay, the order of each key too; what was a dead letter stays
-    in its topic.
+    """Publish messages of TOPIC again: to TARGET, or dead letters to their original topic. Keys,
+    properties, event times, payloads and the order of each key stay the same. Dead letters also stay in
+    their topic.
     """
     if dead_letters == (target is not None):
         raise click.UsageError("name either a TARGET or --dead-letters")

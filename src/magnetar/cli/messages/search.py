@@ -26,7 +26,7 @@ def search(
     template: str | None,
     raw: bool,
 ) -> int:
-    """Show the messages of TOPIC for which EXPRESSION holds; ends with 7 when there is none."""
+    """Show the messages of TOPIC for which EXPRESSION is true; exit code 7 when there is none."""
     from magnetar.cli.messages.decoding import Decoder
     from magnetar.cli.messages.reading import TopicReading
     from magnetar.cli.storage.progress import Progress
@@ -58,11 +58,11 @@ def search(
 @click.command(epilog="Example: magnetar peek orders billing -n 3")
 @click.argument("topic")
 @click.argument("subscription")
-@click.option("-n", "--count", type=click.IntRange(1, 1000), default=1, help="How many entries.  [1]")
+@click.option("-n", "--count", type=click.IntRange(1, 1000), default=1, help="Number of entries.  [1]")
 @options.several(options.FORMAT, options.RAW)
 @calls
 def peek(caller: Caller, topic: str, subscription: str, count: int, template: str | None, raw: bool) -> int:
-    """Show what SUBSCRIPTION of TOPIC has before it, and take nothing."""
+    """Show the next messages of SUBSCRIPTION on TOPIC, without acknowledging them."""
     from magnetar.adminclient import paths
     from magnetar.adminclient.errors import AdminRefusedError
     from magnetar.cli.messages.decoding import Decoder

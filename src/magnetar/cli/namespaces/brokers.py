@@ -42,7 +42,7 @@ VERBS: Final = (
     ),
     Verb(
         name="unset",
-        help="Take the setting NAME back to what was set at start.",
+        help="Restore the value of the setting NAME from the start.",
         method="DELETE",
         path="brokers/configuration/{name}",
         done="{name} is what was set at start",

@@ -24,10 +24,12 @@ def _body(given: Mapping[str, Any]) -> object:
 
 VERBS: Final = (
     Verb(name="list", help="Show all clusters.", path="clusters", example="clusters list"),
-    Verb(name="get", help="Show where CLUSTER is.", path="{cluster}", example="clusters get standalone"),
+    Verb(
+        name="get", help="Show the addresses of CLUSTER.", path="{cluster}", example="clusters get standalone"
+    ),
     Verb(
         name="create",
-        help="Make CLUSTER known.",
+        help="Register CLUSTER.",
         method="PUT",
         path="{cluster}",
         options=_URLS,
@@ -37,7 +39,7 @@ VERBS: Final = (
     ),
     Verb(
         name="update",
-        help="Replace where CLUSTER is.",
+        help="Replace the addresses of CLUSTER.",
         method="POST",
         path="{cluster}",
         options=_URLS,
@@ -47,7 +49,7 @@ VERBS: Final = (
     ),
     Verb(
         name="delete",
-        help="Forget CLUSTER.",
+        help="Remove CLUSTER.",
         method="DELETE",
         path="{cluster}",
         question="Forget cluster {cluster}?",

@@ -41,7 +41,7 @@ VERBS: Final = (
     ),
     Verb(
         name="get",
-        help="Show all that is stored about NAMESPACE.",
+        help="Show the stored policies of NAMESPACE.",
         path="{namespace}",
         example="namespaces get public/default -o yaml",
     ),
@@ -51,7 +51,11 @@ VERBS: Final = (
         method="PUT",
         path="{namespace}",
         options=(
-            click.Option(["--bundles"], type=click.IntRange(1, 1024), help="Parts that brokers share.  [4]"),
+            click.Option(
+                ["--bundles"],
+                type=click.IntRange(1, 1024),
+                help="Number of bundles, the units of ownership.  [4]",
+            ),
         ),
         body=_created,
         done="namespace {namespace} is created",
@@ -84,7 +88,7 @@ VERBS: Final = (
     ),
     Verb(
         name="unload",
-        help="Close the topics of NAMESPACE; clients come back by themselves.",
+        help="Close the topics of NAMESPACE; clients reconnect automatically.",
         method="PUT",
         path="{namespace}/unload",
         done="the topics of {namespace} are closed",
@@ -115,13 +119,13 @@ VERBS: Final = (
     ),
     Verb(
         name="permissions",
-        help="Show which roles may do what in NAMESPACE.",
+        help="Show the permissions of roles in NAMESPACE.",
         path="{namespace}/permissions",
         example="namespaces permissions public/default",
     ),
     Verb(
         name="grant",
-        help="Let ROLE do something in NAMESPACE.",
+        help="Grant actions in NAMESPACE to ROLE.",
         method="POST",
         path="{namespace}/permissions/{role}",
         options=(_ACTIONS,),
@@ -131,7 +135,7 @@ VERBS: Final = (
     ),
     Verb(
         name="revoke",
-        help="Take all rights in NAMESPACE away from ROLE.",
+        help="Revoke all permissions of ROLE in NAMESPACE.",
         method="DELETE",
         path="{namespace}/permissions/{role}",
         question="Take all rights of {role} in {namespace} away?",

@@ -145,9 +145,7 @@ def _group_of(level: _Level) -> click.Group:
 
 
 def _list(level: _Level) -> click.Command:
-    @click.command(
-        "list", epilog=f"Example: {level.command} list", help="Show what can be set, with examples."
-    )
+    @click.command("list", epilog=f"Example: {level.command} list", help="Show all policies, with examples.")
     def run() -> None:
         rows = [{"policy": name, "example": value} for name, value in level.known.items()]
         for line in table_lines(rows):
@@ -164,7 +162,9 @@ def _get(level: _Level) -> click.Command:
     )
     @click.argument(level.kind)
     @click.argument("name", required=False)
-    @click.option("--applied", is_flag=True, help="What is in force, also where it is set elsewhere.")
+    @click.option(
+        "--applied", is_flag=True, help="Show the value in force, also when it is set at another level."
+    )
     @calls
     def run(caller: Caller, name: str | None, applied: bool, **where: str) -> None:
         if name is not None:

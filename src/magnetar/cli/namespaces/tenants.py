@@ -10,19 +10,19 @@ import click
 from magnetar.cli.verbs import Verb, group
 
 _ROLES: Final = click.Option(
-    ["--admin-role", "roles"], multiple=True, help="Role that may do everything within; may be repeated."
+    ["--admin-role", "roles"], multiple=True, help="Role that administers the tenant; may be repeated."
 )
 _CLUSTERS: Final = click.Option(
     ["--cluster", "clusters"],
     multiple=True,
     default=("standalone",),
-    help="Cluster where it may be; may be repeated.  [standalone]",
+    help="Cluster that the tenant may use; may be repeated.  [standalone]",
 )
 _BYTES: Final = click.Option(
     ["--bytes", "limit_bytes"],
     type=click.IntRange(min=0),
     required=True,
-    help="Of messages as they are stored, offloaded ones included; 0: no limit.",
+    help="Bytes of stored messages, offloaded ones included; 0: no limit.",
 )
 _FORCE: Final = click.Option(["--force"], is_flag=True, help="With its namespaces and their topics.")
 
@@ -58,13 +58,14 @@ VERBS: Final = (
     ),
     Verb(
         name="stored",
-        help="Show how many bytes TENANT stores, and may store.",
+        help="Show the bytes that TENANT stores, and its limit.",
         path="{tenant}/storedBytes",
         example="tenants stored orders",
     ),
     Verb(
         name="limit-stored",
-        help="Say how many bytes TENANT may store over all its topics; beyond it nothing more is taken.",
+        help="Limit the bytes that TENANT stores over all its topics; at the limit its producers are "
+        "refused.",
         method="POST",
         path="{tenant}/storedBytes",
         options=(_BYTES,),
@@ -74,7 +75,7 @@ VERBS: Final = (
     ),
     Verb(
         name="unlimit-stored",
-        help="Let the broker's setting hold for TENANT again.",
+        help="Remove the limit of TENANT; the broker's setting applies again.",
         method="DELETE",
         path="{tenant}/storedBytes",
         done="the broker's setting holds for tenant {tenant}",
@@ -93,4 +94,4 @@ VERBS: Final = (
     ),
 )
 
-tenants = group("tenants", "Teams on the cluster: who administers them, where they may be.", VERBS)
+tenants = group("tenants", "Tenants: teams on the cluster, with administrators and allowed clusters.", VERBS)

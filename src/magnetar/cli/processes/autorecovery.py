@@ -24,7 +24,7 @@ class _RunsUnlessTold(click.Group):
 
 @click.group(cls=_RunsUnlessTold)
 def autorecovery() -> None:
-    """Copies of lost bookies are made anew: a node that does it, and taking a bookie out for good."""
+    """Replace the copies of lost bookies, and decommission a bookie."""
 
 
 @autorecovery.command(epilog="Example: magnetar autorecovery run --metadata zk://127.0.0.1:2181/ledgers")
@@ -34,13 +34,13 @@ def autorecovery() -> None:
     "--lost-bookie-delay",
     type=click.IntRange(0),
     default=0,
-    help="Seconds to wait for one lost bookie, where the cluster has none set.  [0]",
+    help="Seconds to wait for a single lost bookie, unless the cluster has a value.  [0]",
 )
 @click.option(
     "--open-ledger-grace",
     type=click.FloatRange(0),
     default=30.0,
-    help="Seconds that writers have before their ledgers are closed.  [30]",
+    help="Seconds that the writer of an open ledger has before the ledger is closed.  [30]",
 )
 @click.option(
     "--check-interval",
@@ -52,7 +52,7 @@ def autorecovery() -> None:
     "--check-share",
     type=click.FloatRange(0, 1),
     default=0.0,
-    help="Share of entries that a check reads, besides first and last ones.  [0]",
+    help="Share of entries, 0 to 1, that a check reads besides the first and last of each fragment.  [0]",
 )
 @click.option(
     "--replica-check-interval",
@@ -64,19 +64,21 @@ def autorecovery() -> None:
     "--placement-check-interval",
     type=click.FloatRange(0),
     default=0.0,
-    help="Seconds between two checks of racks; copies move where they stand in too few. 0: never.  [0]",
+    help="Seconds between two checks of racks, which move copies from too few racks. 0: never.  [0]",
 )
 @click.option(
     "--racks-min",
     type=click.IntRange(1),
     default=2,
-    help="Racks that the copies of an entry are to stand in.  [2]",
+    help="Number of racks that the copies of an entry should be in.  [2]",
 )
-@click.option("--racks-node", default="/bookies", help="Node that says where bookies stand.  [/bookies]")
-@click.option("--rate", type=click.FloatRange(0.01), help="MiB copied in a second at most.  [no limit]")
+@click.option("--racks-node", default="/bookies", help="Metadata node with the racks of bookies.  [/bookies]")
+@click.option(
+    "--rate", type=click.FloatRange(0.01), help="Largest rate of copying, in MiB per second.  [no limit]"
+)
 @bookie_access
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
-@click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
+@click.option("--http-host", default="127.0.0.1", help="Address of that port.  [127.0.0.1]")
 @member_options(session="another node takes over", told="id, process id and HTTP port")
 @end_at_once()
 def run(
@@ -99,7 +101,7 @@ def run(
     log_json: bool,
     ready_file: Path | None,
 ) -> int:
-    """Make copies anew that lost bookies had, until Ctrl-C. Any number of nodes share the work.
+    """Replace the copies of lost bookies, until Ctrl-C. Any number of nodes share the work.
 
     The word `run` may be left out.
     """
@@ -139,9 +141,9 @@ def run(
 @METADATA
 @click.option("--timeout", type=click.FloatRange(0.1), help="Seconds to wait at most.  [no limit]")
 def decommission(bookie_id: str, metadata: str, timeout: float | None) -> int:
-    """Take a bookie that was stopped out of the cluster: waits until no ledger names it, removes its cookie.
+    """Remove a stopped bookie from the cluster: wait until no ledger names it, then delete its cookie.
 
-    The copying is done by the nodes of auto-recovery. It may be interrupted and run again.
+    The nodes of auto-recovery do the copying. You may interrupt the command and run it again.
     """
     from magnetar.server.bookies.decommission import DecommissionConfig
     from magnetar.server.bookies.decommission import run as run_decommission

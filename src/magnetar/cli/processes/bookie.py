@@ -13,48 +13,63 @@ from magnetar.cli.processes.member_options import FILE, METADATA, member_options
 @click.command(epilog="Example: magnetar bookie --metadata zk://127.0.0.1:2181/ledgers --data /srv/bookie")
 @METADATA
 @click.option(
-    "--data", required=True, multiple=True, type=FILE, help="Folder of everything kept; one for each disk."
+    "--data",
+    required=True,
+    multiple=True,
+    type=FILE,
+    help="Folder of all data; repeat it, one for each disk.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=3181, help="Port, 0: a free one.  [3181]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=3181, help="Port to listen on; 0: a free one.  [3181]"
+)
 @click.option("--host", default="127.0.0.1", help="Address to listen on.  [127.0.0.1]")
 @click.option("--advertised-address", help="Host that clients are told to connect to.  [as --host]")
-@click.option("--bookie-id", help="Name in the cluster, for ever.  [ADVERTISED:PORT]")
+@click.option("--bookie-id", help="Name in the cluster, which can never change.  [ADVERTISED:PORT]")
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Port of HTTP admin and metrics.  [none]")
-@click.option("--http-host", default="127.0.0.1", help="Address of it.  [127.0.0.1]")
-@click.option("--tls-certificate", type=FILE, help="PEM file: TLS for clients that ask for it.  [none]")
-@click.option("--tls-key", type=FILE, help="Its key, as PEM.")
-@click.option("--tls-trust-certs", type=FILE, help="PEM file of who signs certificates of clients.")
-@click.option("--tls-required", is_flag=True, help="Clients without TLS get nothing.")
+@click.option("--http-host", default="127.0.0.1", help="Address of that port.  [127.0.0.1]")
 @click.option(
-    "--authorized-role", "authorized_roles", multiple=True, help="Role in a certificate that is let in."
+    "--tls-certificate", type=FILE, help="PEM file of the certificate, for clients that ask for TLS.  [none]"
 )
-@click.option("--users", type=FILE, help="File of USER:PASSWORD lines: clients must prove one (SASL).")
+@click.option("--tls-key", type=FILE, help="PEM file of the certificate's key.")
+@click.option(
+    "--tls-trust-certs", type=FILE, help="PEM file of the authorities that sign clients' certificates."
+)
+@click.option("--tls-required", is_flag=True, help="Refuse clients without TLS.")
+@click.option(
+    "--authorized-role",
+    "authorized_roles",
+    multiple=True,
+    help="Role of a certificate that is accepted; may be repeated.",
+)
+@click.option(
+    "--users", type=FILE, help="File of USER:PASSWORD lines; clients must authenticate as one (SASL)."
+)
 @click.option(
     "--disk-usage-threshold",
     type=click.FloatRange(0.1, 1.0),
     default=0.95,
-    help="Share of the disk in use from which on it counts as full.  [0.95]",
+    help="Used share of the disk at which it counts as full.  [0.95]",
 )
 @click.option(
     "--sort-after-reads",
     type=click.IntRange(0),
     default=0,
-    help="Reads that find a ledger scattered over a segment until that is written anew, sorted.  [0: never]",
+    help="Reads of scattered ledgers after which a segment is rewritten, sorted by ledger.  [0: never]",
 )
 @click.option(
     "--max-frame-bytes",
     type=click.IntRange(1 << 20, 256 << 20),
     default=(5 << 20) + (16 << 10),
-    help="Largest request: the largest message and 16 KiB.  [5259264]",
+    help="Largest request in bytes: the largest message plus 16 KiB.  [5259264]",
 )
-@click.option("--initialize", is_flag=True, help="Make a new cluster where there is none.")
+@click.option("--initialize", is_flag=True, help="Create the metadata of a new cluster if there is none.")
 @click.option(
     "--collect-interval",
     type=click.FloatRange(1),
     default=600.0,
-    help="Seconds between two looks for deleted ledgers.  [600]",
+    help="Seconds between two searches for deleted ledgers.  [600]",
 )
-@member_options(session="the cluster takes a silent bookie for dead", told="id, port and process id")
+@member_options(session="the cluster considers the bookie dead", told="id, port and process id")
 @end_at_once()
 def bookie(
     metadata: str,

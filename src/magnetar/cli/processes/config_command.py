@@ -53,15 +53,16 @@ def descriptions() -> dict[str, str]:
 
 @click.group()
 def config() -> None:
-    """Settings of a broker: what is in force, whether a file is right, what a setting is."""
+    """Settings of a broker: show those in force, check a file, explain a setting."""
 
 
 @config.command("show", epilog="Example: magnetar config show --config broker.toml")
 @_CONFIG
-@click.option("--all", "everything", is_flag=True, help="Also what is as it is by default.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings with their default value.")
 @_OUTPUT
 def show_(file: Path | None, everything: bool, output: str) -> None:
-    """Show the settings that a broker would start with here: from the file, the environment, by default."""
+    """Show the settings with which a broker would start here: from the file, the environment, and the
+    defaults."""
     from magnetar.server.settings.config import StandaloneConfig
     from magnetar.server.settings.loading import load
 
@@ -78,7 +79,7 @@ def show_(file: Path | None, everything: bool, output: str) -> None:
 @config.command(epilog="Example: magnetar config check broker.toml")
 @click.argument("file", type=_FILE)
 def check(file: Path) -> None:
-    """Say whether a broker would start with FILE, and what of it has no effect."""
+    """Check whether a broker would start with FILE, and which settings in it have no effect."""
     from magnetar.server.settings.loading import load
 
     loaded = load({}, file=file, environment={"HOME": str(Path.home())})
@@ -91,7 +92,7 @@ def check(file: Path) -> None:
 @click.argument("key")
 @_OUTPUT
 def explain_(key: str, output: str) -> None:
-    """Say what the setting KEY is, its default, and the variable that sets it."""
+    """Show the effect of the setting KEY, its default, and its environment variable."""
     from magnetar.server.settings.config import StandaloneConfig
     from magnetar.server.settings.loading import ENVIRONMENT_PREFIX
 

@@ -15,17 +15,21 @@ FILE: Final = click.Path(path_type=Path)
 METADATA: Final = click.option(
     "--metadata",
     required=True,
-    help="Where the cluster is: zk://HOST:PORT/ledgers, etcd://HOST:PORT/ledgers.",
+    help="Metadata service of the cluster: zk://HOST:PORT/ledgers or etcd://HOST:PORT/ledgers.",
 )
 _BOOKIE_ACCESS: Final = (
-    click.option("--bookie-tls", is_flag=True, help="Talk to bookies under TLS."),
+    click.option("--bookie-tls", is_flag=True, help="Connect to bookies over TLS."),
     click.option(
-        "--bookie-tls-ca", type=FILE, help="PEM file of who signs their certificates.  [the machine's]"
+        "--bookie-tls-ca",
+        type=FILE,
+        help="PEM file of the authorities that sign the bookies' certificates.  [the machine's]",
     ),
-    click.option("--bookie-tls-certificate", type=FILE, help="PEM file to show to bookies.  [none]"),
-    click.option("--bookie-tls-key", type=FILE, help="Its key, as PEM."),
-    click.option("--bookie-user", default="", help="User that is proven to bookies (SASL).  [none]"),
-    click.option("--bookie-password", type=FILE, help="File with its password."),
+    click.option(
+        "--bookie-tls-certificate", type=FILE, help="PEM file of the client certificate for bookies.  [none]"
+    ),
+    click.option("--bookie-tls-key", type=FILE, help="PEM file of the certificate's key."),
+    click.option("--bookie-user", default="", help="User for the authentication at bookies (SASL).  [none]"),
+    click.option("--bookie-password", type=FILE, help="File with the password of that user."),
 )
 _LEVELS: Final = click.Choice(["debug", "info", "warning", "error"])
 
@@ -38,7 +42,7 @@ def member_options(*, session: str, told: str) -> Callable[[_F], _F]:
             "--session-timeout",
             type=click.FloatRange(1),
             default=30.0,
-            help=f"Seconds until {session}.  [30]",
+            help=f"Seconds without contact after which {session}.  [30]",
         ),
         click.option("--log-level", type=_LEVELS, default="info", help="[info]"),
         click.option("--log-json", is_flag=True, help="Log JSON objects, one a line."),

@@ -15,19 +15,18 @@ ACTIONS: Final = ("produce", "consume", "lookup", "administer")
 
 @click.group()
 def auth() -> None:
-    """Rights: whether a role may do something, and which grant is missing."""
+    """Permissions: check whether a role may do something, and which grant is missing."""
 
 
 @auth.command("can-i", epilog="Example: magnetar auth can-i consume orders --as ada --subscription audit")
 @click.argument("action", type=click.Choice(ACTIONS))
 @click.argument("topic")
-@click.option("--as", "role", help="The role that is asked about.  [your own]")
+@click.option("--as", "role", help="The role to check.  [your own]")
 @click.option("-s", "--subscription", help="The subscription to consume with.")
 @calls
 def can_i(caller: Caller, action: str, topic: str, role: str | None, subscription: str | None) -> int:
-    """Say whether a role may do ACTION with TOPIC, and which rule says so; ends with 3 when it may not.
-
-    Everybody may ask about itself; about others, who administers the tenant.
+    """Check whether a role may do ACTION with TOPIC, and show the rule that decides; exit code 3 when it
+    may not. A role may ask about itself, an administrator of the tenant about all roles.
     """
     from magnetar.adminclient import paths
 

@@ -21,7 +21,7 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 @click.group()
 def secure() -> None:
-    """Certificates, tokens and settings of a broker that asks who comes (docs/security.md)."""
+    """Certificates, tokens and settings of a broker with authentication (docs/security.md)."""
 
 
 def _roles(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -48,10 +48,10 @@ def _roles(context: click.Context, option: click.Parameter, given: tuple[str, ..
     "--days",
     type=click.IntRange(1, 3650),
     default=365,
-    help="How long certificates and tokens count.  [365]",
+    help="Days until certificates and tokens expire.  [365]",
 )
 @click.option("--context", help="Keep the broker under this name, so that commands find it.")
-@click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be created, without creating it.")
 def init(
     folder: Path,
     hosts: tuple[str, ...],
@@ -62,10 +62,9 @@ def init(
     context: str | None,
     dry_run: bool,
 ) -> None:
-    """Make an authority, certificates, tokens and settings in FOLDER, which only you may read.
-
-    What is there stays as it is: run it again with a further --role, or after moving an ended certificate
-    away with its key, and what is missing is made.
+    """Create an authority, certificates, tokens and settings in FOLDER, which only you can read. Existing
+    files are not changed. Run it again with a further --role, or after moving an expired certificate and
+    its key away, to create missing files.
     """
     try:
         from magnetar.cli.security.secure_files import METRICS_ROLE, SETTINGS_FILE, Wanted, run

@@ -48,7 +48,7 @@ class Wanted:
     """The first one may do everything, METRICS_ROLE may read the metrics."""
     listen: str = "127.0.0.1"
     days: int = 365
-    """How long certificates and tokens count."""
+    """Days until certificates and tokens expire."""
 
 
 @dataclass(frozen=True, slots=True)

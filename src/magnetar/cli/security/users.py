@@ -32,10 +32,9 @@ def _name(context: click.Context, option: click.Parameter, name: str) -> str:
 @click.argument("file", type=_FILE)
 @click.argument("name", callback=_name)
 def set_password(file: Path, name: str) -> None:
-    """Add a user to FILE, or give it another password, which is asked for or the first line of the input.
-
-    It is kept as a hash (bcrypt). A running broker finds it by itself; connections that showed the old
-    password end.
+    """Add a user to FILE, or change its password. The command asks for the password, or reads it from the
+    first line of the input, and stores a hash (bcrypt). A running broker reads the file automatically, and
+    closes connections with the old password.
     """
     if sys.stdin.isatty():
         password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
@@ -58,7 +57,7 @@ def set_password(file: Path, name: str) -> None:
 @click.argument("file", type=_FILE)
 @click.argument("name", callback=_name)
 def remove(file: Path, name: str) -> None:
-    """Take a user out of FILE; its connections end when a running broker looks at the file."""
+    """Remove a user from FILE; a running broker closes its connections when it reads the file."""
     lines, was_there = _without(file, name)
     if not was_there:
         raise click.ClickException(f"{file} has no user {name}")

@@ -31,7 +31,7 @@ repository_argument = click.argument("repository", type=_FOLDER)
 
 @click.group()
 def backup() -> None:
-    """Copies of a data folder, made while it is used (docs/backup.md)."""
+    """Backups of a data folder, made while the broker runs (docs/backup.md)."""
 
 
 @backup.command(epilog="Example: magnetar backup create /backups/magnetar")
@@ -39,14 +39,14 @@ def backup() -> None:
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A data folder that no broker uses.  [that of the broker]",
+    help="A data folder without a running broker.  [that of the broker]",
 )
-@click.option("--no-history", is_flag=True, help="Leave out the object store that lies in the data folder.")
+@click.option("--no-history", is_flag=True, help="Do not copy the object store in the data folder.")
 @calls
 def create(caller: Caller, repository: Path, data: Path | None, no_history: bool) -> None:
-    """Add a backup to the folder REPOSITORY, which is made where it is missing. Only what changed is copied.
-
-    The broker is asked for a point in time of its data folder, which must be on this machine."""
+    """Add a backup to the folder REPOSITORY, which is created if it is missing. Only changed files are
+    copied. The command asks the broker for a point in time of its data folder, which must be on this
+    machine."""
     target = Repository.open(repository, create=True)
     with target.writing(), _point(caller, data) as (folder, alive):
         history = not no_history
@@ -100,7 +100,7 @@ class _Alive:
 @repository_argument
 @calls
 def list_backups(caller: Caller, repository: Path) -> int:
-    """Show the backups in REPOSITORY, the oldest one first; ends with 7 when one cannot be read."""
+    """Show the backups in REPOSITORY, the oldest one first; exit code 7 when one cannot be read."""
     source = Repository.open(repository)
     rows: list[dict[str, object]] = []
     wrong: list[str] = []
@@ -121,7 +121,7 @@ def list_backups(caller: Caller, repository: Path) -> int:
 @click.option("--all", "every", is_flag=True, help="All backups.  [the newest one]")
 @calls
 def verify(caller: Caller, repository: Path, backup_id: str | None, every: bool) -> int:
-    """Read every file of a backup and compare it with its sum; ends with 7 for a difference."""
+    """Read every file of a backup and compare it with its checksum; exit code 7 for a difference."""
     source = Repository.open(repository)
     wrong: list[str] = []
     for each in source.ids() if every else [backup_id]:
@@ -144,8 +144,10 @@ def verify(caller: Caller, repository: Path, backup_id: str | None, every: bool)
 
 @backup.command(epilog="Example: magnetar backup prune /backups/magnetar --keep 7")
 @repository_argument
-@click.option("--keep", type=click.IntRange(min=1), required=True, help="So many stay, the newest ones.")
-@click.option("--dry-run", is_flag=True, help="Say which would go, and delete nothing.")
+@click.option(
+    "--keep", type=click.IntRange(min=1), required=True, help="Number of backups to keep, the newest ones."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, without deleting it.")
 @calls
 def prune(caller: Caller, repository: Path, keep: int, dry_run: bool) -> None:
     """Delete old backups, and the files that no other backup has."""
@@ -159,10 +161,12 @@ def prune(caller: Caller, repository: Path, keep: int, dry_run: bool) -> None:
 @click.command(epilog="Example: magnetar restore /backups/magnetar --data /srv/magnetar")
 @repository_argument
 @click.argument("backup_id", required=False)
-@click.option("--data", type=_FOLDER, required=True, help="The data folder to make: empty, or not there.")
+@click.option(
+    "--data", type=_FOLDER, required=True, help="Data folder to create; it must be empty or missing."
+)
 @calls
 def restore(caller: Caller, repository: Path, backup_id: str | None, data: Path) -> None:
-    """Make a data folder of a backup in REPOSITORY, the newest one unless BACKUP_ID names another."""
+    """Restore a backup in REPOSITORY to a new data folder; the newest backup, unless BACKUP_ID is given."""
     source = Repository.open(repository)
     manifest = source.manifest(backup_id)
     progress = Progress("bytes", manifest.size_bytes)

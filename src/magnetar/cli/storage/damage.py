@@ -45,7 +45,9 @@ def _options(command: _F) -> _F:
 
 
 _COPIES: Final = click.option(
-    "--copies", is_flag=True, help="Read all objects of offloaded ledgers too, not just ask for them."
+    "--copies",
+    is_flag=True,
+    help="Read all objects of offloaded ledgers too, instead of checking their size only.",
 )
 
 
@@ -58,10 +60,9 @@ def storage() -> None:
 @_COPIES
 @_options
 def check(data: Path | None, output: str, copies: bool) -> int:
-    """Read every block and index; list what is damaged and what is lost. Changes nothing.
-
-    Objects of offloaded ledgers must be there with all of their bytes. Also beside a running broker: then
-    topics are not named, what is being written is left out, and no object is asked for.
+    """Read every block and index; list damage and lost entries. Changes nothing. Objects of offloaded
+    ledgers must exist with their full size. While a broker runs, topics are not named, the current segment
+    is omitted, and objects are not checked.
     """
     from magnetar.server.storage import storage_doctor
 
@@ -71,12 +72,13 @@ def check(data: Path | None, output: str, copies: bool) -> int:
 
 
 @storage.command(epilog="Example: magnetar doctor storage repair --data /var/lib/magnetar --apply")
-@click.option("--apply", is_flag=True, help="Do it; otherwise it is only shown.")
+@click.option(
+    "--apply", is_flag=True, help="Do it; without this option the command only shows what it would do."
+)
 @_options
 def repair(data: Path | None, output: str, apply: bool) -> int:
-    """Make headers and footers anew from the blocks, give files their names, set strangers aside.
-
-    Nothing is lost by it. The broker must be stopped.
+    """Rebuild headers and footers from the blocks, rename files to their names, and set foreign files
+    aside. This loses nothing. The broker must be stopped.
     """
     from magnetar.server.storage import storage_doctor
 
@@ -89,14 +91,15 @@ def repair(data: Path | None, output: str, apply: bool) -> int:
 
 
 @storage.command(epilog="Example: magnetar doctor storage salvage --data /var/lib/magnetar --apply")
-@click.option("--apply", is_flag=True, help="Do it; otherwise it is only shown.")
+@click.option(
+    "--apply", is_flag=True, help="Do it; without this option the command only shows what it would do."
+)
 @_COPIES
 @_options
 def salvage(data: Path | None, output: str, apply: bool, copies: bool) -> int:
-    """Repair, and give up for good what is lost: consumers are led past it.
-
-    What is given up is noted in bookie/GIVEN-UP.json of the data folder; missing files are forgotten. The
-    broker must be stopped.
+    """Repair, and give up lost entries for good, so that consumers skip them. They are recorded in
+    bookie/GIVEN-UP.json of the data folder; missing files are removed from the list. The broker must be
+    stopped.
     """
     from magnetar.server.storage import storage_doctor
 

@@ -32,7 +32,7 @@ class LakeJobError(MagnetarError):
 
 @click.group()
 def lake() -> None:
-    """Iceberg tables over topics: what there is, full checks, upkeep (docs/lake.md)."""
+    """Iceberg tables over topics: status, full checks, maintenance (docs/lake.md)."""
 
 
 _TOPIC: Final = click.argument("topic", required=False)

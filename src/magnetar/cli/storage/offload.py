@@ -15,33 +15,31 @@ _COLUMNS: Final = ("url", "role", "changes", "reason")
 
 @click.group()
 def offload() -> None:
-    """Object stores of history: whose they are, and taking one over (docs/tiered-storage.md)."""
+    """Object stores of history and their owners (docs/tiered-storage.md)."""
 
 
 @offload.command(epilog="Example: magnetar offload stores")
 @calls
 def stores(caller: Caller) -> None:
-    """Show the stores that the broker has looked at, and whether it may write to them."""
+    """Show the stores that the broker uses, and whether it may write to them."""
     with caller.admin() as admin:
         found = admin.call("GET", _STORES)
     caller.show(found, columns=_COLUMNS)
 
 
 @offload.command(epilog="Example: magnetar offload claim")
-@click.option("--store", help="Of the store, as `stores` shows it; else the one of new copies.")
+@click.option("--store", help="URL of the store, as `stores` shows it.")
 @click.option(
     "--sweep-earlier",
     is_flag=True,
-    help="Have objects deleted that were there before and that no topic of this broker names.",
+    help="Also delete earlier objects that no topic of this broker names.",
 )
-@click.option("--dry-run", is_flag=True, help="Show whose it is, and take nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the owner, and change nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @calls
 def claim(caller: Caller, store: str | None, *, sweep_earlier: bool, dry_run: bool, yes: bool) -> None:
-    """Make a store this installation's, whosever it is.
-
-    Whoever had it reads it from then on, and neither writes nor deletes. Do this only when the other one is
-    gone for good, or was copied from this one.
+    """Make this installation the owner of a store. The previous owner can only read it from then on. Do
+    this only when the previous owner is gone for good, or is a copy of this installation.
     """
     if dry_run:
         with caller.admin() as admin:

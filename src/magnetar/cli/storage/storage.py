@@ -21,13 +21,13 @@ _OUTPUT: Final = click.option(
     "-o", "--output", type=click.Choice(FORMATS), default="table", help="What is printed."
 )
 _YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")
-_DRY: Final = click.option("--dry-run", is_flag=True, help="Say what would be decided, decide nothing.")
+_DRY: Final = click.option("--dry-run", is_flag=True, help="Show what would be decided, without deciding it.")
 _WHEN: Final = "A running server does it within seconds, another one when it starts."
 
 
 @click.group()
 def storage() -> None:
-    """Messages on disk that metadata does not name, and metadata that is in doubt (docs/storage.md)."""
+    """Messages that metadata does not name, and metadata that is doubted (docs/storage.md)."""
 
 
 @storage.group()
@@ -59,7 +59,8 @@ def _time(unix_ms: int) -> str:
 @_DATA
 @_OUTPUT
 def list_(data: Path | None, output: str) -> None:
-    """Show the ledgers in quarantine, as of the server's last look, and why metadata is doubted."""
+    """Show the ledgers in quarantine, as of the server's last check, and the reason if metadata is
+    doubted."""
     folder = _folder(data)
     state, rows = folder.state(), folder.quarantine()
     if output != "table":
@@ -76,12 +77,12 @@ def list_(data: Path | None, output: str) -> None:
 
 @quarantine.command(epilog="Example: magnetar storage quarantine delete 17 18 --data /var/lib/magnetar")
 @click.argument("ledgers", nargs=-1, type=int)
-@click.option("--all", "every", is_flag=True, help="All that are in quarantine now.")
+@click.option("--all", "every", is_flag=True, help="All ledgers that are in quarantine now.")
 @_YES
 @_DRY
 @_DATA
 def delete(ledgers: tuple[int, ...], every: bool, yes: bool, dry_run: bool, data: Path | None) -> None:
-    """Give LEDGERS in quarantine up, before their grace period is over."""
+    """Delete LEDGERS in quarantine before the end of their grace period."""
     folder = _folder(data)
     if bool(ledgers) == every:
         raise click.UsageError("name LEDGERS, or give --all")
@@ -101,10 +102,10 @@ def delete(ledgers: tuple[int, ...], every: bool, yes: bool, dry_run: bool, data
 @_DATA
 @_OUTPUT
 def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -> None:
-    """Make damaged metadata anew from what is whole of it, when there is no backup.
+    """Rebuild damaged metadata from its sound rows, when there is no backup.
 
-    The server must not run. Rows with one flipped bit are put right, others are left out and named; the
-    damaged file stays as metadata.db.damaged. Messages that are not named any more go into quarantine.
+    The server must not run. Rows with one flipped bit are corrected, other damaged rows are omitted and
+    named; the damaged file stays as metadata.db.damaged. Ledgers that are no longer named go into quarantine.
     """
     from magnetar.server.settings.config import default_data_dir
     from magnetar.server.storage.metadata_rebuild import rebuild_metadata as rebuild
@@ -118,17 +119,16 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
 @storage.command(epilog="Example: magnetar storage accept-loss 17 4 --data /var/lib/magnetar")
 @click.argument("ledger", type=click.IntRange(0))
 @click.argument("entry", type=click.IntRange(0))
-@click.option("--to", "last", type=click.IntRange(0), help="The last entry, of several.  [ENTRY]")
+@click.option("--to", "last", type=click.IntRange(0), help="Last entry, to give up several.  [ENTRY]")
 @_YES
 @_DRY
 @_DATA
 def accept_loss(
     ledger: int, entry: int, last: int | None, yes: bool, dry_run: bool, data: Path | None
 ) -> None:
-    """Give up ENTRY of LEDGER, which no bookie or object store has any more: consumers are led past it.
-
-    It counts only where reading fails though every bookie of the entry, or the store, has answered. The log
-    names such entries where dispatch waits.
+    """Give up ENTRY of LEDGER, which no bookie or object store has any more: consumers skip it. This has
+    an effect only when the entry cannot be read although every bookie of the entry, or the store, has
+    answered. The log names such entries.
     """
     from magnetar.server.settings.config import default_data_dir
     from magnetar.server.storage.storage_losses import accept_loss as accept
@@ -150,10 +150,9 @@ def accept_loss(
 @_DRY
 @_DATA
 def readmit(bookie: str, yes: bool, dry_run: bool, data: Path | None) -> None:
-    """Have BOOKIE beside the broker take messages again, though it lost some, from the next start on.
-
-    Of every ledger that there is then it goes on saying that it is not certain: no recovery is misled. What
-    it lost has a copy less.
+    """Let BOOKIE beside the broker, which lost messages, accept new ones from the next start on. For every
+    ledger that exists then, it continues to answer that a missing entry is unknown, so that no recovery is
+    misled. Entries that it lost have one copy less.
     """
     folder = _folder(data)
     told = f"{bookie} takes messages again, from the next start on"
@@ -169,10 +168,9 @@ def readmit(bookie: str, yes: bool, dry_run: bool, data: Path | None) -> None:
 @_DRY
 @_DATA
 def accept(yes: bool, dry_run: bool, data: Path | None) -> None:
-    """Take the metadata that is there for right, though it is older, foreign or new.
-
-    Messages that it does not name stay in quarantine for the grace period, and go then. What is accepted is
-    shown, and nothing else counts as accepted: what is brought in afterwards is judged anew.
+    """Declare the present metadata right, although it is older, foreign or new. Ledgers that it does not
+    name stay in quarantine for the grace period, and are deleted then. The command shows what it accepts;
+    it is valid for exactly this. The next start checks other files again.
     """
     folder = _folder(data)
     found = folder.found()

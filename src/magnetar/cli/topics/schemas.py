@@ -87,7 +87,7 @@ VERBS: Final = (
     ),
     Verb(
         name="check",
-        help="Say whether a schema is compatible with those of TOPIC.",
+        help="Check whether a schema is compatible with those of TOPIC.",
         method="POST",
         path="{schema}/compatibility",
         options=_DEFINITION,
@@ -96,10 +96,11 @@ VERBS: Final = (
     ),
     Verb(
         name="delete",
-        help="Take the schemas of TOPIC out of force; with --force messages cannot be decoded any more.",
+        help="Stop checking clients against the schemas of TOPIC; with --force messages can no longer be "
+        "decoded.",
         method="DELETE",
         path="{schema}/schema",
-        options=(click.Option(["--force"], is_flag=True, help="Delete them for good."),),
+        options=(click.Option(["--force"], is_flag=True, help="Delete the schemas for good."),),
         query={"force": "force"},
         question="Delete the schemas of {topic}?",
         example="schemas delete orders",

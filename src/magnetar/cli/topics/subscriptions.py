@@ -12,7 +12,10 @@ from magnetar.cli.times import Moment
 from magnetar.cli.verbs import Verb, group
 
 _WHERE: Final = click.Option(
-    ["--at"], type=click.Choice(["earliest", "latest"]), default="latest", help="Where it begins.  [latest]"
+    ["--at"],
+    type=click.Choice(["earliest", "latest"]),
+    default="latest",
+    help="First position of the subscription.  [latest]",
 )
 _COLUMNS: Final = ("subscription", "type", "consumers", "backlog", "unacked", "rate_out", "state")
 
@@ -34,7 +37,7 @@ VERBS: Final = (
     ),
     Verb(
         name="delete",
-        help="Delete NAME of TOPIC, with its place in the topic.",
+        help="Delete NAME of TOPIC, with its position.",
         method="DELETE",
         path="{topic}/subscription/{name}",
         options=(click.Option(["--force"], is_flag=True, help="Also while consumers are connected."),),
@@ -63,7 +66,7 @@ VERBS: Final = (
     ),
     Verb(
         name="expire",
-        help="Acknowledge for NAME on TOPIC what is older than SECONDS.",
+        help="Acknowledge messages older than SECONDS for NAME on TOPIC.",
         method="POST",
         path="{topic}/subscription/{name}/expireMessages/{seconds}",
         question="Skip what is older than {seconds} s for {name} on {topic}?",
@@ -105,7 +108,7 @@ def list_(caller: Caller, topic: str) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @calls
 def reset(caller: Caller, topic: str, name: str, moment: str | int, dry_run: bool, yes: bool) -> None:
-    """Move NAME of TOPIC: what lies behind is delivered (again)."""
+    """Move NAME of TOPIC; messages from there on are delivered (again)."""
     from magnetar.adminclient import paths
 
     path = f"{paths.subscription(topic, name)}/resetcursor"

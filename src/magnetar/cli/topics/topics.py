@@ -27,7 +27,11 @@ VERBS: Final = (
         path="{namespace}/topics",
         options=(
             MODE,
-            click.Option(["--match"], metavar="WILDCARD", help="Only names like 'nyc.**' or '*.chat'."),
+            click.Option(
+                ["--match"],
+                metavar="WILDCARD",
+                help="Only names that match a wildcard such as 'nyc.**' or '*.chat'.",
+            ),
         ),
         query={"mode": "mode", "match": "match"},
         example="topics list public/default --match 'nyc.**'",
@@ -70,7 +74,7 @@ VERBS: Final = (
     ),
     Verb(
         name="unload",
-        help="Close TOPIC; clients come back by themselves.",
+        help="Close TOPIC; clients reconnect automatically.",
         method="PUT",
         path="{topic}/unload",
         done="{topic} is closed",
@@ -78,7 +82,7 @@ VERBS: Final = (
     ),
     Verb(
         name="terminate",
-        help="Let TOPIC take no more messages, for good.",
+        help="Make TOPIC refuse new messages, for good.",
         method="POST",
         path="{topic}/terminate",
         question="Let {topic} take no more messages, for good?",
@@ -86,7 +90,7 @@ VERBS: Final = (
     ),
     Verb(
         name="compact",
-        help="Begin to compact TOPIC: keep the last message of each key.",
+        help="Start a compaction of TOPIC, which keeps the last message of each key.",
         method="PUT",
         path="{topic}/compaction",
         done="the compaction of {topic} has begun",
@@ -94,7 +98,7 @@ VERBS: Final = (
     ),
     Verb(
         name="compaction-status",
-        help="Show how the last compaction of TOPIC went.",
+        help="Show the state of the last compaction of TOPIC.",
         path="{topic}/compaction",
         example="topics compaction-status orders",
     ),
@@ -107,13 +111,13 @@ VERBS: Final = (
     ),
     Verb(
         name="last-id",
-        help="Show where the last message of TOPIC lies.",
+        help="Show the id of the last message of TOPIC.",
         path="{topic}/lastMessageId",
         example="topics last-id orders",
     ),
     Verb(
         name="permissions",
-        help="Show which roles may do what with TOPIC.",
+        help="Show the permissions of roles on TOPIC.",
         path="{topic}/permissions",
         example="topics permissions orders",
     ),
@@ -169,11 +173,11 @@ def stats(caller: Caller, topic: str) -> None:
 
 @click.command(epilog="Example: magnetar topics explain orders -s billing")
 @click.argument("topic")
-@click.option("--subscription", "-s", help="This one only.  [all]")
+@click.option("--subscription", "-s", help="Only this subscription.  [all]")
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @calls
 def explain(caller: Caller, topic: str, subscription: str | None, as_json: bool) -> None:
-    """Say of each subscription of TOPIC why it does or does not dispatch."""
+    """Show for each subscription of TOPIC why it does or does not dispatch."""
     name = TopicName.parse(topic)
     with caller.admin() as admin:
         found = admin.explain(topic, subscription)
@@ -191,7 +195,7 @@ def explain(caller: Caller, topic: str, subscription: str | None, as_json: bool)
 
 topics = group(
     "topics",
-    "Topics: create, delete, look at, and why they do or do not deliver.",
+    "Topics: create, delete, inspect, and explain why they do or do not deliver.",
     VERBS,
     (create, get, stats, explain, TOPIC_POLICIES),
 )
