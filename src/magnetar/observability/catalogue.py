@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar.observability.bookie_rows import BOOKIES
+from magnetar.observability.canary_rows import CANARIES
 from magnetar.observability.history_rows import OFFLOADING, TABLES
 from magnetar.observability.ledger_client_rows import LEDGER_CLIENT
+from magnetar.observability.process_rows import PROCESS
 from magnetar.observability.recovery_rows import AUTORECOVERY
 from magnetar.observability.rows import Metric as Metric
 from magnetar.observability.rows import Section as Section
@@ -27,7 +29,6 @@ _T: Final = ("cluster", "namespace", "topic")
 _S: Final = (*_T, "subscription")
 
 _PASS: Final = "of non-persistent topics"
-_CAN: Final = "where a canary runs (docs/monitoring.md)"
 _WS: Final = "where WebSockets are served"
 _SECURED: Final = "where TLS or authentication is configured"
 _HELPED: Final = "unless the process is ephemeral"
@@ -295,52 +296,7 @@ SECTIONS: Final = (
             _g("magnetar_cache_bytes_max", "bytes", _K, "Budget of magnetar_cache_bytes."),
         ),
     ),
-    Section(
-        "Canaries",
-        (
-            _c("magnetar_canary_sent_total", "messages", _N, "Messages that the canary sent.", _CAN),
-            _c(
-                "magnetar_canary_received_total",
-                "messages",
-                _N,
-                "Messages of the canary that came back in time.",
-                _CAN,
-            ),
-            _c(
-                "magnetar_canary_lost_total",
-                "messages",
-                _N,
-                "Messages of the canary that were acknowledged and did not come back in time.",
-                _CAN,
-            ),
-            _c(
-                "magnetar_canary_refused_total",
-                "messages",
-                _N,
-                "Messages of the canary that the broker refused.",
-                _CAN,
-            ),
-            _g(
-                "magnetar_canary_up",
-                "",
-                _N,
-                "1 while messages of the canary come back, else 0; 0 until the first one came back.",
-                _CAN,
-            ),
-            _h(
-                "magnetar_canary_publish_seconds",
-                _N,
-                "Time from publishing a canary's message until it was durable.",
-                _CAN,
-            ),
-            _h(
-                "magnetar_canary_end_to_end_seconds",
-                _N,
-                "Time from publishing a canary's message until it was delivered.",
-                _CAN,
-            ),
-        ),
-    ),
+    CANARIES,
     TENANTS,
     OFFLOADING,
     Section(
@@ -369,45 +325,7 @@ SECTIONS: Final = (
     AUTORECOVERY,
     LEDGER_CLIENT,
     TOPIC_WORK,
-    Section(
-        "Process",
-        (
-            _c(
-                "magnetar_clock_steps_total", "", _K, "Times that the clock was set by more than two seconds."
-            ),
-            _h(
-                "magnetar_loop_stall_seconds",
-                (),
-                "Delay of the event loop at regular checks, caused by other work or garbage collection.",
-            ),
-            _g(
-                "magnetar_loop_stall_seconds_max",
-                "seconds",
-                (),
-                "Longest delay of the event loop since the start.",
-            ),
-            _c(
-                "magnetar_gc_seconds_total",
-                "seconds",
-                ("generation",),
-                "Time in which the garbage collector stopped the event loop.",
-            ),
-            _g("magnetar_gc_pause_seconds_max", "seconds", (), "Longest garbage collection since the start."),
-            _c("python_gc_collections_total", "", ("generation",), "Garbage collections, by generation."),
-            _c("python_gc_objects_collected_total", "", ("generation",), "Garbage objects found."),
-            _g("process_resident_memory_bytes", "bytes", (), "Resident memory size in bytes."),
-            _c("process_cpu_seconds_total", "seconds", (), "User and system CPU time spent in seconds."),
-            _g(
-                "process_start_time_seconds",
-                "seconds",
-                (),
-                "Start time of the process since unix epoch in seconds.",
-            ),
-            _g("process_open_fds", "", (), "Number of open file descriptors."),
-            _g("process_max_fds", "", (), "Maximum number of open file descriptors."),
-            _g("magnetar_broker_draining", "", _K, "1 while the broker shuts down."),
-        ),
-    ),
+    PROCESS,
     Section(
         "Credentials",
         (
