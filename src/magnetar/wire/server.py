@@ -31,6 +31,7 @@ from magnetar.wire.events import (
     SendRun,
     ServerEvent,
 )
+from magnetar.wire.fields import check_fields
 from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint, varint
 from magnetar.wire.lengths import ENVELOPE_BYTES, check_command
 from magnetar.wire.sends import check_entry, decode_send
@@ -366,6 +367,7 @@ class ServerParser:
 
     def _any_command(self, command_bytes: bytes, entry: bytes) -> None:
         """A command by way of protobuf."""
+        check_fields(command_bytes)
         kind, command = parse_command(command_bytes)
         # A SEND that takes this way costs as much, and who says much costs more.
         self.commands += 1 + (len(command_bytes) >> _BYTES_OF_ONE_BITS)

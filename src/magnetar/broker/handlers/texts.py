@@ -69,7 +69,10 @@ def _fault_of(message: Any) -> _Fault | None:
         name = field.name
         if field.message_type is not None:
             if field.message_type.name == "KeyValue":
-                text = properties_fault(name, [(pair.key, pair.value) for pair in value])
+                # One more than there may be says enough: a command has room for thousands.
+                text = properties_fault(
+                    name, [(pair.key, pair.value) for pair in value[: PROPERTIES_MAX + 1]]
+                )
                 fault = None if text is None else (pb.MetadataError, text)
             elif field.is_repeated:
                 # Numbers only: ids of messages, ranges of hashes.
@@ -98,7 +101,7 @@ def properties_fault(name: str, pairs: Collection[tuple[str, str]]) -> str | Non
     """What is too much of properties that a client names."""
     most = PROPERTIES_CHARS_MAX * (4 if name == "properties" else 1)
     if len(pairs) > PROPERTIES_MAX:
-        return f"{name} has {len(pairs)} properties; {PROPERTIES_MAX} are allowed"
+        return f"{name} has more than {PROPERTIES_MAX} properties"
     length = sum(len(key) + len(value) for key, value in pairs)
     if length > most:
         return f"{name} has {length} characters; {most} are allowed"
