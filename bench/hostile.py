@@ -3,12 +3,15 @@
     python -m bench hostile                      every story, a fresh broker for each
     python -m bench hostile pings names          some of them
     python -m bench hostile --seconds 20 --json FILE
+    python -m bench hostile --steps FOLDER       what had the event loop for long, in time of a processor
 
 The client that behaves is the official one: it publishes a message, waits for the receipt and until it has
 received it, and again, up to a hundred times a second, in a tenant of its own. Each attack is a process of
 its own, without any rights that matter, that does what it does as fast as it can. Told are p50 and p99 from
 the publish until the message was received, the broker's resident memory before and after, the longest stall
-of its event loop, and what the attack has done where it counts that.
+of its event loop, and what the attack has done where it counts that. With `--steps` the broker runs under
+`steps.py`, and the longest callback and the longest turn of its loop are told in time of a processor; what
+they were stands in the folder, a file for each story.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Final
 import numpy as np
 import pulsar
 
-from bench import attacks_of_tenants, machine
+from bench import attacks_of_tenants, machine, steps
 from bench.attacks import ATTACKS
 from bench.broker import Broker, Cpus, magnetar_command, started
 from bench.neighbours import said
@@ -88,17 +91,22 @@ class Behaves:
         self._client.close()
 
 
-def run_story(name: str, seconds: float) -> dict[str, float]:
-    """One attack against a broker of its own."""
+def run_story(name: str, seconds: float, noted: Path | None = None) -> dict[str, float]:
+    """One attack against a broker of its own; into `noted` goes what took long."""
+    command = magnetar_command()
+    if noted is not None:
+        noted.write_bytes(b"")
+        command = [sys.executable, "-m", "bench.steps", str(noted), *command[-5:]]
     with (
         tempfile.TemporaryDirectory(prefix="bench-hostile-") as scratch,
-        started(magnetar_command(), Path(scratch), Cpus(None, None)) as broker,
+        started(command, Path(scratch), Cpus(None, None)) as broker,
     ):
         tenants(broker.http_url)
         client = Behaves(broker.service_url)
         client.times_ms(1.0)
         alone = client.times_ms(seconds)
         before_mb = resident_mb(broker.pid)
+        begin = noted.stat().st_size if noted is not None else 0
         words = [sys.executable, "-m", "bench.attacks", name, broker.service_url, broker.http_url]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as attack:
             try:
@@ -110,6 +118,9 @@ def run_story(name: str, seconds: float) -> dict[str, float]:
                     "after_mb": resident_mb(broker.pid),
                     "stall_max_ms": longest_stall_ms(broker),
                 }
+                if noted is not None:
+                    longest = steps.noted_longest_ms(noted, begin)
+                    found |= {f"longest_{kind}_ms": took_ms for kind, took_ms in longest.items()}
             finally:
                 attack.kill()
             found |= {key: float(value) for key, value in said(attack.stdout).items()}
@@ -127,20 +138,28 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench hostile", description="Attacks a broker.")
     parser.add_argument("story", nargs="*", help=f"of {', '.join(STORIES)}; all when none is named")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement (10)")
+    parser.add_argument("--steps", type=Path, metavar="FOLDER", help="note what had the event loop for long")
     parser.add_argument("--json", type=Path, help="write everything measured there")
     chosen = parser.parse_args(words)
     if unknown := set(chosen.story) - set(STORIES):
         parser.error(f"there is no story {', '.join(sorted(unknown))}")
     print("  ".join(str(value) for value in machine.describe(Path(tempfile.gettempdir())).values()))
     print(f"{'story':<25}{'alone p50':>10}{'p99':>8}{'beside p50':>12}{'p99':>8}{'longest':>9}", end="")
-    print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}{'done':>9}{'refused':>9}")
+    print(f"{'MB before':>11}{'after':>7}{'stall ms':>10}{'done':>9}{'refused':>9}", end="")
+    print(f"{'step ms':>9}{'turn ms':>9}" if chosen.steps else "")
+    if chosen.steps is not None:
+        chosen.steps.mkdir(parents=True, exist_ok=True)
     results = {}
     for name in chosen.story or STORIES:
-        found = results[name] = run_story(name, chosen.seconds)
+        noted = chosen.steps / f"{name}.txt" if chosen.steps is not None else None
+        found = results[name] = run_story(name, chosen.seconds, noted)
         print(f"{name:<25}{found['alone_p50_ms']:>10.1f}{found['alone_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_p50_ms']:>12.1f}{found['beside_p99_ms']:>8.1f}", end="")
         print(f"{found['beside_max_ms']:>9.1f}{found['before_mb']:>11.0f}{found['after_mb']:>7.0f}", end="")
-        print(f"{found['stall_max_ms']:>10.0f}{found['done']:>9.0f}{found['refused']:>9.0f}", flush=True)
+        print(f"{found['stall_max_ms']:>10.0f}{found['done']:>9.0f}{found['refused']:>9.0f}", end="")
+        if noted is not None:
+            print(f"{found['longest_step_ms']:>9.1f}{found['longest_turn_ms']:>9.1f}", end="")
+        print(flush=True)
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
     return 0

@@ -17,6 +17,7 @@ from magnetar.admin.serving import app, loop_server
 from magnetar.admin.serving.server import AdminServer
 from magnetar.base.errors import StartupError
 from magnetar.broker.service import BrokerConfig
+from magnetar.websocket import pieces
 from magnetar.websocket.sockets import sockets_of
 from support.admin_api import AdminApi, with_api
 
@@ -49,6 +50,19 @@ def test_calls_wait_until_the_stack_is_loaded_and_none_is_taken_after_stop() -> 
             await ask(port, get("/"))
 
     with_api(story)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_first_websocket_finds_its_library_loaded(enabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(api: AdminApi) -> None:
+        monkeypatch.delitem(sys.modules, "magnetar.admin.serving.socket_protocol", raising=False)
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        await server.start()
+        await server.serving()
+        assert ("magnetar.admin.serving.socket_protocol" in sys.modules) == enabled
+        await server.stop()
+
+    with_api(story, config=BrokerConfig(websocket_enabled=enabled))
 
 
 def test_a_body_with_two_lengths_ends_the_connection() -> None:
@@ -212,7 +226,15 @@ def test_websockets_that_are_switched_off_are_not_there() -> None:
     with_api(story, config=BrokerConfig(websocket_enabled=False))
 
 
-def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+_LARGE = b"\x01\xff" + (300_000).to_bytes(8, "big") + bytes(300_004)
+"""The first part of a text; control frames may stand between it and the next."""
+
+
+@pytest.mark.parametrize("before", [b"", _LARGE], ids=["", "after a large frame"])
+@pytest.mark.parametrize("sockets", [1, 64])
+def test_pings_over_websockets_are_answered_in_pieces(
+    sockets: int, before: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from magnetar.admin.serving.socket_protocol import SocketProtocol
 
     turn, answered = 0, Counter[int]()
@@ -229,25 +251,31 @@ def test_pings_over_a_websocket_are_answered_in_pieces(monkeypatch: pytest.Monke
             await asyncio.sleep(0)
 
     monkeypatch.setattr(SocketProtocol, "handle_ping", counted)
+    pings = PINGS // sockets
 
     async def story(api: AdminApi) -> None:
         server = AdminServer(api.broker, host="127.0.0.1", port=0)
         port = await server.start()
         await server.serving()
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(
-            b"GET /ws/v2/reader/persistent/public/default/t HTTP/1.1\r\nHost: localhost\r\n"
-            b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        )
-        assert b" 101 " in (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)).splitlines()[0]
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(sockets)]
+        for reader, writer in opened:
+            writer.write(
+                b"GET /ws/v2/reader/persistent/public/default/t HTTP/1.1\r\nHost: localhost\r\n"
+                b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+            assert b" 101 " in (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)).splitlines()[0]
         counting = asyncio.ensure_future(count_turns())
-        writer.write(b"\x89\x80\x00\x00\x00\x00" * PINGS)
-        pongs = await asyncio.wait_for(reader.readexactly(2 * PINGS), 60)
-        assert pongs == b"\x8a\x00" * PINGS
-        assert max(answered.values()) <= PINGS // 10
+        for _, writer in opened:
+            writer.write(before + b"\x89\x80\x00\x00\x00\x00" * pings)
+        for reader, _ in opened:
+            pongs = await asyncio.wait_for(reader.readexactly(2 * pings), 60)
+            assert pongs == b"\x8a\x00" * pings
+        # Those of reads, 128, and 16 pieces of those that wait.
+        assert max(answered.values()) <= 128 + 17 * pieces.FRAMES_MAX
         counting.cancel()
-        writer.close()
+        for _, writer in opened:
+            writer.close()
         await server.stop()
 
     with_api(story)

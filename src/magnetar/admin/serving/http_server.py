@@ -47,7 +47,7 @@ class HttpServer(LoopServer):
         )
         gate = Gate(broker, service)
         app = build(broker, service, all_routes(registry_for(broker)), gate)
-        self._upgrades = Upgrades()
+        self._upgrades = Upgrades(broker.turns)
         config = config_of(
             app,
             calls_per_second=broker.config.http_calls_per_second,

@@ -77,11 +77,14 @@ class AdminServer:
         return port
 
     async def serving(self) -> None:
-        """Waits until calls are answered, or never will be."""
+        """Waits until calls are answered, or never will be, and until the first WebSocket finds its library
+        loaded: within the handshake that would take the event loop for 30 ms of a processor."""
         task = self._task
         if task is None:
             return
         await race(self._serving.wait(), ended(task))
+        if self._broker.config.websocket_enabled and not task.done():
+            await in_thread(_import_sockets)
 
     async def stop(self) -> None:
         """Takes no more calls, finishes those that run, for a second at most."""
@@ -113,6 +116,11 @@ def _import_stack() -> type[HttpServer]:
     from magnetar.admin.serving.http_server import HttpServer
 
     return HttpServer
+
+
+def _import_sockets() -> None:
+    import magnetar.admin.socket_protocol
+    import magnetar.websocket.app  # noqa: F401  # all that matters is that it is loaded
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:

@@ -1,8 +1,9 @@
 """uvicorn's WebSocket, put right in one place. Importing this module loads the library for WebSockets.
 
-The library reads all frames of a read at once, and a read holds forty thousand PINGs. Here what was read is
-handed to it in pieces, one a turn of the event loop: small ones while they are full of control frames, large
-ones otherwise. Nothing is handed on while answers wait for the client, or messages for the application.
+The library handles all frames of a read at once, and a read holds forty thousand PINGs. Here what was read
+is handed to it a few frames at a time, and all WebSockets together take turns with the commands of other
+clients, address after address. Nothing is handed on while answers wait for the client, or messages for the
+application.
 """
 
 from __future__ import annotations
@@ -14,30 +15,28 @@ from typing import Any, Final
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from magnetar.broker.command_turns import CommandTurns
 from magnetar.runtime.tasks import call_later
 from magnetar.websocket.app import ABORT, GONE
+from magnetar.websocket.pieces import Pieces
 
 _LAST_WORDS_S: Final = 10.0
 """Time to take what was sent before the end."""
-_PIECE_BYTES_MIN: Final = 128
-_PIECE_BYTES_MAX: Final = 256 << 10
-_PINGS_MAX: Final = 16
-"""PINGs of a piece above which the next one is smaller."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
     """One connection."""
 
-    _rest = b""
-    """What was read and not handed on yet."""
-    _piece_bytes = 4_096
-    _pings = 0
+    turns: CommandTurns
+    """Of the broker; set before anything is read."""
     _due = False
     _held = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._gone = asyncio.Event()
+        self._pieces = Pieces()
         super().connection_made(transport)
+        self._owner = self.client[0] if self.client else ""
 
     async def send(self, message: ASGISendEvent) -> None:
         await super().send(message)
@@ -62,53 +61,53 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return message
 
     def data_received(self, data: bytes) -> None:
-        self._rest = self._rest + data if self._rest else data
-        if not self._due:
+        if not self.handshake_initiated:
+            # The request itself, as uvicorn passes it on: it is no frame.
+            super().data_received(data)
+            self._settle()
+            return
+        self._pieces.add(data)
+        if self.turns.spent:
+            self._settle()
+        elif not self._due:
             self._hand_on()
-
-    def handle_ping(self) -> None:
-        self._pings += 1
-        super().handle_ping()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._settle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._rest = b""
+        self._pieces.clear()
+        self.turns.forget(self._owner, self)
         self._gone.set()
         super().connection_lost(exc)
 
+    def go_on(self) -> None:
+        """Its turn has come."""
+        self._due = False
+        if self._pieces and self.writable.is_set() and not self.read_paused:
+            self._hand_on()
+        else:
+            self._settle()
+
     def _hand_on(self) -> None:
-        piece, self._rest = self._rest[: self._piece_bytes], self._rest[self._piece_bytes :]
-        self._pings = 0
-        super().data_received(piece)
-        if self._pings > _PINGS_MAX:
-            self._piece_bytes = max(_PIECE_BYTES_MIN, self._piece_bytes // 4)
-        elif not self._pings:
-            self._piece_bytes = min(_PIECE_BYTES_MAX, self._piece_bytes * 2)
+        super().data_received(self._pieces.next())
+        self.turns.handled(self._pieces.frames)
         self._settle()
 
     def _settle(self) -> None:
         """Nothing is read while something waits; the rest is handed on in a later turn."""
-        transport, takes = self.transport, self.writable.is_set()
+        transport, takes, waits = self.transport, self.writable.is_set(), bool(self._pieces)
         if transport.is_closing():
             return
-        if self._rest or not takes:
+        if waits or not takes:
             self._held = True
             if transport.is_reading():
                 transport.pause_reading()
-            if self._rest and takes and not self.read_paused and not self._due:
+            if waits and takes and not self.read_paused and not self._due:
                 self._due = True
-                self.loop.call_soon(self._go_on)
+                self.turns.wait(self._owner, self)
         elif self._held and not self.read_paused:
             self._held = False
             if not transport.is_reading():
                 transport.resume_reading()
-
-    def _go_on(self) -> None:
-        self._due = False
-        if self._rest and self.writable.is_set() and not self.read_paused:
-            self._hand_on()
-        else:
-            self._settle()

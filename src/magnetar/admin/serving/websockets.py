@@ -20,6 +20,7 @@ from magnetar.admin.serving.call import Service
 from magnetar.admin.serving.errors import RequestError, status_of
 from magnetar.admin.serving.sources import check_socket
 from magnetar.broker.service import Broker
+from magnetar.broker.session.command_turns import CommandTurns
 from magnetar.runtime.tasks import ended
 from magnetar.websocket.sockets import sockets_of
 
@@ -48,7 +49,7 @@ class Gate:
         self._guarded = broker.guard is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Loaded with the first WebSocket, like the library below: a start does not wait for it.
+        # Loaded once calls are served (`AdminServer.serving`), like the library below: a start does not wait.
         from magnetar.websocket.app import WebSockets, refuse
 
         if not self._broker.config.websocket_enabled:
@@ -72,15 +73,19 @@ class Upgrades:
     The connections are counted apart: those that stay open for hours must not take the places of calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, turns: CommandTurns) -> None:
+        """`turns`: those of the broker's clients."""
         self.state = ServerState()
+        self._turns = turns
 
     def __call__(
         self, config: Config, server_state: ServerState, app_state: dict[str, Any]
     ) -> asyncio.Protocol:
         from magnetar.admin.serving.socket_protocol import SocketProtocol
 
-        return SocketProtocol(config=config, server_state=self.state, app_state=app_state)
+        made = SocketProtocol(config=config, server_state=self.state, app_state=app_state)
+        made.turns = self._turns
+        return made
 
     async def shutdown(self) -> None:
         """Closes all, and waits until they are gone."""
