@@ -7,6 +7,7 @@ refuses or closes is tried again.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import itertools
 import os
 import random
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 from bench import frames as f
 from bench import protobuf as pb
@@ -34,6 +36,9 @@ _METADATA_BYTES: Final = 1_000_000
 """Properties of one message."""
 _WATCHED: Final = 60
 _WATCHED_CHARS: Final = 2_000
+_LISTED: Final = 2_000
+"""Topics in the list that is asked for."""
+_CALLERS: Final = 192
 _GET_TOPICS: Final = 32
 _WATCH_TOPICS: Final = 64
 _PATTERNS: Final = (
@@ -194,7 +199,38 @@ def message_properties(service_url: str, http_url: str, count: Count) -> None:
     _publish(service_url, count, block)
 
 
+def calls(service_url: str, http_url: str, count: Count) -> None:
+    """As many calls at a time as an address may make, each of which lists thousands of topics."""
+    del service_url
+    names = {f"persistent://{NAMESPACE}/listed-{n:05}{'x' * 100}": 1 for n in range(_LISTED)}
+    for name in names:
+        path = name.replace("://", "/")
+        _call(http_url, "PUT", f"/admin/v2/{path}")
+
+    def line() -> None:
+        while True:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                counted(count, good=_call(http_url, "GET", f"/admin/v2/persistent/{NAMESPACE}") == 200)
+
+    for _ in range(_CALLERS):
+        threading.Thread(target=line, daemon=True).start()
+    count.say_for_ever()
+
+
+def _call(http_url: str, method: str, path: str) -> int:
+    address = urlsplit(http_url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    finally:
+        connection.close()
+
+
 ATTACKS: Final[dict[str, Callable[[str, str, Count], None]]] = {
+    "calls": calls,
     "subscriptions": subscriptions,
     "topics": topics,
     "unacked": never_acks,

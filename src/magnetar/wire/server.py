@@ -53,11 +53,9 @@ _WINDOW_BYTES: Final = 64 * 1024
 """How much is copied at a time for the small frames; what lies behind a large one was copied in vain."""
 
 _U32: Final = struct.Struct(">I")
-
 _NO_LIMIT: Final = 1 << 30
 _BYTES_OF_ONE_BITS: Final = 13
 """A command counts once more for each 8 KiB of it."""
-
 _SHAPED_IDS_END: Final = 1 << 62
 
 _POSITIONS_PER_ACK_MAX: Final = 4096

@@ -1,4 +1,4 @@
-"""How many calls run at a time, in all and of one address (pure).
+"""How many calls run at a time, in all and of one address; those that run share the event loop.
 
 Probes and scrapes have places of their own: whoever fills those of calls must not make an orchestrator
 believe that the broker is dead, or blind those who watch it.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Final, TypeAlias
 
+from magnetar.admin.call_turns import CallTurns
 from magnetar.broker.limits.token_bucket import TokenBucket
+from magnetar.runtime.tasks import soon
 
 _CALLS_MAX: Final = 256
 _CALLS_PER_ADDRESS_MAX: Final = 192
@@ -36,22 +38,27 @@ _BODY: Final = b"too many calls are in work; try again later\n"
 _Scope: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_App: TypeAlias = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
+_App: TypeAlias = Callable[[_Scope, _Receive, _Send], Coroutine[Any, Any, None]]
 
 
 class CallPlaces:
-    """An ASGI application around another one: one call too many is answered 503, or 429 beyond a rate."""
+    """An ASGI application around another one: one call too many is answered 503, or 429 beyond a rate.
+
+    What runs has its turns (`call_turns.py`); probes and scrapes, which are few, do not wait for one.
+    """
 
     def __init__(
         self,
         app: _App,
         per_second: int = 0,
         now_ms: Callable[[], int] | None = None,
+        turns: CallTurns | None = None,
     ) -> None:
         """`per_second`: calls of one address, probes not counted; 0: no limit."""
         self._app = app
         self._per_second = per_second
         self._now_ms = now_ms or _now_ms
+        self._turns = turns or CallTurns(soon, _exactly_ms)
         self._rates: dict[str, TokenBucket] = {}
         """By address, the one that called longest ago first."""
         self._calls: Counter[str] = Counter()
@@ -82,7 +89,7 @@ class CallPlaces:
             return
         calls[address] += 1
         try:
-            await self._app(scope, receive, send)
+            await self._turns.sharing(address, self._app(scope, receive, send))
         finally:
             calls[address] -= 1
             if not calls[address]:
@@ -103,6 +110,10 @@ class CallPlaces:
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+def _exactly_ms() -> float:
+    return time.monotonic_ns() / 1_000_000
 
 
 async def _refuse(send: _Send, status: int, body: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from magnetar.broker.command_turns import CommandTurns
+from magnetar.broker.session.command_turns import CommandTurns
 from magnetar.runtime.tasks import call_later
 from magnetar.websocket.app import ABORT, GONE
 from magnetar.websocket.pieces import Pieces

@@ -1,0 +1,105 @@
+"""Calls over HTTP have the event loop for a few milliseconds of each of its turns, address after address.
+
+A call runs in steps, from one wait to the next. Two hundred dear ones would all do a step in the same turn,
+and nobody else is served before the last. When those of a turn have used up its time, further steps wait in
+line: of each address one goes on in turn, so that who makes many calls does not hold up who makes one.
+
+Of an address it is now the call that began first, now the one that has waited longest. With the first way
+alone a dear call would hold up all others that come through the same proxy; with the second all would be half
+done at the same time, and what they have put together would be in memory for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final, TypeVar
+
+_T = TypeVar("_T")
+
+TURN_MS: Final = 2.0
+"""What calls may use of a turn; the last step may take longer."""
+_GO_ON_MAX: Final = 32
+"""Steps that are let go on in a turn, however short they are."""
+_FORGOTTEN: Final = 0.1
+"""Part of what is expected of a step that one which is shorter takes away."""
+
+
+class CallTurns:
+    """Of one server."""
+
+    def __init__(self, later: Callable[[Callable[[], None]], None], now_ms: Callable[[], float]) -> None:
+        """`later` calls in the next turn of the loop; `now_ms` is of a clock that only goes forward."""
+        self._later = later
+        self._now_ms = now_ms
+        self._used_ms = 0.0
+        self._expected_ms = 0.0
+        """Of a step: as long as the last ones at most. Who goes on in a turn is chosen before it is known."""
+        self._due = False
+        self._calls = 0
+        self._oldest = False
+        """Whether it was the turn of a call that began first."""
+        self._line: dict[str, dict[int, asyncio.Future[None]]] = {}
+        """Who waits, by address and number of the call; whose turn was longest ago comes first."""
+
+    @types.coroutine
+    def sharing(self, address: str, work: Coroutine[Any, Any, _T]) -> Generator[Any, Any, _T]:
+        """The same work, each of whose steps waits for its turn."""
+        self._calls += 1
+        number = self._calls
+        sent: Any = None
+        error: BaseException | None = None
+        while True:
+            if self._line or self._used_ms >= TURN_MS:
+                try:
+                    yield from self._turn_of(address, number)
+                except BaseException as raised:  # noqa: BLE001  # it is the work's: it ends at once
+                    error = raised
+            began_ms = self._now_ms()
+            try:
+                waits_for = work.send(sent) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            finally:
+                self._used(self._now_ms() - began_ms)
+            sent = error = None
+            try:
+                sent = yield waits_for
+            except BaseException as raised:  # noqa: BLE001  # it is the work's, cancellation too
+                error = raised
+
+    def _turn_of(self, address: str, number: int) -> Generator[Any, Any, None]:
+        place = asyncio.get_running_loop().create_future()
+        self._line.setdefault(address, {})[number] = place
+        self._wake()
+        yield from place
+
+    def _used(self, ms: float) -> None:
+        self._used_ms += ms
+        self._expected_ms = max(ms, self._expected_ms + _FORGOTTEN * (ms - self._expected_ms))
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._due:
+            self._due = True
+            self._later(self._turn)
+
+    def _turn(self) -> None:
+        self._due = False
+        self._used_ms = 0.0
+        left = int(min(_GO_ON_MAX, max(1.0, TURN_MS / max(self._expected_ms, 0.001))))
+        while self._line and left:
+            address = next(iter(self._line))
+            places = self._line.pop(address)
+            self._oldest = not self._oldest
+            place = places.pop(min(places) if self._oldest else next(iter(places)))
+            if places:
+                self._line[address] = places
+            # Who was cancelled while it waited is through already.
+            if not place.done():
+                place.set_result(None)
+                left -= 1
+        if self._line:
+            self._wake()
