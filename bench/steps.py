@@ -31,7 +31,7 @@ def _told(callback: Any) -> str:
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return str(getattr(callback, "__qualname__", callback))
-    names = []
+    names: list[str] = []
     coroutine: Any = task.get_coro()
     while coroutine is not None and len(names) < 12:
         names.append(str(getattr(coroutine, "__qualname__", "?")))

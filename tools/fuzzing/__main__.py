@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from fuzzing import guided, twins
+from fuzzing import guided, live, twins
 from fuzzing.catalogue import CORPUS, HARNESSES, ROOT, inputs_of
 from fuzzing.execution import run
 
@@ -30,7 +30,8 @@ _START_S: Final = 120
 def main(arguments: list[str]) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__)
-    parser.add_argument("harnesses", nargs="*", metavar="HARNESS", help=", ".join(HARNESSES))
+    known = ", ".join((*HARNESSES, f"{live.NAME}: at a broker that runs, not by itself"))
+    parser.add_argument("harnesses", nargs="*", metavar="HARNESS", help=known)
     parser.add_argument("--seconds", type=float, default=10, help="for each harness [10]")
     parser.add_argument("--seed", type=int, help="of chance [a new one]")
     parser.add_argument("--guided", action="store_true", help="by coverage, with atheris (Linux)")
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--count", action="store_true", help=f"executions go into {COUNTS.name}")
     parser.add_argument("--child", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.harnesses if name not in HARNESSES]
+    unknown = [name for name in options.harnesses if name not in HARNESSES and name != live.NAME]
     if unknown:
         parser.error(f"no harness {', '.join(unknown)}; there are {', '.join(HARNESSES)}")
     names = options.harnesses or list(HARNESSES)
@@ -52,14 +53,16 @@ def main(arguments: list[str]) -> int:
     failed = executions = 0
     for name in names:
         with tempfile.TemporaryDirectory(prefix="magnetar-fuzz-") as folder:
-            if options.guided:
+            if name == live.NAME:
+                result = live.run(options.seconds, seed)
+            elif options.guided:
                 result = guided.run(name, options.seconds, Path(folder))
             else:
                 result = parent(name, seed, options.seconds, Path(folder))
             say(name, result)
             executions += result["executions"]
             failed += bool(result["findings"])
-            if options.keep:
+            if options.keep and name in HARNESSES:
                 keep(name, [bytes.fromhex(data) for data, _ in result["findings"]])
             if options.count:
                 count(name, result, "guided" if options.guided else "chance")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from fuzzing import store_harnesses, text_harnesses, wire_harnesses
+from fuzzing import made_harnesses, store_harnesses, text_harnesses, wire_harnesses
 from fuzzing.harness import Harness
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -14,7 +14,8 @@ CORPUS: Final = ROOT / "tests" / "fuzz" / "corpus"
 
 HARNESSES: Final = {
     harness.name: harness
-    for harness in (*wire_harnesses.HARNESSES, *text_harnesses.HARNESSES, *store_harnesses.HARNESSES)
+    for harnesses in (wire_harnesses, text_harnesses, store_harnesses, made_harnesses)
+    for harness in harnesses.HARNESSES
 }
 
 

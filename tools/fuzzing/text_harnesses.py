@@ -64,7 +64,8 @@ def _candidates() -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def _expression(data: bytes) -> object:
+def judged(data: bytes) -> object:
+    """An expression, and what it says of two messages."""
     text = data.decode("utf-8", "replace")
     verdicts = ExpressionFilter(Context("t", "s", {PROPERTY: text})).judge(_candidates())
     require(len(verdicts) == len(_candidates()), "a verdict is missing")
@@ -85,7 +86,7 @@ def _schema(data: bytes) -> object:
     return unreadable(schema, schema)
 
 
-def _websocket(data: bytes) -> object:
+def websocket(data: bytes) -> object:
     """The first byte says what the text is: a producer's message, a consumer's order, a path with a query."""
     text, kind = _text(data[1:]), data[0] % 4 if data else 0
     if kind == 0:
@@ -106,7 +107,7 @@ def _websocket(data: bytes) -> object:
 _BROKER: Final = cast(Any, SimpleNamespace(config=BrokerConfig()))
 
 
-def _policy(data: bytes) -> object:
+def policy(data: bytes) -> object:
     """The first byte says which policy; the rest is the body. What is read must be JSON for good."""
     policy = ALL[data[0] % len(ALL)] if data else ALL[0]
     path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.of_namespace or policy.of_topic}"
@@ -181,7 +182,7 @@ HARNESSES: Final = (
     ),
     Harness(
         name="expressions",
-        run=_expression,
+        run=judged,
         refusals=(FilterError,),
         seeds=lambda: [
             b'properties.colour == "red"',
@@ -221,7 +222,7 @@ HARNESSES: Final = (
     ),
     Harness(
         name="websocket",
-        run=_websocket,
+        run=websocket,
         refusals=(MessageError, OpeningError),
         seeds=lambda: [
             b'\0{"payload":"aGk=","properties":{"a":"b"},"context":"1","key":"k","eventTime":"2026-01-01T00:00:00Z"}',
@@ -245,7 +246,7 @@ HARNESSES: Final = (
     ),
     Harness(
         name="policies",
-        run=_policy,
+        run=policy,
         refusals=(BadRequestError, PreconditionFailedError),
         seeds=_policy_seeds,
         words=(

@@ -136,6 +136,11 @@ def _batch(kind: pb.CompressionType, data: bytes) -> object:
     return described(found)
 
 
+def bookkeeper_events(data: bytes) -> object:
+    """What a bookie reads."""
+    return _parse_whole_and_cut(partial(BookieParser, FRAME_BYTES_MAX), data)
+
+
 def _sound_metadata() -> pb.MessageMetadata:
     return pb.MessageMetadata(
         producer_name="p",
@@ -270,7 +275,7 @@ HARNESSES: Final = (
     *(
         Harness(
             name=f"bookkeeper-v{3 - is_v2}",
-            run=lambda data: _parse_whole_and_cut(partial(BookieParser, FRAME_BYTES_MAX), data),
+            run=bookkeeper_events,
             refusals=(FrameError,),
             seeds=partial(_bookie_seeds, is_v2=is_v2),
         )

@@ -68,6 +68,8 @@ def parse(data: bytes) -> MessageTypes:
         waiting = [(f"{prefix}.{message.name}", message) for message in file.message_type]
         while waiting:
             name, message = waiting.pop()
+            if len({field.number for field in message.field}) < len(message.field):
+                raise InvalidSchemaError(f"two fields of {name[1:]} have the same number")
             messages[name] = message
             waiting.extend((f"{name}.{inner.name}", inner) for inner in message.nested_type)
     if f".{root}" not in messages:

@@ -21,7 +21,7 @@ _LOOKED_AT_BYTES: Final = 2 * FIELDS_MAX
 """A command that is no longer cannot have more: a field takes two bytes."""
 _MESSAGE_IDS: Final = frozenset((10, 20))
 """ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES: what they list costs 5 ns each to decode."""
-_COMMAND: Final = pb.BaseCommand.DESCRIPTOR
+_COMMAND: Final[Descriptor] = pb.BaseCommand.DESCRIPTOR  # type: ignore[assignment]  # upb has its own class
 _LEAVES: Final = frozenset((pb.KeyValue.DESCRIPTOR, pb.MessageIdData.DESCRIPTOR))
 """Of one of them a field more costs nothing."""
 _VARINT_BYTES_MAX: Final = 5

@@ -9,7 +9,7 @@ import struct
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 
-from magnetar.schemas.compatibility import Strategy, check, identity, unreadable
+from magnetar.schemas.compatibility import Strategy, check, check_definition, identity, unreadable
 from magnetar.schemas.errors import IncompatibleSchemaError, InvalidSchemaError
 from magnetar.schemas.key_value import join
 from magnetar.schemas.types import NAMES, TYPES
@@ -175,6 +175,12 @@ def native(root: str, *fields: tuple[str, int, str], required: tuple[str, ...] =
 def test_protobuf_goes_by_field_numbers(reader: pb.Schema, writer: pb.Schema, text: str | None) -> None:
     reason = unreadable(reader, writer)
     assert reason is None if text is None else text in str(reason)
+
+
+def test_a_protobuf_message_with_two_fields_of_a_number_is_none() -> None:
+    # It would not read what it has written itself.
+    with pytest.raises(InvalidSchemaError, match=r"two fields of p\.M have the same number"):
+        check_definition(native("M", ("a", 1, "INT64"), ("b", 1, "FIXED64")))
 
 
 def test_identity_does_not_see_white_space_names_or_definitions_of_primitives() -> None:
