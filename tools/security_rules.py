@@ -531,7 +531,7 @@ SECURITY_RULES: Final = (
     Rule(
         "calls take turns",
         "an address has the loop for as long as all its calls take",
-        "admin/call_places.py",
+        "admin/serving/call_places.py",
         "await self._turns.sharing(address, self._app(scope, receive, send))",
         "await self._app(scope, receive, send)",
         ("unit/admin/test_call_turns.py",),
@@ -539,7 +539,7 @@ SECURITY_RULES: Final = (
     Rule(
         "addresses take turns with their calls",
         "who makes one call waits for who makes two hundred",
-        "admin/call_turns.py",
+        "admin/serving/call_turns.py",
         "        self._line.setdefault(address, {})[number] = place\n",
         '        self._line.setdefault("", {})[number] = place\n',
         ("unit/admin/test_call_turns.py",),
@@ -555,7 +555,7 @@ SECURITY_RULES: Final = (
     Rule(
         "WebSockets take turns",
         "thousands of WebSockets that send a little each stop everybody",
-        "admin/socket_protocol.py",
+        "admin/serving/socket_protocol.py",
         "        if self.turns.spent:\n",
         "        if False:\n",
         (HTTP_SERVER,),

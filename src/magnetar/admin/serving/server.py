@@ -119,7 +119,7 @@ def _import_stack() -> type[HttpServer]:
 
 
 def _import_sockets() -> None:
-    import magnetar.admin.socket_protocol
+    import magnetar.admin.serving.socket_protocol
     import magnetar.websocket.app  # noqa: F401  # all that matters is that it is loaded
 
 
