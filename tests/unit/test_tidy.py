@@ -218,6 +218,62 @@ def test_the_toolbox_rule_sees(line: str) -> None:
     assert list(loose_ends(ast.parse(line)))
 
 
+LOGGING = {"critical", "debug", "error", "exception", "info", "log", "warning"}
+
+
+def is_quiet(statement: ast.stmt) -> bool:
+    """Whether a statement does nothing about an error but, perhaps, to log it."""
+    if isinstance(statement, ast.Expr):
+        called = statement.value.func if isinstance(statement.value, ast.Call) else None
+        return isinstance(called, ast.Attribute) and called.attr in LOGGING
+    is_bare = isinstance(statement, ast.Return) and statement.value is None
+    return is_bare or isinstance(statement, ast.Pass | ast.Continue | ast.Break)
+
+
+def swallowing(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """First and last lines of the handlers, and of the heads of `with suppress(...)`, that end an error."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and all(map(is_quiet, node.body)):
+            yield node.lineno, node.end_lineno or node.lineno
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            heads = [ast.unparse(item.context_expr) for item in node.items]
+            if any(re.match(r"(contextlib\.)?suppress\(", head) for head in heads):
+                yield node.lineno, node.body[0].lineno
+
+
+def unexplained(text: str) -> Iterator[int]:
+    """Lines of swallowing handlers without a comment in them or on the line above."""
+    lines = text.splitlines()
+    for first, last in swallowing(ast.parse(text)):
+        if not any("#" in line for line in lines[max(0, first - 2) : last]):
+            yield first
+
+
+def test_who_swallows_an_error_says_why() -> None:
+    found = [
+        f"{name_of(path)}:{line}"
+        for path in modules()
+        for line in unexplained(path.read_text(encoding="utf-8"))
+    ]
+    assert found == [], "a comment in the handler says why nothing has to be done, and what happens next"
+
+
+@pytest.mark.parametrize(
+    ("body", "is_seen"),
+    [
+        ("pass", True), ("return", True), ("_log.warning('no')", True), ("f.log()\n    pass", True),
+        ("pass  # it is gone", False), ("raise", False), ("return None  # none", False), ("x = 1", False),
+    ],
+)  # fmt: skip
+def test_the_rule_about_swallowing_sees(body: str, is_seen: bool) -> None:
+    assert bool(list(unexplained(f"try:\n    f()\nexcept E:\n    {body}\n"))) is is_seen
+
+
+def test_the_rule_about_suppressing_sees() -> None:
+    assert list(unexplained("with suppress(E):\n    f()\n")) == [1]
+    assert list(unexplained("# Gone is what was asked for.\nwith contextlib.suppress(E):\n    f()\n")) == []
+
+
 def test_nothing_is_left_for_later() -> None:
     mark = re.compile(r"\b(TODO|FIXME)\b")
     folders = [REPOSITORY / name for name in ("src", "bench", "tools", "tests", "docs")]

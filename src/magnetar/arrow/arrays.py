@@ -95,7 +95,7 @@ def decode_base64(keys: pa.Array, chosen: Bools) -> pa.Array:
     for row in np.flatnonzero(chosen).tolist():
         try:
             decoded[row] = base64.b64decode(decoded[row], validate=True)
-        except binascii.Error:
+        except binascii.Error:  # a key that only claims to be base64 is given as it came
             continue
     return pa.array(decoded, pa.binary())
 

@@ -177,7 +177,7 @@ class _Compiler:
         for number in range(target.num_fields):
             try:
                 return self._as_member(writer, target, number)
-            except ValueSchemaError:
+            except ValueSchemaError:  # not this member; when none can hold it, the loop's end raises
                 continue
         raise unreadable(writer, target)
 

@@ -123,7 +123,7 @@ class StoreFolder:
     def remove_unfinished(self) -> None:
         """Deletes segments whose preparation was cut short."""
         for path in self.segments.glob(f"*{_NEW_SUFFIX}"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # the other preparer renamed or removed it
                 path.unlink()
 
 

@@ -86,6 +86,7 @@ class GivenUpFile:
             try:
                 self._ranges = ranges(read_given_up(self._folder))
             except StartupError as error:
+                # An unreadable list must not give up more or less than the last one that was read.
                 _log.error("what was given up stays as it was: %s", error)
         return self._ranges
 

@@ -105,7 +105,7 @@ class BlockReader:
                 try:
                     # Somebody else may have been first.
                     return await in_thread(segment.load_rows, ledger_id)
-                except CorruptDataError:
+                except CorruptDataError:  # rebuilt below from the blocks, which have checksums of their own
                     _log.error("%s", damage)
                 await in_thread(rebuild_index, segment, self._disk)
                 segment.count_live(self._segments.deleted)

@@ -154,8 +154,9 @@ class Rewriter:
             try:
                 return await self._rewrite(segment, by_ledger=by_ledger)
             except CorruptDataError as error:
+                # What is damaged stays where it is: the reader reports it, the doctor shows it.
                 _log.error("%s", error)
-            except OSError as error:
+            except OSError as error:  # the old segment is whole; the next round tries again
                 _log.warning("%s", storage_error(error, self._folder.root, "rewrite a segment"))
             finally:
                 segment.rewriting = False

@@ -177,6 +177,7 @@ class Roster:
                 os.close(fd)
             part.replace(self.file)
         except OSError:
+            # The error that led here is raised; the leftover is overwritten by the next try.
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
             raise

@@ -74,7 +74,7 @@ class SparePool:
 
     def take(self) -> Path | None:
         """A file to be written over; None when there is none."""
-        with contextlib.suppress(IndexError):
+        with contextlib.suppress(IndexError):  # an empty list of spares is no error
             return self._files.pop()
         return None
 
@@ -83,6 +83,7 @@ class SparePool:
         any_there = False
         while (path := self.take()) is not None:
             any_there = True
+            # The next one may go; a spare that stays is found at the next start.
             with contextlib.suppress(OSError):
                 path.unlink()
         return any_there

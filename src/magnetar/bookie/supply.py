@@ -134,7 +134,7 @@ class SegmentSupply:
                 segment, has = recycle_segment(self._folder, self._disk, segment_id, salt, spare, size)
                 self.recycled += 1
                 return Supplied(segment, has, written)
-            except OSError as error:
+            except OSError as error:  # a new segment is made below, which needs no spare
                 _log.warning("%s", storage_error(error, self._folder.root, "use a spare file"))
         try:
             segment = create_segment(self._folder, self._disk, segment_id, salt, size)
@@ -260,6 +260,7 @@ class SegmentSupply:
         try:
             ready = await in_thread(self._make, segment_id, self._options.segment_bytes)
         except OSError as error:
+            # A writer that finds no segment prepared makes one itself, and raises what it meets.
             _log.warning("%s", storage_error(error, self._folder.root, "prepare the next segment"))
             return
         finally:
@@ -294,7 +295,7 @@ class SegmentSupply:
             if await self.prewriter.fill(path, size):
                 await in_thread(self.spares.keep, path)
                 self._fill_from_bytes = 0
-        except OSError as error:
+        except OSError as error:  # a spare only saves time later
             _log.warning("%s", storage_error(error, self._folder.root, "write zeros ahead"))
         finally:
             self._filling = False
@@ -349,7 +350,7 @@ class SegmentSupply:
             os.ftruncate(segment.fd, supplied.written_bytes)
             segment.drop()
             await in_thread(self._keep, segment)
-        except OSError as error:
+        except OSError as error:  # a spare only saves time later
             _log.warning("%s", storage_error(error, self._folder.root, "keep a spare file"))
         finally:
             self.spares.forgo()

@@ -18,7 +18,7 @@ async def guarded(work: Awaitable[object], what: str) -> None:
     """
     try:
         await work
-    except MagnetarError as error:
+    except MagnetarError as error:  # the function's contract: the next round is the retry
         _log.warning("%s failed, tried again later: %s", what, error)
     except Exception:  # noqa: BLE001  # one topic must not stop the rounds of the others
         _log.exception("%s failed unexpectedly, tried again later", what)

@@ -153,7 +153,7 @@ class Dispatchers:
             while not self._stop.is_set():
                 try:
                     message = consumer.receive(timeout_millis=200)
-                except pulsar.Timeout:
+                except pulsar.Timeout:  # no message yet: the loop looks whether it is to stop
                     continue
                 seen.note(message.partition_key(), message.value())
                 consumer.acknowledge(message)

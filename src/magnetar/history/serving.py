@@ -131,6 +131,7 @@ class Server:
 
     def serve(self) -> None:
         """Until the other side closes."""
+        # The broker's end of the pipe is closed: the worker is done.
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 kind, body = self._connection.receive()

@@ -123,7 +123,7 @@ def read_fields(array: Bytes, starts: Ints, ends: Ints, wanted: Collection[int])
     is_sound = np.ones(len(starts), np.bool_)
     try:
         return parse_fields(array, starts, ends, wanted), is_sound
-    except PayloadError:
+    except PayloadError:  # found out below which messages are malformed
         pass
     # Rare: one message spoils the call, so halves are tried until the bad ones stand alone.
     stack = [(0, len(starts))]

@@ -253,7 +253,7 @@ class SegmentWriter:
             # Writes a footer, which may fail as what came before has; the file goes in any case.
             self._writer.close()
         self._file.close()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # gone is what was asked for
             os.unlink(self._path)
 
 

@@ -83,7 +83,7 @@ class Lake:
     def make_namespace(self, name: TableName) -> None:
         """Makes the namespace of a table unless it is there."""
         if name.namespace not in self._namespaces:
-            with contextlib.suppress(NamespaceAlreadyExistsError):
+            with contextlib.suppress(NamespaceAlreadyExistsError):  # another process made it first
                 self.catalog.create_namespace(name.namespace)
             self._namespaces.add(name.namespace)
 
@@ -94,7 +94,7 @@ class Lake:
             for identifier in self.catalog.list_tables(namespace):
                 try:
                     table = self.catalog.load_table(identifier)
-                except NoSuchTableError:
+                except NoSuchTableError:  # dropped since the listing
                     continue
                 if (topic := table.properties.get(TOPIC)) is not None:
                     found.append(topic)

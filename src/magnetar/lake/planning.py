@@ -58,7 +58,7 @@ def seen(properties: Mapping[str, str]) -> dict[int, ListVersion]:
         if name.startswith(_SEEN):
             try:
                 found[int(name[len(_SEEN) :])] = ListVersion.decode(text)
-            except ValueError:
+            except ValueError:  # never seen, as the docstring says: its files are compared again
                 continue
     return found
 

@@ -123,6 +123,7 @@ class WorkerProcess:
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
+        # The worker has gone or speaks nonsense; `_ended` fails every call below.
         with contextlib.suppress(OSError, ValueError):
             while line := await process.stdout.readline():
                 self._heard(json.loads(line))
@@ -167,7 +168,7 @@ class WorkerProcess:
         process = self._process
         if process is not None:
             self._process = None
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
                 process.kill()
 
     async def close(self) -> None:
@@ -180,9 +181,9 @@ class WorkerProcess:
 
 
 async def _reap(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
         process.kill()
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError):  # a process that cannot be reaped is left to init: it was killed
         async with asyncio.timeout(_EXIT_WAIT_S):
             await process.wait()
 

@@ -102,6 +102,7 @@ def sync(lake: Lake, wanted: LogFiles, step: Callable[[str], None] = _nothing) -
         try:
             snapshot_id = _commit(lake, topic, table, change)
         except (CommitFailedException, TableAlreadyExistsError):
+            # Somebody else committed: planned anew from what the table is now.
             continue
         step("committed")
         return Synced(

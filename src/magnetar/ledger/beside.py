@@ -130,7 +130,7 @@ class BesideGuard:
                 # A new folder for one that is gone: it gets a cookie of its own.
                 try:
                     await self._registry.delete_cookie(bookie, expected_version=0)
-                except NotFoundError:
+                except NotFoundError:  # there is none to give up
                     _log.info("%s had no cookie", bookie)
             _log.warning("%s goes on though it misses messages: it gives what it has, and takes none", bookie)
         _log.warning("the metadata is accepted as it is: %s", doubt or "nothing was in doubt")
@@ -181,6 +181,7 @@ class BesideGuard:
                 )
                 await self._write(begun=generation, generation=generation)
             except (OSError, StorageError, MetadataError) as error:
+                # Tried again after RAISE_S; only the protection against older copies waits.
                 _log.warning("the generation of the bookies stays for now: %s", error)
 
     async def _write(self, *, begun: int, generation: int | None = None) -> None:
@@ -205,7 +206,7 @@ class BesideGuard:
                     raised_s = self._loop.time()
                     await self._raise_to(self._next())
                 await self.decide()
-            except (OSError, MagnetarError) as error:
+            except (OSError, MagnetarError) as error:  # the loop is the retry
                 _log.error("what was decided could not be done: %s", error)
 
     def _next(self) -> int:

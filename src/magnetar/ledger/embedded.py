@@ -346,7 +346,7 @@ class EmbeddedLedgers:
                     encode_ledger_metadata(closed),
                     expected_version=value.stat.version,
                 )
-            except BadVersionError:
+            except BadVersionError:  # somebody else closed or fenced it: read anew
                 continue
             return end, loss
 
@@ -368,6 +368,7 @@ class EmbeddedLedgers:
         # What was asked for is noted with it: entries that nobody names and nobody deleted are kept.
         noted = self._guard is not None and self._store.segments.holds(ledger_id)
         note = [Put(deletion_path(ledger_id), b"")] if noted else []
+        # A crash in between, or another call, deleted the metadata; entries may be left.
         with contextlib.suppress(NotFoundError):
             await self._metadata.transact([Delete(ledger_path(ledger_id)), *note])
         await self._store.delete(ledger_id)

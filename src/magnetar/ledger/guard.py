@@ -179,6 +179,7 @@ class LedgerGuard:
             )
             await self._write(generation=generation)
         except (OSError, StorageError, MetadataError) as error:
+            # Tried again with the next look; only the protection against older copies waits.
             _log.warning("the generation stays %d for now: %s", self._state.generation, error)
 
     async def _write(self, **changes: Any) -> None:
@@ -212,7 +213,7 @@ class LedgerGuard:
                     looked_s = self._loop.time()
                     await self.look()
                 await self.decide()
-            except (OSError, MagnetarError) as error:
+            except (OSError, MagnetarError) as error:  # the loop is the retry; nothing is deleted in between
                 _log.error("messages without a name were not looked through: %s", error)
             await pause(DECISIONS_S)
 
@@ -315,7 +316,7 @@ class LedgerGuard:
 
     async def deletion_done(self, ledger_id: int) -> None:
         """Nothing of the ledger is left: what was noted before goes."""
-        with contextlib.suppress(NotFoundError):
+        with contextlib.suppress(NotFoundError):  # a deletion that was done twice is done
             await self._metadata.delete(deletion_path(ledger_id))
 
     # -- decisions ------------------------------------------------------------------------------

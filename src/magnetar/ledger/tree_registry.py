@@ -97,7 +97,7 @@ class TreeLedgerRegistry:
         for attempt in range(_ATTEMPTS):
             try:
                 await self._store.delete(self._tree.ledger(ledger_id), expected_version=expected_version)
-            except NotFoundError:
+            except NotFoundError:  # deleted is what was asked for
                 return
             except OutcomeUnknownError:
                 # An id is used once: what was deleted is not found, and what is found is still to be deleted.

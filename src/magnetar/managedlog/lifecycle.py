@@ -336,6 +336,7 @@ class LedgerLifecycle:
             try:
                 await self._source.delete(ledger_id)
             except MagnetarError as error:
+                # It stays in the list of ledgers to delete, which is gone through again.
                 _log.warning(
                     "log %s: ledger %d could not be deleted: %s", self._stored.name, ledger_id, error
                 )

@@ -134,7 +134,7 @@ class ManagedLogs:
     async def _close_log(self, log: ManagedLog) -> None:
         try:
             await log.close()
-        except MagnetarError as error:
+        except MagnetarError as error:  # recovery at the next opening ends its ledger
             _log.warning("log %s was not closed cleanly: %s", log.name, error)
 
     def opened(self, name: str) -> ManagedLog | None:

@@ -190,6 +190,7 @@ class LogOffloading:
         try:
             await self._source.delete(ledger_id)
         except MagnetarError as error:
+            # It stays in the list of ledgers to delete, which is gone through again.
             _log.warning("log %s: ledger %d could not be deleted: %s", self.name, ledger_id, error)
         else:
             self._stored.deleted((ledger_id,))
@@ -207,12 +208,14 @@ class LogOffloading:
             try:
                 await self._tiers.retire(self.name, copies)
             except MagnetarError as error:
+                # No copy is deleted before tables have let it go: the next round asks again.
                 _log.warning("log %s: copies of deleted ledgers stay for now: %s", self.name, error)
                 return
         for copy in copies:
             try:
                 await delete_copy(self._tiers, self.name, copy)
             except MagnetarError as error:
+                # It stays in the list of copies to delete, which the next round goes through.
                 _log.warning("log %s: %s", self.name, error)
             else:
                 self._stored.copy_deleted(copy.context.attempt)

@@ -128,9 +128,10 @@ class OrphanSearch:
     async def _delete(self, ledger_id: int) -> None:
         try:
             reader = await self._ledgers.open(ledger_id)
-        except NoSuchLedgerError:
+        except NoSuchLedgerError:  # somebody else deleted it
             return
         except (LedgerError, StorageError) as error:
+            # What cannot be read is evidence: it is kept for an operator.
             _log.error("ledger %d, which nothing names, cannot be read and is kept: %s", ledger_id, error)
             return
         _log.warning(

@@ -115,7 +115,7 @@ async def _sweep(ledger_ids: tuple[int, ...], ledgers: Ledgers, name: str) -> li
     for ledger_id in ledger_ids:
         try:
             await ledgers.delete(ledger_id)
-        except MagnetarError as error:
+        except MagnetarError as error:  # it stays in the list, and the next opening tries again
             _log.warning("log %s: ledger %d could not be deleted: %s", name, ledger_id, error)
         else:
             gone.append(ledger_id)

@@ -356,6 +356,7 @@ class EmbeddedMetadataStore:
             # A log that was copied into the file is written over from its beginning, and needs no room.
             self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         except (sqlite3.Error, OSError) as error:
+            # Space was given up all the same, so the write is worth another try.
             _log.warning("%s", translated(error, self._file))
         return True
 
@@ -364,6 +365,7 @@ class EmbeddedMetadataStore:
         try:
             self._reserve.refill()
         except OSError as error:
+            # The next write that finds space tries again; until then the reserve is smaller.
             _log.warning("the reserve for a full disk is not made anew: %s", translated(error, self._file))
 
     def _fail(self, failure: StorageFailedError, group: list[_Write]) -> None:

@@ -99,6 +99,7 @@ class Acceptor:
             try:
                 accepted, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                # The queue is empty, or the client went away while it waited.
                 return
             except OSError as error:
                 if error.errno not in _NO_FILES:

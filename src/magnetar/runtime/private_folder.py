@@ -19,7 +19,7 @@ def keep_private(folder: Path) -> bool:
     before = folder.stat().st_mode
     if not before & stat.S_IRWXO:
         return False
-    with contextlib.suppress(PermissionError):
+    with contextlib.suppress(PermissionError):  # somebody else's folder: looked at below
         folder.chmod(before & ~(stat.S_IRWXG | stat.S_IRWXO) & 0o7777)
         return True
     if before & stat.S_IWOTH and not before & stat.S_ISVTX:

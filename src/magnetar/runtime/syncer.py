@@ -127,7 +127,7 @@ class HelperSyncer:
         while self._broken is None:
             try:
                 answer = self._socket.recv(_ANSWER.size)
-            except (BlockingIOError, InterruptedError):
+            except (BlockingIOError, InterruptedError):  # nothing to read yet
                 return
             except OSError as error:
                 self._break(f"the sync helper cannot be reached: {error.strerror}")

@@ -60,7 +60,7 @@ def begin_tables(
     async def look() -> None:
         try:
             await lake.look()
-        except MagnetarError as error:
+        except MagnetarError as error:  # `every` calls it again
             _log.warning("tables could not be compared with what is stored, tried again later: %s", error)
 
     async def look_soon() -> None:

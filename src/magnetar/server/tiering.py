@@ -161,7 +161,7 @@ class Tiering:
         async def sweep() -> None:
             try:
                 await orphans.round()
-            except MagnetarError as error:
+            except MagnetarError as error:  # `every` calls it again; objects that stay cost space only
                 _log.warning("looking for objects that no log names failed, tried again later: %s", error)
 
         self._tasks.every(_SWEEP_S, sweep)
@@ -172,7 +172,7 @@ class Tiering:
     async def _take_stores(self) -> None:
         try:
             await self.owners.begin(self.storage.store, _not_looked)
-        except MagnetarError as error:
+        except MagnetarError as error:  # `owners` looks before the first use of a store
             _log.warning("object stores could not be looked at, which is done when one is needed: %s", error)
 
     def load_tables(self) -> LakeTables | None:

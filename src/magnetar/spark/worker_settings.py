@@ -41,6 +41,7 @@ def settle(spark: SparkSession) -> None:
         for name, value in SETTLED.items():
             variables.putIfAbsent(name, value)
     except Py4JError as error:
+        # The docstring's case: two queries may fail as they begin, and beginning one again helps.
         _log.info("the environment of Spark's workers is left as it is: %s", error)
 
 

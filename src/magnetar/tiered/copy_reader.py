@@ -181,7 +181,7 @@ class OffloadedReader:
             await self._store.size(segment_name(self._log_name, self._copy, segment))
         except MissingObjectError as error:
             return error
-        except MagnetarError as error:
+        except MagnetarError as error:  # the question stays open; the error that led here is raised
             _log.debug("%s", error)
         return None
 

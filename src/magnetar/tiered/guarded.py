@@ -28,7 +28,7 @@ Failed = Callable[["StoreOwner", MagnetarError], None]
 async def installation_id(metadata: MetadataStore, new_id: Callable[[], UUID]) -> str:
     """The id of this metadata; made when it is first asked for. Raises MetadataError."""
     while (value := await metadata.get(OFFLOAD_OWNER)) is None:
-        with contextlib.suppress(BadVersionError):
+        with contextlib.suppress(BadVersionError):  # somebody else made it: read anew
             await metadata.put(OFFLOAD_OWNER, str(new_id()).encode(), expected_version=MUST_NOT_EXIST)
     return value.data.decode()
 

@@ -58,6 +58,7 @@ class KeyDirectories:
         try:
             await self._add(log, ledger_id)
         except (MagnetarError, OSError) as error:
+            # A directory only makes looking up faster; the next merge makes it.
             _log.warning("log %s: no directory of keys up to ledger %d: %s", log.name, ledger_id, error)
 
     async def _add(self, log: OffloadedLog, ledger_id: int) -> None:

@@ -258,7 +258,7 @@ class Offloading:
                 continue
             try:
                 await look(known, now_ms)
-            except LedgerMovedError as error:
+            except LedgerMovedError as error:  # the log was trimmed or unloaded meanwhile: nothing to retry
                 _log.info("%s", error)
             except MagnetarError as error:
                 known.error = str(error)

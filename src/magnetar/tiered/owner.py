@@ -195,7 +195,7 @@ class StoreOwner:
                 asking = replace(record, asked=str(self._context.new_id()))
                 try:
                     await self._store.swap(RECORD, asking.encode(), state.tag)
-                except SwapLostError:
+                except SwapLostError:  # somebody else wrote: looked at anew
                     continue
                 self._context.step("asked")
                 record = asking
@@ -247,7 +247,7 @@ class StoreOwner:
                     await self._context.metadata.put(
                         self._path, noted.encode(), expected_version=state.version
                     )
-                except BadVersionError:
+                except BadVersionError:  # somebody else wrote: looked at anew
                     continue
                 self._context.step("noted")
             record = OwnerRecord(state.installation, noted.next, noted.epoch)

@@ -168,7 +168,7 @@ class _Connection:
         try:
             async with asyncio.timeout(_TOLD_S):
                 await self.close(code, reason)
-        except (TimeoutError, OSError):
+        except (TimeoutError, OSError):  # who does not read is not told why; the connection goes in any case
             pass
         self._abort()
 

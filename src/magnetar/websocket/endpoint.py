@@ -159,6 +159,8 @@ class Endpoint(ABC):
                 if not error.passing:
                     self.finish(SocketEnd(error.fault.close_code, f"{error.fault.text}: {error}"))
                     return
-            except LineClosedError:
+            except LineClosedError as error:
+                # The line may still be there, and only an answer missing: the socket must not wait for ever.
+                self.finish(SocketEnd(Fault.UNKNOWN.close_code, f"{Fault.UNKNOWN.text}: {error}"))
                 return
             await pause(_COME_BACK_S[min(attempt, len(_COME_BACK_S) - 1)])

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 from magnetar.base.names import TopicName
+from magnetar.websocket.endpoint import Endpoint, SocketEnd
+from magnetar.websocket.errors import LineClosedError
 from support.websockets import Clients, message, payload_of, with_clients
 
 
@@ -310,3 +316,15 @@ def test_a_wildcard() -> None:
         assert await refused.opened() == 405
 
     with_clients(story)
+
+
+def test_a_socket_ends_when_the_broker_does_not_answer_its_coming_back() -> None:
+    """The line was still there, and the socket stayed open without a producer or consumer behind it."""
+    ends: list[SocketEnd] = []
+
+    async def unanswered() -> None:
+        raise LineClosedError("no answer within 30 s")
+
+    only_what_is_used: Any = SimpleNamespace(finish=ends.append)
+    asyncio.run(Endpoint._coming_back(only_what_is_used, unanswered))
+    assert [end.reason for end in ends] == ["Unknown error: no answer within 30 s"]

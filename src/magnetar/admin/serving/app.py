@@ -125,7 +125,7 @@ class _Resource:
         request = Request(scope, receive)
         try:
             response = await self._respond(handler, request)
-        except ClientDisconnect:
+        except ClientDisconnect:  # nobody is left to be answered
             return
         await _compress(response, request)
         await response(scope, receive, send)

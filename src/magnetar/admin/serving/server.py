@@ -94,7 +94,7 @@ class AdminServer:
                 self._server.stop()
             else:
                 task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled just above
                 await ended(task)
         if self._socket is not None:
             self._socket.close()

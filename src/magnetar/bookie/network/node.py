@@ -234,7 +234,7 @@ class BookieNode:
         info = BookieInfo.at(self.bookie_id, self._options.advertised or self._options.host, self.port)
         try:
             await self._registry.register(info, read_only=self.read_only)
-        except MetadataError as error:
+        except MetadataError as error:  # the next look tries again: `_announced` stays what it was
             _log.warning("the registration could not be changed: %s", error)
         else:
             self._announced = self.read_only
@@ -248,6 +248,7 @@ class BookieNode:
         try:
             count = await self.keeper.round(self.bookie_id, server.known_ledgers(), server.delete)
         except (OSError, MagnetarError) as error:
+            # Ledgers that are not looked through are kept; the next round asks again.
             _log.warning("deleted ledgers could not be found: %s", error)
             return
         self.collected += count
@@ -269,6 +270,6 @@ class BookieNode:
         await self._tasks.close()
         try:
             await self._registry.unregister(self.bookie_id)
-        except (MetadataError, OSError) as error:
+        except (MetadataError, OSError) as error:  # it is ephemeral: the end of the session takes it away
             _log.warning("the registration ends with its session: %s", error)
         await self.server.close()

@@ -126,7 +126,7 @@ class Canaries:
             # Also where clients may create none.
             try:
                 await broker.create_topic(name)
-            except ConflictError:
+            except ConflictError:  # another process made it between the two calls
                 _log.debug("%s came to be meanwhile", name)
         await canary.lane.open(await broker.topic(name), broker.clock.now_ms())
 

@@ -101,7 +101,7 @@ class Judge:
             try:
                 _, metadata_at, payload_at = entry_layout(entry)
                 metadata = parse_metadata(entry[metadata_at:payload_at])
-            except EntryError:
+            except EntryError:  # filters judge what they can read; consumers get the rest as it is
                 continue
             candidate = Candidate(metadata, memoryview(entry)[payload_at:], counts[place])
             left_bytes -= payload_at - metadata_at + candidate.opened_bytes

@@ -212,7 +212,7 @@ class PolicyStore:
             change(document)
             try:
                 await self._store.put(path, _encode(document), expected_version=value.stat.version)
-            except BadVersionError:
+            except BadVersionError:  # somebody else wrote: the change is made to what they wrote
                 continue
             return
 
@@ -256,7 +256,7 @@ class PolicyStore:
             expected = MUST_NOT_EXIST if value is None else value.stat.version
             try:
                 await self._store.put(path, _encode(document), expected_version=expected)
-            except BadVersionError:
+            except BadVersionError:  # somebody else wrote: the change is made to what they wrote
                 continue
             return
 

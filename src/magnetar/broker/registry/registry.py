@@ -196,6 +196,7 @@ class TopicRegistry:
         try:
             await self.unload(TopicName.parse(name))
         except MagnetarError as error:
+            # One topic's trouble must not keep the others loaded; its log is recovered when next opened.
             _log.warning("%s", error)
 
     async def close(self) -> None:

@@ -100,7 +100,7 @@ class Lags:
     ) -> None:
         try:
             runs = await log.read(first, 1, 1)
-        except MagnetarError:
+        except MagnetarError:  # the last known lag stays; the next look asks again
             return
         if runs:
             found = self._known[subscription] = _oldest(log, runs[0], first)

@@ -265,6 +265,7 @@ class Topic(AnyTopic):
         try:
             await self.log.close()
         except MagnetarError as error:
+            # Acknowledgements that were not written are given out again, which is allowed.
             _log.warning("%s: closing after a full disk: %s", self.name, error)
 
     # -- subscriptions -----------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Wildcard:
         try:
             # What came later is read from its beginning: its first message may be older than this moment.
             await self._join(name, earliest=True)
-        except TopicNotFoundError:
+        except TopicNotFoundError:  # deleted before it could be joined
             return
         except MagnetarError as error:
             _log.info("%s: %s is tried again: %s", self._name, name, error)

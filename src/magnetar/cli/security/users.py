@@ -87,6 +87,6 @@ def _write(file: Path, lines: list[str]) -> None:
             os.fsync(out.fileno())
         new.replace(file)
     except OSError as error:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # why it could not be written matters, and is raised
             new.unlink()
         raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error

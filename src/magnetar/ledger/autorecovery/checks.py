@@ -149,9 +149,9 @@ def _copies(lack: Lack) -> int:
 async def stored_ledger(ledgers: LedgerRegistry, ledger_id: int) -> StoredLedger | None:
     """A ledger of a listing; None when it is gone, or its metadata are none: one such ledger must not
     keep all others from being looked after. Raises MetadataError."""
-    with contextlib.suppress(NoSuchLedgerError):
+    with contextlib.suppress(NoSuchLedgerError):  # deleted since the listing
         try:
             return await ledgers.read(ledger_id)
-        except LedgerMetadataError as error:
+        except LedgerMetadataError as error:  # the docstring's rule: one such ledger must not stop the others
             _log.error("ledger %d cannot be looked after: %s", ledger_id, error)
     return None

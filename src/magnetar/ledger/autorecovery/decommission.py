@@ -74,7 +74,7 @@ class Decommission:
         await self._check_down()
         found = await self._bookies.cookie(self._bookie_id)
         if found is not None:
-            with contextlib.suppress(NotFoundError):
+            with contextlib.suppress(NotFoundError):  # somebody else deleted it
                 await self._bookies.delete_cookie(self._bookie_id, expected_version=found[1])
 
     async def _check_down(self) -> None:
@@ -88,7 +88,7 @@ class Decommission:
         may name it."""
         names: list[int] = []
         async for ledger_id in ledger_ids:
-            with contextlib.suppress(NoSuchLedgerError):
+            with contextlib.suppress(NoSuchLedgerError):  # deleted since the listing
                 stored = await self._ledgers.read(ledger_id)
                 if held_by(stored.metadata, {self._bookie_id}):
                     names.append(ledger_id)

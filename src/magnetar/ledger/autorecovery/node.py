@@ -82,6 +82,7 @@ class AutoRecoveryNode:
     async def close(self) -> None:
         """Ends the work where it is, and gives the office back."""
         await self._tasks.close()
+        # The vote is ephemeral: the end of the session takes it away.
         with contextlib.suppress(MetadataError):
             await self.election.withdraw()
         await self._listing.close()

@@ -133,7 +133,7 @@ class ReplicationWorker:
         """What is copied must not make the racks worse, nor wait for somebody to repair their node."""
         try:
             await self._placement.racks.load()
-        except RacksError as error:
+        except RacksError as error:  # older racks are better than no copies
             _log.warning("copies are made by the racks that were known before: %s", error)
 
     async def _locked_one(self, ledger_id: int) -> float:
@@ -214,6 +214,7 @@ class ReplicationWorker:
                 _log.warning("ledger %d has lost a bookie, and its writer does nothing: closed", ledger_id)
                 await self._client.open(ledger_id, stored.metadata.password, recover=True)
         except (LedgerError, CorruptDataError, MetadataError) as error:
+            # It is still marked: the next look comes here again.
             _log.warning("ledger %d could not be closed: %s", ledger_id, error)
         finally:
             self._deferred.discard(ledger_id)

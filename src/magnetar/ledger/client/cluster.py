@@ -85,7 +85,7 @@ class Cluster:
     async def _writable(self) -> frozenset[str]:
         try:
             self._known = await self._bookies.bookies()
-        except MetadataError as error:
+        except MetadataError as error:  # as the line says; a writer learns of a dead bookie from its answers
             _log.warning("who is alive is not known, what was known is used: %s", error)
         return self._known.writable
 

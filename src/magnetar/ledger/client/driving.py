@@ -189,7 +189,7 @@ class CoreDriver:
             except NoSuchLedgerError:
                 self.do(self.core.metadata_read(None, -1))
                 return
-            except MetadataError as error:
+            except MetadataError as error:  # tried again below, after a pause that grows
                 _log.warning("ledger %d: metadata not read: %s", self.core.ledger_id, error)
             else:
                 self.do(self.core.metadata_read(stored.metadata, stored.version))

@@ -224,7 +224,7 @@ class LedgerReads:
         for entry_id, data in enumerate(entries[:count], first):
             try:
                 entry = self._digester.open(data, entry_id)
-            except DigestMismatchError:
+            except DigestMismatchError:  # what came before is good; the rest is asked of another bookie
                 break
             bytes_max -= len(entry.payload)
             if bytes_max < 0 and out:

@@ -33,12 +33,12 @@ class LastConfirmed:
         if blob is not None:
             try:
                 self.last_confirmed = max(self.last_confirmed, self._digester.open_lac(blob))
-            except DigestMismatchError:
+            except DigestMismatchError:  # a member that answers nonsense counts as one that answered nothing
                 return
         if status is Status.OK and (entry is not None or blob is None):
             try:
                 opened = self._digester.open(entry or b"", None)
-            except DigestMismatchError:
+            except DigestMismatchError:  # a member that answers nonsense counts as one that answered nothing
                 return
             if self.best is None or opened.last_add_confirmed > self.best.last_add_confirmed:
                 self.best = opened

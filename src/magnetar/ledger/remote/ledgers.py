@@ -269,7 +269,7 @@ class RemoteLedgers:
         async for ledger_id in registry.ledger_ids():
             try:
                 yield ledger_id, (await registry.read(ledger_id)).metadata.custom
-            except NoSuchLedgerError:
+            except NoSuchLedgerError:  # deleted since the listing
                 continue
 
     def holding_adds(self) -> AbstractContextManager[None]:

@@ -192,7 +192,7 @@ class CursorStore:
     async def _fold_at_last(self) -> None:
         try:
             await self._fold()
-        except MagnetarError as error:
+        except MagnetarError as error:  # `_fold` has told who waits; the next change writes it all
             _log.warning("%s could not be written: %s", self._where, error)
 
     async def _switch(self) -> None:
@@ -374,7 +374,7 @@ class CursorStore:
         async with self._put_lock:
             try:
                 await self._store.delete(self._path)
-            except NotFoundError:
+            except NotFoundError:  # gone is what was asked for; its ledgers go below
                 _log.warning("%s had been deleted before", self._where)
             except BaseException:
                 # Perhaps it is still there: it goes on, and its next value tells by the version.

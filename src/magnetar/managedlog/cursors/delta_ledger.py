@@ -99,7 +99,7 @@ async def seal(writer: LedgerWriter) -> None:
     """Ends a cursor ledger. That this fails is no loss: whoever opens the ledger recovers its end."""
     try:
         await writer.close()
-    except MagnetarError as error:
+    except MagnetarError as error:  # the docstring's reason: recovery ends it
         _log.debug("cursor ledger %d was not sealed: %s", writer.ledger_id, error)
 
 
@@ -108,7 +108,7 @@ async def give_back(ledgers: Ledgers, ledger_ids: list[int], where: str) -> None
     for ledger_id in list(ledger_ids):
         try:
             await ledgers.delete(ledger_id)
-        except MagnetarError as error:
+        except MagnetarError as error:  # it stays in the list, which the next fold tries again
             _log.warning("%s: ledger %d could not be deleted: %s", where, ledger_id, error)
         else:
             if ledger_id in ledger_ids:

@@ -59,7 +59,7 @@ class AuditorElection:
             return False
         later, self._vote = self._vote, vote
         if later is not None:
-            with contextlib.suppress(NotFoundError):
+            with contextlib.suppress(NotFoundError):  # the end of an earlier session took it
                 await self._store.delete(later)
         return True
 
@@ -73,7 +73,7 @@ class AuditorElection:
         """Takes the vote back."""
         if self._vote is not None:
             vote, self._vote = self._vote, None
-            with contextlib.suppress(NotFoundError):
+            with contextlib.suppress(NotFoundError):  # the end of the session took it
                 await self._store.delete(vote)
 
     async def _first(self) -> str | None:

@@ -59,6 +59,7 @@ class LedgerIds:
     async def _next(self, prefix: str) -> int | None:
         """The next number below a parent; None when it has run out of 31 bits."""
         drawn = (await self._store.put(prefix, b"", ephemeral=True, sequential=True)).path
+        # The end of an earlier session took it: the number is used up all the same.
         with contextlib.suppress(NotFoundError):
             await self._store.delete(drawn)
         digits = drawn[len(prefix) :]

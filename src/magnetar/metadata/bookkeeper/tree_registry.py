@@ -189,7 +189,7 @@ class TreeBookieRegistry:
             return
         try:
             await self._store.delete(path)
-        except NotFoundError:
+        except NotFoundError:  # the end of the session took it
             return
 
     def _session_changed(self, event: SessionEvent) -> None:

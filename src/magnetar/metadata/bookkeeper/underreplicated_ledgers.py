@@ -51,7 +51,7 @@ class UnderreplicatedLedgers:
             (self.paths.locks, b""),
             (self.paths.election, b""),
         ):
-            with contextlib.suppress(BadVersionError):
+            with contextlib.suppress(BadVersionError):  # another auditor made it first
                 await self._store.put(path, value, expected_version=MUST_NOT_EXIST)
         found = await self._store.get(self.paths.layout)
         if found is not None:
@@ -72,7 +72,7 @@ class UnderreplicatedLedgers:
             # version and leaves the mark.
             every = (*known.replicas, *sorted(replicas - set(known.replicas)))
             value = encode_mark(UnderreplicatedLedger(ledger_id, every, known.marked_ms))
-            with contextlib.suppress(BadVersionError):
+            with contextlib.suppress(BadVersionError):  # another auditor wrote: read anew
                 await self._store.put(path, value, expected_version=version)
                 return
 
@@ -130,7 +130,7 @@ class UnderreplicatedLedgers:
         found = await self._store.get(self.paths.lock(ledger_id))
         # After a lost session it may be another worker's by now.
         if found is not None and found.stat.created_by_self:
-            with contextlib.suppress(NotFoundError):
+            with contextlib.suppress(NotFoundError):  # the end of an earlier session took it
                 await self._store.delete(self.paths.lock(ledger_id))
 
     # -- switches ------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class UnderreplicatedLedgers:
 
     async def propose_lost_bookie_delay(self, seconds: int) -> None:
         """Sets the delay where nobody has."""
-        with contextlib.suppress(BadVersionError):
+        with contextlib.suppress(BadVersionError):  # somebody has set it: theirs stays
             path = self.paths.lost_bookie_delay
             await self._store.put(path, str(seconds).encode(), expected_version=MUST_NOT_EXIST)
 
@@ -163,7 +163,7 @@ class UnderreplicatedLedgers:
         if not enabled:
             await self._store.put(self.paths.disable, b"")
             return
-        with contextlib.suppress(NotFoundError):
+        with contextlib.suppress(NotFoundError):  # it is on already
             await self._store.delete(self.paths.disable)
 
     async def note_checked(self, check: AuditCheck) -> None:

@@ -53,14 +53,14 @@ class Lease:
                     self._lost_contact = True
                     _log.warning("the session with etcd has no contact: %s", error)
                     self._on_session(SessionEvent.CONNECTION_LOST)
-            except MetadataError:
+            except MetadataError:  # said once; the loop is the retry until the lease runs out
                 _log.exception("etcd refuses to keep the session")
             await pause(RETRY_S)
 
     async def end(self) -> None:
         """Gives the lease back: ephemeral values vanish."""
         if self.id:
-            with contextlib.suppress(MetadataError):
+            with contextlib.suppress(MetadataError):  # what is not revoked runs out by itself
                 await self._client.once(
                     "Lease/LeaseRevoke", LeaseRevokeRequest(ID=self.id), LeaseRevokeResponse
                 )

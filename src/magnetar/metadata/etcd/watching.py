@@ -49,6 +49,7 @@ class Follower:
 
     async def seen(self, revision: int, timeout_s: float) -> None:
         """Waits until changes up to `revision`, itself one below the key, were told, or the time is up."""
+        # The caller goes on with what was told, as the docstring says.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._revision < revision:
@@ -60,9 +61,9 @@ class Follower:
         while True:
             try:
                 await self._follow_stream()
-            except CallLostError:
+            except CallLostError:  # the loop is the retry, from the last revision that was told
                 _log.debug("the stream of changes broke")
-            except MetadataError:
+            except MetadataError:  # the loop is the retry; said in full, as it may not help
                 _log.exception("etcd refuses to tell of changes")
             await pause(RETRY_S)
 

@@ -107,6 +107,7 @@ class ZooKeeperLink:
     async def close(self) -> None:
         """Ends the session, if a server can be told so at once, and the connection."""
         if self._joined.is_set() and not self._closed:
+            # A session that nobody ended runs out by itself.
             with contextlib.suppress(MetadataError, TimeoutError):
                 async with asyncio.timeout(self._call_timeout_s):
                     await self._send(Opcode.CLOSE, b"")
@@ -206,7 +207,7 @@ class ZooKeeperLink:
             joined = False
             try:
                 joined = await self._one_connection(host, port)
-            except OSError as error:
+            except OSError as error:  # the next address is tried, after a pause that grows
                 _log.debug("ZooKeeper at %s:%d: %s", host, port, error)
             pause_s = RETRY_FIRST_S if joined else min(pause_s * 2, RETRY_MAX_S)
             await pause(pause_s * (1 + random.random()))
@@ -224,7 +225,7 @@ class ZooKeeperLink:
             self._served = False
             while not wire.ended.is_set():
                 timeout_s = self._session.timeout_ms / 1000
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(TimeoutError):  # time to ask whether the server is alive, below
                     async with asyncio.timeout(timeout_s / 3):
                         await wire.ended.wait()
                 if loop.time() - wire.heard > timeout_s * 2 / 3:

@@ -82,6 +82,7 @@ class NodeWriter:
         """Deletes the markers, if a server is there. The others do so otherwise, some day."""
         if not self._began:
             return
+        # The docstring's reason: the others delete them.
         with contextlib.suppress(MetadataError, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._delete_folder(self._markers.folder)
@@ -266,6 +267,7 @@ class NodeWriter:
     async def _again(self, opcode: Opcode, record: bytes) -> Reply:
         """The answer to a request that may be repeated."""
         while True:
+            # Sent again: whoever calls knows that twice is as good as once.
             with contextlib.suppress(LostInFlightError):
                 return await self._link.call(opcode, record)
 

@@ -70,7 +70,7 @@ def _finish(part: Path, data: Path) -> None:
     write_durably(part / "FORMAT", f"{FORMAT_VERSION}\n".encode())
     for folder in sorted({path.parent for path in part.rglob("*")}, reverse=True):
         sync_folder(folder)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):  # it may be there, empty, or not at all
         data.rmdir()
     part.replace(data)
     sync_folder(data.parent)

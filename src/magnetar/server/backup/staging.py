@@ -92,7 +92,7 @@ class Sources:
     def copy_metadata(self, staged: Path) -> None:
         """The metadata of one moment, and small files beside the messages. Raises OSError, sqlite3.Error."""
         for source, target in self._small_files(staged):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # optional: not every installation has each of them
                 said = source.read_bytes()
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(said)

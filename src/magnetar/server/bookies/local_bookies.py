@@ -160,7 +160,7 @@ class LocalBookies:
         for process in processes:
             _let_go(process)
         for process in processes:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
                 try:
                     async with asyncio.timeout(STOP_TIMEOUT_S):
                         await process.wait()

@@ -257,4 +257,5 @@ async def _load_racks(racks: BookieRacks) -> None:
     try:
         await racks.load()
     except MetadataError as error:
+        # Older racks are better than no broker; the watch tells of the next change.
         _log.warning("the racks of bookies stay as they were known: %s", error)

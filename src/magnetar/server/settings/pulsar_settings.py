@@ -223,7 +223,7 @@ def _secret(text: str, where: str) -> SecretSource:
     for attempt in tries:
         try:
             return attempt()
-        except ValueError:
+        except ValueError:  # not this form; when none fits, the loop's end raises
             continue
     raise StartupError(f"{where} is no file, no file: or data:;base64, URL and no base 64; correct it")
 

@@ -31,6 +31,7 @@ def rebuild_metadata(data: Path, *, dry_run: bool) -> dict[str, Any]:
                 raise StartupError(f"{aside} is there from before: move it away first")
             file.rename(aside)
             for rest in ("-wal", "-shm"):
+                # SQLite leaves neither behind when it was closed cleanly.
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{file}{rest}").rename(f"{aside}{rest}")
             fresh.rename(file)

@@ -99,7 +99,7 @@ def _execute(spark: SparkSession, file: Path, arguments: Sequence[str]) -> int:
 def _stop_queries(spark: SparkSession) -> None:
     """Stops them in order. An interrupt breaks the connection that it hits, which the first call may meet."""
     for _ in range(2):
-        with suppress(Py4JError):
+        with suppress(Py4JError):  # the docstring's reason: the second call does it
             if _is_running(spark):
                 for query in spark.streams.active:
                     query.stop()
@@ -120,7 +120,7 @@ def _is_running(spark: SparkSession) -> bool:
 
 def _heard(spark: SparkSession, listener: LagListener, run: PipelineRun) -> LagListener:
     """The listener when it has heard of everything: events come late, on a thread of their own."""
-    with suppress(Py4JError):
+    with suppress(Py4JError):  # the JVM has gone, and the events with it
         if _is_running(spark):
             spark.streams.removeListener(listener)
     return listener

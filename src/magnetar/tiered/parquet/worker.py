@@ -360,7 +360,7 @@ class OffloadWorker:
             self._handover = None
         if writer is not None:
             writer.close()
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError):  # the worker is gone already
                 await writer.wait_closed()
         if process is None:
             return None

@@ -149,7 +149,7 @@ class CloudStore:
         while True:
             try:
                 found: Any = await self._ask(folder, anext(stream))
-            except StopAsyncIteration:
+            except StopAsyncIteration:  # the listing has ended
                 return
             for meta in found:
                 modified_ms = int(meta["last_modified"].timestamp() * 1000)
@@ -158,7 +158,7 @@ class CloudStore:
     async def delete(self, name: str) -> None:
         try:
             await self._ask(name, obstore.delete_async(self._store, name))
-        except MissingObjectError:
+        except MissingObjectError:  # gone is what was asked for
             return
 
     def file_of(self, name: str) -> Path | None:

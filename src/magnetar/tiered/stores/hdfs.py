@@ -148,13 +148,13 @@ class HdfsStore:
     async def delete(self, name: str) -> None:
         try:
             await self._do(name, lambda: self._files.delete_file(f"{self._root}/{name}"))
-        except MissingObjectError:
+        except MissingObjectError:  # gone is what was asked for
             return
         except StoreError:
             # libhdfs calls what is not there an input/output error.
             try:
                 await self.size(name)
-            except MissingObjectError:
+            except MissingObjectError:  # gone is what was asked for
                 return
             raise
 

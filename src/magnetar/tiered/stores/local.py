@@ -184,7 +184,7 @@ def _some(files: Iterator[Path], root: Path) -> list[StoredObject]:
     for path in files:
         try:
             status = path.stat()
-        except FileNotFoundError:
+        except FileNotFoundError:  # deleted since the listing
             continue
         name = path.relative_to(root).as_posix()
         found.append(StoredObject(name, status.st_size, status.st_mtime_ns // 1_000_000))
@@ -202,5 +202,5 @@ def _delete(path: Path, root: Path) -> None:
             return
         try:
             folder.rmdir()
-        except OSError:
+        except OSError:  # not empty, or gone: either way the folders above stay
             return
