@@ -20,6 +20,7 @@ from magnetar.wire import pulsar_pb2 as pb
 SIGNALS = {
     "ShorterError": "an OSError, as others that end a copy: the caller tries again for a while",
     "SocketEnd": "how an endpoint of a WebSocket tells its loop to close it",
+    "InvalidTransitionError": "a bug of ours, as any failed assertion",
     "NotAtHandError": "a bookie's entries to their server: ask the device, then again",
     "_UnreadableError": "within one module: this vector of entries is built one by one",
 }
