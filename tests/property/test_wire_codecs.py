@@ -206,7 +206,7 @@ def test_acks_mean_what_protobuf_says(ack: pb.CommandAck) -> None:
     found = decode_ack(data, 0, len(data))
     if found is not None:
         assert repr(found) == repr(ack_of_command(ack))
-        assert (found.validation_error, found.transactional) == (None, False)
+        assert (found.validation_error, found.txn) == (None, None)
 
 
 @given(st.binary(max_size=60))

@@ -54,6 +54,10 @@ class BrokerConfig:
     """What clients may bring into being where policies say nothing."""
     inactive: InactivePolicy = field(default_factory=InactivePolicy)
     """When a topic that nobody uses is deleted, where policies say nothing."""
+    transactions: bool = True
+    """Whether clients may begin transactions."""
+    transactions_open_max: int = 100_000
+    """Open transactions of one coordinator; more are refused."""
     inactive_partitioned: bool = False
     """Whether a partitioned topic is deleted with the last of its partitions."""
     idle_topic_unload_s: int = 0

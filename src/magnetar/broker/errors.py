@@ -136,6 +136,30 @@ class StoredQuotaError(RefusedError):
     """The tenant stores all that it may: the client is told, and its pending messages fail."""
 
 
+class CoordinatorNotFoundError(RefusedError):
+    """Nobody coordinates these transactions here, now; clients look again, and repeat what they asked."""
+
+    retriable = True
+
+
+class TransactionNotFoundError(RefusedError):
+    """No such transaction is known any more, or it is somebody else's."""
+
+
+class TransactionStateError(RefusedError):
+    """The transaction has ended, or ends, the other way."""
+
+
+class TransactionConflictError(RefusedError):
+    """What is to be acknowledged in a transaction was acknowledged, or is in another one."""
+
+
+class TooManyTransactionsError(RefusedError):
+    """So many transactions are open that no more are taken."""
+
+    retriable = True
+
+
 class PersistenceFailedError(RefusedError):
     """The log could not keep what was sent; nothing of it was acknowledged."""
 
@@ -169,6 +193,11 @@ WIRE_CODES: Final[dict[type[BaseException], pb.ServerError]] = {
     BacklogQuotaHoldsError: pb.ProducerBlockedQuotaExceededError,
     BacklogQuotaRefusesError: pb.ProducerBlockedQuotaExceededException,
     StoredQuotaError: pb.ProducerBlockedQuotaExceededException,
+    CoordinatorNotFoundError: pb.TransactionCoordinatorNotFound,
+    TransactionNotFoundError: pb.TransactionNotFound,
+    TransactionStateError: pb.InvalidTxnStatus,
+    TransactionConflictError: pb.TransactionConflict,
+    TooManyTransactionsError: pb.TooManyRequests,
     PersistenceFailedError: pb.PersistenceError,
     ConsumerAssignmentError: pb.ConsumerAssignError,
     # From below the broker, whole branches:

@@ -44,6 +44,7 @@ from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.intake import TICK_S, Intake
 from magnetar.broker.topic.topic import Topic
+from magnetar.broker.transactions.transactions import Transactions
 from magnetar.broker.unloaded.unloaded_topics import INTERVAL_S as UNLOADED_INTERVAL_S
 from magnetar.broker.unloaded.unloaded_topics import UnloadedTopics
 from magnetar.broker.watchers.topic_watchers import TopicWatchers
@@ -115,7 +116,7 @@ class Broker:
             clock, self.tasks.spawn, self.alarms, self._in_force.limits_of
         )
         self.partitioned, self.unloaded = PartitionedTopics(self), UnloadedTopics(self)
-        self.inactive = InactiveTopics(self, partitioned=config.inactive_partitioned)
+        self.transactions, self.inactive = Transactions(self), InactiveTopics(self)
         self.watchers = TopicWatchers(
             store, lambda namespace: lookup.visible_topics(self, namespace), self.tasks.spawn
         )
@@ -163,6 +164,7 @@ class Broker:
         self.broker_id = self.broker_id or urlsplit(http_url).netloc
         await self.policies.bootstrap(broker_url, http_url)
         await self._in_force.configure()
+        await self.transactions.start()
         self.tasks.every(TICK_S, self._tick)
         self.tasks.every(LOOK_S, self._look_at_greetings)
         self.tasks.every(_KEEP_ALIVE_S, self._keep_alive)
@@ -235,6 +237,8 @@ class Broker:
                 await guarded(self.unload(topic.name), f"{topic.name}: closing after a failure")
                 continue
             await guarded(topic.log.trim(), f"{topic.name}: trimming")
+            if topic.transactions is not None:
+                await guarded(topic.transactions.trim(), f"{topic.name}: trimming of hidden entries")
             if topic.dedup is not None:
                 await guarded(topic.dedup.maintain(), f"{topic.name}: deduplication snapshot")
 

@@ -11,7 +11,7 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import LedgerError, LogError, MagnetarError
 from magnetar.base.ids import LATEST, Position
 from magnetar.ledger.api import Copies, LedgerClosedError, LedgerFencedError, Ledgers, LedgerWriteError
-from magnetar.managedlog import lookup
+from magnetar.managedlog import lookup, visible_reading
 from magnetar.managedlog.appender import Appender
 from magnetar.managedlog.broker_times import BrokerTimes
 from magnetar.managedlog.config import ManagedLogConfig, Retention
@@ -53,8 +53,7 @@ class ManagedLog:
         offloading: LogOffloading,
     ) -> None:
         self.listener: LogListener | None = None
-        self._name = stored.name
-        self._stored = stored
+        self._name, self._stored = stored.name, stored
         self._ledgers = ledgers
         self.reading = reading
         self._cache = cache
@@ -80,7 +79,7 @@ class ManagedLog:
             clock=clock,
             config=config,
             spawn=spawn,
-            mark_deletes=lambda: [cursor.mark_delete for cursor in cursors.by_name.values()],
+            mark_deletes=lambda: visible_reading.kept_from(cursors.by_name.values(), reading, ledgers),
             fenced=self.fence,
             offloading=offloading,
         )
@@ -242,6 +241,8 @@ class ManagedLog:
 
     def read_now(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun] | None:
         """Like `read`, but None instead of waiting for a device or a network."""
+        if self.reading.visible is not None:
+            return visible_reading.read_now(self.reading, position, bytes_max, entries_max)
         return self.reading.read_now(position, bytes_max, entries_max)
 
     async def read(self, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
@@ -249,9 +250,9 @@ class ManagedLog:
 
         At least one entry, then as many as fit `bytes_max` bytes and `entries_max` entries; may be fewer
         than there are, as one call reads one ledger. Runs are in order; they begin anew at the border of
-        a ledger. Raises LedgerError, CorruptDataError.
+        a ledger. Only what is visible. Raises LedgerError, CorruptDataError.
         """
-        return await self.reading.read(position, bytes_max, entries_max)
+        return await visible_reading.read(self.reading, position, bytes_max, entries_max)
 
     def next_position(self, position: Position) -> Position:
         """The first entry after `position` that exists or may come to exist."""
@@ -300,9 +301,8 @@ class ManagedLog:
         """
         if self.state in (LogState.CLOSING, LogState.CLOSED):
             raise self._life.refusal()
-        if initial == "earliest":
-            mark_delete = self._ledgers.previous_position(self.first_position)
-        else:
+        mark_delete = self._ledgers.previous_position(self.first_position)
+        if initial != "earliest":
             mark_delete = self._existing(LATEST if initial == "latest" else initial)
         return await self._cursors.open(name, mark_delete, properties or {}, cursor_properties or {})
 

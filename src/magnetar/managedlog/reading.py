@@ -15,6 +15,7 @@ from magnetar.ledger.api import LedgerReader, Ledgers, NoSuchLedgerError
 from magnetar.managedlog.holes import HolePolicy, Skipped
 from magnetar.managedlog.ledger_list import Ledger, LedgerList
 from magnetar.managedlog.tail_cache import TailCache, memory_of
+from magnetar.managedlog.visible import Visible
 from magnetar.tiered.api import CopyReader, Tiers
 from magnetar.tiered.context import OffloadedCopy
 
@@ -24,7 +25,17 @@ _log = logging.getLogger("magnetar.managedlog")
 class LogReading:
     """Reads entries of one log; opens ledgers when they are first read."""
 
-    __slots__ = ("_cache", "_holes", "_ledgers", "_name", "_readers", "_source", "_tiers", "skipped")
+    __slots__ = (
+        "_cache",
+        "_holes",
+        "_ledgers",
+        "_name",
+        "_readers",
+        "_source",
+        "_tiers",
+        "skipped",
+        "visible",
+    )
 
     def __init__(
         self,
@@ -37,6 +48,8 @@ class LogReading:
     ) -> None:
         self.skipped: Skipped | None = None
         """Lost entries that were passed over; None: none were."""
+        self.visible: Visible | None = None
+        """What readers of the log get; see `ManagedLog.visible`. Not looked at here."""
         self._holes = holes or HolePolicy()
         self._name = name
         self._ledgers = ledgers

@@ -29,6 +29,10 @@
 | `/magnetar/generation` | how new this metadata is, decimal | ledger |
 | `/magnetar/bookies-beside/{bookie}` | generation of a bookie beside the broker, decimal | ledger |
 | `/magnetar/deletions/{ledger}` | a deletion that is under way, empty | ledger |
+| `/magnetar/transactions/coordinators/{coordinator}` | numbers below are given out, decimal | broker |
+| `/magnetar/transactions/headers/{coordinator}/{number}` | a transaction, JSON; decides it | broker |
+| `/magnetar/transactions/outcomes/{coordinator}/{page}` | how 1,024 transactions ended | broker |
+| `/magnetar/transactions/hidden/{...}/{topic}/{ledger}` | entries of aborted transactions, a set | broker |
 
 `{topic}` and `{cursor}` are encoded as Java's URLEncoder does; tenants, namespaces and clusters hold
 only characters that need no encoding; a bundle is `0x00000000_0x40000000`.
@@ -88,6 +92,15 @@ RESOURCE_QUOTAS: Final = "/loadbalance/resource-quota"
 
 BUNDLE_DIGITS: Final = 8
 """Hexadecimal digits of a bundle's bounds."""
+
+TRANSACTIONS: Final = "/magnetar/transactions"
+"""All that is kept of transactions."""
+
+TRANSACTION_COORDINATORS: Final = f"{TRANSACTIONS}/coordinators"
+"""Children: coordinators that have begun a transaction."""
+
+HIDDEN_ENTRIES: Final = f"{TRANSACTIONS}/hidden"
+"""Below: topics that hold entries of aborted transactions, by `TopicName.log_name`."""
 
 _PARTITIONED_TOPICS: Final = "/admin/partitioned-topics"
 
@@ -194,3 +207,23 @@ def bundle(lower: int, upper: int) -> str:
 def broker(broker_id: str) -> str:
     """A live broker; ephemeral."""
     return f"{BROKERS}/{broker_id}"
+
+
+def transaction_coordinator(number: int) -> str:
+    """Which numbers of transactions a coordinator may have given out."""
+    return f"{TRANSACTION_COORDINATORS}/{number}"
+
+
+def transaction_headers(number: int) -> str:
+    """Children: the transactions of a coordinator that are not over, by number."""
+    return f"{TRANSACTIONS}/headers/{number}"
+
+
+def transaction_outcomes(number: int) -> str:
+    """Children: pages of what became of a coordinator's transactions."""
+    return f"{TRANSACTIONS}/outcomes/{number}"
+
+
+def hidden_entries(log_name: str) -> str:
+    """Children: ledgers of a log with entries that nobody may read."""
+    return f"{HIDDEN_ENTRIES}/{log_name}"

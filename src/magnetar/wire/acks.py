@@ -16,7 +16,7 @@ from typing import Final
 
 from magnetar.base.ids import Position, positions_of
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.events import AckEvent
+from magnetar.wire.events import AckEvent, TxnBits
 from magnetar.wire.frames import FRAME_HEAD, position_of, read_varint, varint
 
 _WORD: Final = (1 << 64) - 1
@@ -142,8 +142,15 @@ def ack_of_command(command: pb.CommandAck) -> AckEvent:
         batch_acks=batch_acks or None,
         request_id=command.request_id if command.HasField("request_id") else None,
         validation_error=command.validation_error if command.HasField("validation_error") else None,
-        transactional=command.HasField("txnid_least_bits") or command.HasField("txnid_most_bits"),
+        txn=txn_of(command),
     )
+
+
+def txn_of(command: pb.CommandAck | pb.CommandSend) -> TxnBits | None:
+    """The transaction that a command belongs to; None: to none."""
+    if command.HasField("txnid_least_bits") or command.HasField("txnid_most_bits"):
+        return command.txnid_most_bits, command.txnid_least_bits
+    return None
 
 
 def encode_ack(

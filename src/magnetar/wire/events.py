@@ -11,6 +11,9 @@ from magnetar.wire import pulsar_pb2 as pb
 SEQUENCE_IDS_END: Final = 1 << 63
 """All sequence ids lie below it."""
 
+TxnBits = tuple[int, int]
+"""A transaction's id as commands carry it: most and least significant 64 bits. A missing one is 0."""
+
 
 class SendRun:
     """SENDs of one producer, in the order in which they came; one row per frame."""
@@ -25,6 +28,7 @@ class SendRun:
         "producer_id",
         "sequence_ids",
         "size_bytes",
+        "txn",
     )
 
     producer_id: int
@@ -44,6 +48,8 @@ class SendRun:
     there are none. The protocol's unsigned number is signed wherever it is stored, here as in Pulsar."""
     chunked: bool
     """Whether any frame is a piece of a larger message."""
+    txn: TxnBits | None
+    """The transaction that all frames belong to; None: to none."""
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
@@ -55,6 +61,7 @@ class SendRun:
         self.bad = None
         self.out_of_range = None
         self.chunked = False
+        self.txn = None
 
     def __repr__(self) -> str:
         return (
@@ -106,7 +113,7 @@ class SendRun:
             highest = None if self.highest_sequence_ids is None else self.highest_sequence_ids[row]
             part.add(self.sequence_ids[row], count, highest, self.entries[row], good=True)
             part.size_bytes += len(self.entries[row])
-        part.chunked = self.chunked
+        part.chunked, part.txn = self.chunked, self.txn
         return part
 
     def note_bad(self, row: int) -> None:
@@ -126,7 +133,7 @@ class AckEvent:
         "cumulative",
         "positions",
         "request_id",
-        "transactional",
+        "txn",
         "validation_error",
     )
 
@@ -145,8 +152,8 @@ class AckEvent:
     """The client waits for an ACK_RESPONSE with this id."""
     validation_error: int | None
     """Why the client threw the message away (`CommandAck.ValidationError`); it counts as acknowledged."""
-    transactional: bool
-    """The ack belongs to a transaction, whose id was not kept."""
+    txn: TxnBits | None
+    """The transaction that the ack belongs to; None: to none."""
 
     def __init__(
         self,
@@ -157,7 +164,7 @@ class AckEvent:
         batch_acks: list[tuple[Position, tuple[int, ...], int]] | None = None,
         request_id: int | None = None,
         validation_error: int | None = None,
-        transactional: bool = False,
+        txn: TxnBits | None = None,
     ) -> None:
         self.consumer_id = consumer_id
         self.positions = positions
@@ -165,7 +172,7 @@ class AckEvent:
         self.batch_acks = batch_acks
         self.request_id = request_id
         self.validation_error = validation_error
-        self.transactional = transactional
+        self.txn = txn
 
     def __repr__(self) -> str:
         kind = "cumulative" if self.cumulative else "individual"
@@ -194,8 +201,8 @@ class FlowEvent:
 class CommandEvent:
     """Any other command.
 
-    A SEND comes like this, without its entry, when it belongs to a transaction, is a marker or carries
-    a message id: a run cannot say so.
+    A SEND comes like this, without its entry, when it is a marker or carries a message id: a run cannot
+    say so.
     """
 
     __slots__ = ("command", "type")

@@ -21,7 +21,7 @@ import struct
 from typing import Final
 
 from magnetar.base.ids import positions_of
-from magnetar.wire.acks import ack_of_command, alike_entry_ids, decode_ack, encode_ack
+from magnetar.wire.acks import ack_of_command, alike_entry_ids, decode_ack, encode_ack, txn_of
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import (
     SEQUENCE_IDS_END,
@@ -30,6 +30,7 @@ from magnetar.wire.events import (
     FlowEvent,
     SendRun,
     ServerEvent,
+    TxnBits,
 )
 from magnetar.wire.fields import check_fields
 from magnetar.wire.frames import FRAME_HEAD, FrameError, parse_command, read_varint, varint
@@ -175,8 +176,8 @@ class ServerParser:
     def _plain_sends(self, shape: FrameShape, data: bytes, at: int) -> int:
         """Takes frames of this shape from `data[at:]`; returns where the first other one starts."""
         run = self._runs.get(shape.owner)
-        is_new = run is None
-        if run is None:
+        is_new = run is None or run.txn is not None
+        if run is None or run.txn is not None:
             run = SendRun(shape.owner)
         prefix = shape.prefix
         tail = shape.tail
@@ -323,12 +324,15 @@ class ServerParser:
         highest_sequence_id: int | None,
         chunked: bool,
         entry: bytes,
+        txn: TxnBits | None = None,
     ) -> bool:
         """Checks the entry and adds the row; True when the entry has a checksum."""
         has_checksum, good = check_entry(entry)
         run = self._runs.get(producer_id)
-        if run is None:
+        if run is None or run.txn != txn:
+            # Frames of another transaction are a run of their own, behind what the producer sent before.
             run = self._runs[producer_id] = SendRun(producer_id)
+            run.txn = txn
             self._events.append(run)
         if (
             count == 1
@@ -373,12 +377,7 @@ class ServerParser:
             send = command.send
             if send.num_messages < 1:
                 raise FrameError(f"SEND of {send.num_messages} messages")
-            if not (
-                send.HasField("txnid_least_bits")
-                or send.HasField("txnid_most_bits")
-                or send.HasField("message_id")
-                or send.marker
-            ):
+            if not (send.HasField("message_id") or send.marker):
                 self._add_send(
                     send.producer_id,
                     send.sequence_id,
@@ -386,6 +385,7 @@ class ServerParser:
                     send.highest_sequence_id if send.HasField("highest_sequence_id") else None,
                     send.is_chunk,
                     entry,
+                    txn_of(send),
                 )
                 return
         elif kind == _ACK:

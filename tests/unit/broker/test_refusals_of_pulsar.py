@@ -199,9 +199,6 @@ _ASKED: list[tuple[int, dict[str, Any], str, str]] = [
         "InvalidTopicName",
         "Invalid topics pattern: …",
     ),
-    (Type.NEW_TXN, {"tc_id": 0}, "NotAllowedError", "Transactions are not enabled…"),
-    (Type.TC_CLIENT_CONNECT_REQUEST, {"tc_id": 0}, "NotAllowedError", "Transactions are not enabled…"),
-    (Type.END_TXN, {}, "NotAllowedError", "Transactions are not enabled…"),
 ]
 
 

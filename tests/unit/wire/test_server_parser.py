@@ -186,7 +186,6 @@ class TestSend:
     @pytest.mark.parametrize(
         "body",
         [
-            pb.CommandSend(producer_id=1, sequence_id=2, txnid_least_bits=1, txnid_most_bits=2),
             pb.CommandSend(producer_id=1, sequence_id=2, marker=True),
             pb.CommandSend(producer_id=1, sequence_id=2, message_id=message_id_data(Position(1, 2))),
         ],
@@ -195,6 +194,26 @@ class TestSend:
         (event,) = parse(send_of(body, entry_of()))
         assert isinstance(event, CommandEvent)
         assert (event.type, event.command.send) == (6, body)
+
+    def test_frames_of_a_transaction_are_a_run_of_their_own(self) -> None:
+        def of(sequence_id: int, most: int | None, least: int | None) -> bytes:
+            body = pb.CommandSend(
+                producer_id=1, sequence_id=sequence_id, txnid_most_bits=most, txnid_least_bits=least
+            )
+            return send_of(body, entry_of(sequence_id=sequence_id))
+
+        before = send(1, 0) + send(1, 1) + of(2, 5, 6) + of(3, 5, 6) + of(4, 5, 7) + of(5, None, 8)
+        events = parse(before + send(1, 6) + send(1, 7) + send(2, 0) + of(8, 5, 6))
+        runs = [(run.producer_id, run.txn, run.sequence_ids) for run in events if isinstance(run, SendRun)]
+        assert runs == [
+            (1, None, [0, 1]),
+            (1, (5, 6), [2, 3]),
+            (1, (5, 7), [4]),
+            (1, (0, 8), [5]),
+            (1, None, [6, 7]),
+            (2, None, [0]),
+            (1, (5, 6), [8]),
+        ]
 
     def test_unusual_but_legal_encodings(self) -> None:
         # Unknown field, fields out of order, a field twice (the last one counts), padded varint, ten bytes.
@@ -386,7 +405,7 @@ class TestAckAndFlow:
         assert isinstance(event, AckEvent)
         assert event.positions == [*(Position(5, i) for i in range(50)), Position(6, 0), Position(6, 1)]
         assert (event.cumulative, event.batch_acks, event.request_id) == (False, None, None)
-        assert (event.validation_error, event.transactional) == (None, False)
+        assert (event.validation_error, event.txn) == (None, None)
 
     def test_what_is_not_plain_stands_alone(self) -> None:
         one = encode_ack(1, [Position(5, 1)])
@@ -425,5 +444,5 @@ class TestAckAndFlow:
         (event,) = parse(encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK, ack=ack)))
         assert isinstance(event, AckEvent)
         assert event.positions == [Position(-1, -1)]
-        assert (event.cumulative, event.transactional, event.validation_error) == (True, True, 2)
+        assert (event.cumulative, event.txn, event.validation_error) == (True, (5, 4), 2)
         assert event.request_id == 6

@@ -7,6 +7,8 @@ acknowledged and lost; taken whole, 3 to 5 would be there twice.
 
 from __future__ import annotations
 
+import logging
+
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import (
     EntryError,
@@ -17,6 +19,19 @@ from magnetar.wire.payload import (
     split_batch,
     split_entry,
 )
+
+_log = logging.getLogger("magnetar.broker.topic")
+
+
+def new_part(
+    entries: list[bytes], counts: list[int] | None, known: int, topic: object
+) -> tuple[list[bytes], list[int] | None]:
+    """Of a batch that is known up to a number what is new; the whole where it cannot be opened."""
+    found = without_known(entries[0], known)
+    if found is None or not found[1]:
+        _log.warning("%s: a batch that is known up to %d in part is stored whole", topic, known)
+        return entries, counts
+    return [found[0]], [found[1]]
 
 
 def without_known(entry: bytes, known: int) -> tuple[bytes, int] | None:

@@ -147,6 +147,13 @@ class Dispatcher(Protocol):
         """Gives back what the consumer holds: these entries, or everything (None); how many messages, 0 where
         nobody notes who holds what."""
 
+    def see(self, acks: AckView) -> None:
+        """Asks this from now on what is acknowledged: the cursor, or what stands before it."""
+
+    def again(self, positions: Sequence[Position]) -> None:
+        """These entries, which counted as acknowledged, do not any more: they are sent again, with what a
+        consumer holds of them."""
+
     def rewind(self, position: Position) -> None:
         """Forgets what was sent and reads again from `position` (seek, reset)."""
 

@@ -16,7 +16,8 @@ from magnetar.broker.dispatch.api import AckView, Assignment, Delays, HashLine, 
 from magnetar.broker.dispatch.consumer import Consumer, Pending
 from magnetar.broker.dispatch.hashing import HashRing, StickyRanges
 from magnetar.broker.dispatch.keystate import KeyState, Lines
-from magnetar.broker.dispatch.shared import ReplayQueue, SharedDispatcher
+from magnetar.broker.dispatch.replay_queue import ReplayQueue
+from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.errors import of_another_mode
 
 _WAITING_MAX: Final = 20_000
@@ -331,6 +332,9 @@ class KeySharedDispatcher(SharedDispatcher):
         if self._rows:
             assignments += [_assignment(consumer, run, rows) for consumer, rows in self._rows.items()]
             self._rows.clear()
+
+    def _send_again(self, position: Position) -> None:
+        self._due.add(position)
 
     def _comes_again(self, position: Position) -> bool:
         return position in self._due or position in self._lines.key_of

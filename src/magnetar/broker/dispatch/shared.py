@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import bisect
-import heapq
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position, positions_of
 from magnetar.broker.dispatch.api import AckView, Assignment, Delays, Want, message_cost
 from magnetar.broker.dispatch.consumer import Consumer, Pending
+from magnetar.broker.dispatch.replay_queue import ReplayQueue
 from magnetar.broker.dispatch.unacked import UnackedLimit
 
 _ENTRIES_PER_READ = 500
@@ -21,67 +21,6 @@ _JUMPS_MAX = 4_096
 """Gaps between held and acknowledged entries that are passed in one go: some milliseconds of work."""
 _ONE_MESSAGE = Pending(1)
 """Most entries are one message: they share this."""
-
-
-class ReplayQueue:
-    """Positions to be sent again, smallest first, each held once."""
-
-    __slots__ = ("_heap", "_held", "_unsorted")
-
-    def __init__(self) -> None:
-        self._heap: list[Position] = []
-        self._held: set[Position] = set()
-        self._unsorted = False
-        """Whether the heap is none until it is sorted: a crowd leaves together, and is asked for once."""
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def __contains__(self, position: Position) -> bool:
-        return position in self._held
-
-    def add(self, position: Position) -> None:
-        if position not in self._held:
-            self._held.add(position)
-            if self._unsorted:
-                self._heap.append(position)
-            else:
-                heapq.heappush(self._heap, position)
-
-    def add_all(self, positions: Collection[Position]) -> None:
-        """Adds many, none of which is held."""
-        self._held.update(positions)
-        self._heap += positions
-        self._unsorted = True
-
-    def discard(self, position: Position) -> None:
-        self._held.discard(position)
-
-    def clear(self) -> None:
-        self._heap.clear()
-        self._held.clear()
-        self._unsorted = False
-
-    def first(self) -> Position | None:
-        """The smallest position, kept."""
-        heap = self._heap
-        if self._unsorted:
-            # Mostly ordered pieces, which sorting merges; a sorted list is a heap.
-            heap.sort()
-            self._unsorted = False
-        while heap and heap[0] not in self._held:
-            heapq.heappop(heap)
-        return heap[0] if heap else None
-
-    def first_range(self, count_max: int) -> tuple[Position, int] | None:
-        """The smallest position and how many follow it without a gap, kept."""
-        first = self.first()
-        if first is None:
-            return None
-        count = 1
-        while count < count_max and Position(first.ledger_id, first.entry_id + count) in self._held:
-            count += 1
-        return first, count
 
 
 def _priority(consumer: Consumer) -> int:
@@ -370,6 +309,23 @@ class SharedDispatcher:
     def _requeue(self, given: Mapping[Position, Pending]) -> None:
         """These entries, which were in flight, are to be sent again."""
         self._replay.add_all(given.keys())
+
+    def see(self, acks: AckView) -> None:
+        self._cursor = acks
+
+    def again(self, positions: Sequence[Position]) -> None:
+        for position in positions:
+            for holder in self._consumers:
+                if position in holder.pending:
+                    self._give_back(holder, (position,))
+                    break
+            else:
+                if position < self.read_position and not self._comes_again(position):
+                    self._send_again(position)
+
+    def _send_again(self, position: Position) -> None:
+        """An entry that nobody holds is to be sent."""
+        self._replay.add(position)
 
     def rewind(self, position: Position) -> None:
         self.read_position = position

@@ -102,5 +102,12 @@ class SingleActiveDispatcher(ActiveConsumers):
             self.rewind(self._successor(self._cursor.mark_delete))
         return 0
 
+    def see(self, acks: AckView) -> None:
+        self._cursor = acks
+
+    def again(self, positions: Sequence[Position]) -> None:
+        """Order forbids to send single entries again: everything unacknowledged comes."""
+        self.rewind(self._successor(self._cursor.mark_delete))
+
     def rewind(self, position: Position) -> None:
         self.read_position = position

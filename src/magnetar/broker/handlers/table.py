@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.handlers import consumers, producers, renewals, schemas, topics
+from magnetar.broker.transactions import commands as transactions
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -31,4 +32,5 @@ HANDLERS: Final[dict[int, Handler]] = {
     **consumers.HANDLERS,
     **schemas.HANDLERS,
     **renewals.HANDLERS,
+    **transactions.HANDLERS,
 }

@@ -8,6 +8,7 @@ from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
 from magnetar.broker.handlers import permission, topic_lists
+from magnetar.broker.transactions.discovery import names_coordinators
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -22,6 +23,10 @@ def partitions(session: Session, command: Command) -> None:
 
     async def answer() -> None:
         topic = TopicName.parse(request.topic)
+        if names_coordinators(topic) and session.broker.transactions.enabled:
+            count = await session.broker.transactions.discovery.partitions(topic)
+            session.reply(commands.partitions(request.request_id, count))
+            return
         await permission.allow_count(session, topic, request.original_principal)
         count = await lookup.partitions(
             session.broker, request.topic, may_come=request.metadata_auto_creation_enabled
@@ -40,8 +45,9 @@ def look_up(session: Session, command: Command) -> None:
 
     async def answer() -> None:
         topic = TopicName.parse(request.topic)
-        await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
-        await session.broker.check_name(topic)
+        if not (names_coordinators(topic) and session.broker.transactions.enabled):
+            await permission.allow_for(session, Action.LOOKUP, topic, request.original_principal)
+            await session.broker.check_name(topic)
         listeners = session.broker.listeners
         named = request.advertised_listener_name
         at = listeners.addresses(session.host, session.port, listener=named)

@@ -31,7 +31,7 @@ def refuse(session: Session, event: CommandEvent) -> None:
         return
     if event.type == Type.SEND:
         send = event.command.send
-        refusal = "transactions, markers and replicated messages are not offered yet"
+        refusal = "markers and replicated messages are not offered yet"
         session.reply(commands.send_error(send.producer_id, send.sequence_id, _CODE, refusal))
         return
     name = Type.Name(event.type) if event.type in Type.values() else f"command {event.type}"

@@ -28,10 +28,10 @@ _log = logging.getLogger("magnetar.broker.inactive")
 class InactiveTopics:
     """The unused topics of a broker."""
 
-    def __init__(self, broker: Broker, *, partitioned: bool) -> None:
-        """`partitioned`: whether a partitioned topic goes with the last of its partitions."""
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._partitioned = partitioned
+        self._partitioned = broker.config.inactive_partitioned
+        """Whether a partitioned topic goes with the last of its partitions."""
         self._idle, self._unloadable = IdleTimes(), IdleTimes()
         self._subscriptions = InactiveSubscriptions(broker)
 

@@ -58,7 +58,7 @@ class NonPersistentTopic(AnyTopic):
         connection.unstored_receipts(producer, run.sequence_ids, run.highest_sequence_ids)
         connection.published(run.size_bytes)
 
-    def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
+    def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         producer.connection.send_errors(producer, run.sequence_ids, wire_code(error), str(error))
         producer.connection.published(run.size_bytes)
 

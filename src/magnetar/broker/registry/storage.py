@@ -47,6 +47,7 @@ class StoredTopics:
         topic.limits.stored = broker.stored.of(name.tenant)
         try:
             await topic.load()
+            await self._broker.transactions.recover(topic)
             await self._in_force.give(topic)
         except BaseException:
             # Else the log stays open, and tells an object that nobody has.
@@ -97,6 +98,7 @@ class StoredTopics:
         except LogNotFoundError as error:
             if not await self._is_partition(name):
                 raise TopicNotFoundError(f"Topic {name} not found") from error
+        await broker.transactions.forget_topic(name.log_name)
         if name.partition < 0:
             # With the data and before the name is free: a later topic of that name keeps its own.
             await broker.schemas.delete(name)

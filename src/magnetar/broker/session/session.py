@@ -17,12 +17,7 @@ from magnetar.auth.identity import Identity
 from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
-from magnetar.broker.errors import (
-    WIRE_CODES,
-    ConsumerNotFoundError,
-    UnsupportedError,
-    wire_code,
-)
+from magnetar.broker.errors import WIRE_CODES, ConsumerNotFoundError, wire_code
 from magnetar.broker.handlers import handshake, producers, table, texts, topics, unsupported
 from magnetar.broker.service import Broker
 from magnetar.broker.session.ack_receipts import AckReceipts
@@ -34,6 +29,7 @@ from magnetar.broker.subscription.attached import AttachedConsumer
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.intake import TenantShare
 from magnetar.broker.topic.producer import Producer
+from magnetar.broker.transactions import commands as transactions
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun
@@ -330,7 +326,10 @@ class Session:
         if share is None:
             share = self._share = self.broker.intake.share(attached[0].name.tenant)
         self.broker.intake.took(self, share, size)
-        attached[0].publish(attached[1], run)
+        if run.txn is None:
+            attached[0].publish(attached[1], run)
+        else:
+            transactions.publish(self, attached[0], attached[1], run)
 
     def _ack(self, event: AckEvent) -> None:
         consumer = self.consumers.get(event.consumer_id)
@@ -344,8 +343,9 @@ class Session:
         try:
             if event.request_id is not None:
                 self._ack_receipts.asked()
-            if event.transactional:
-                raise UnsupportedError("transactions are not offered yet")
+            if event.txn is not None:
+                transactions.acknowledge(self, consumer, event)
+                return
             consumer.subscription.ack(consumer, event)
         except MagnetarError as error:
             if event.request_id is not None:

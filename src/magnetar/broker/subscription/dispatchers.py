@@ -9,6 +9,8 @@ from magnetar.base.ids import Position
 from magnetar.broker.dispatch.api import AckView, Delays, Dispatcher
 from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
+from magnetar.broker.errors import ConsumerBusyError
+from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.subscription.any_subscription import KeySharedPolicy, SubscriptionType
 from magnetar.broker.subscription.attached import AttachedConsumer
 
@@ -23,6 +25,29 @@ def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPo
         and isinstance(dispatcher, KeySharedDispatcher)
         and policy == KeySharedPolicy(dispatcher.sticky, dispatcher.allow_out_of_order)
     )
+
+
+def check_type(current: SubscriptionType, wanted: SubscriptionType) -> None:
+    """Raises ConsumerBusyError when a consumer wants another type than those that are there."""
+    if wanted is not current:
+        raise ConsumerBusyError(
+            f"Subscription is of different type. Active subscription type of '{current.name.title()}'"
+            f" is different than the connecting consumer's type '{wanted.name.title()}'."
+        )
+
+
+def check_policy(dispatcher: Dispatcher, policy: KeySharedPolicy) -> None:
+    """Raises ConsumerBusyError when a Key_Shared consumer wants another mode than those that are there."""
+    if isinstance(dispatcher, KeySharedDispatcher):
+        dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)
+
+
+def limit_unacked(dispatcher: Dispatcher | None, limits: SubscriptionLimits) -> None:
+    """These limits of unacknowledged messages are in force now."""
+    if isinstance(dispatcher, SharedDispatcher):
+        dispatcher.unacked.limit(limits.unacked_max)
+        for consumer in dispatcher.consumers:
+            consumer.limit_unacked(limits.unacked_max_per_consumer)
 
 
 def sharing(

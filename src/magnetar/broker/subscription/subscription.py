@@ -17,16 +17,15 @@ from magnetar.broker.compaction.view import CompactedView
 from magnetar.broker.delayed.delayed_delivery import DelayedDelivery
 from magnetar.broker.dispatch.api import Dispatcher, Want
 from magnetar.broker.dispatch.consumer import Consumer
-from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.dispatch.single import SingleActiveDispatcher
-from magnetar.broker.errors import ConsumerBusyError, NotAllowedError
+from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.explain.reading import dispatcher_view
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.source import FilteredSource, Place, screened
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.session.outputs import OutputBudget
-from magnetar.broker.subscription import pump_turns
+from magnetar.broker.subscription import dispatchers, pump_turns
 from magnetar.broker.subscription.acknowledging import acknowledge_each, acknowledge_upto, sent_and_unacked
 from magnetar.broker.subscription.any_subscription import (
     READ_AGAIN_MS,
@@ -35,11 +34,13 @@ from magnetar.broker.subscription.any_subscription import (
     SubscriptionType,
 )
 from magnetar.broker.subscription.attached import AttachedConsumer
-from magnetar.broker.subscription.dispatchers import amount, goes_on, nothing_to_send, sharing, tell_end
 from magnetar.broker.subscription.pump_turns import PumpTurns
 from magnetar.broker.topic import places
+from magnetar.broker.transactions.hidden import pass_all_hidden
+from magnetar.broker.transactions.subscription_acks import SubscriptionAcks
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.visible_reading import last_visible
 from magnetar.runtime.alarms import Alarms
 from magnetar.wire.events import AckEvent
 
@@ -64,12 +65,11 @@ class Subscription(AnySubscription):
     ) -> None:
         """`hash_of`: sticky hash of an entry; `spawn` runs reads; `alarms` tell when entries are due."""
         super().__init__(topic, name, clock.now_ms())
-        self.cursor = cursor
-        self._log = log
+        self.cursor, self._log = cursor, log
         self._source: ManagedLog | CompactedSource = log
         """Where entries are read."""
-        self._acks: Cursor | CompactedSource = cursor
-        """What is acknowledged of them."""
+        self.acks: Cursor | CompactedSource = cursor
+        """Where it is kept what is acknowledged of them."""
         self._spawn, self._hash_of = spawn, hash_of
         pump, again = weakly(self.pump), weakly(self._deliver_again)
         self._delays = DelayedDelivery(clock, alarms, cursor, spawn, wake=pump, reread=again)
@@ -80,6 +80,8 @@ class Subscription(AnySubscription):
         """Why the last read failed; empty when it did not."""
         self._clock, self._alarms, self._outputs = clock, alarms, outputs
         self._limits = SubscriptionLimits()
+        self.transactions: SubscriptionAcks | None = None
+        """None before the first acknowledgement in a transaction."""
         self._screen: FilteredSource | None = None
         """What is read instead of the source while entry filters are in force."""
 
@@ -89,9 +91,9 @@ class Subscription(AnySubscription):
         if self.consumers:
             return
         if view is None:
-            self._source, self._acks = self._log, self.cursor
+            self._source, self.acks = self._log, self.cursor
         elif self._source is self._log:
-            self._source = self._acks = CompactedSource(view, self.cursor, start)
+            self._source = self.acks = CompactedSource(view, self.cursor, start)
 
     async def last_message(self) -> tuple[Position, int]:
         """The last message that its consumers can get; see `AnyTopic.last_message`."""
@@ -179,50 +181,44 @@ class Subscription(AnySubscription):
     def attach(self, consumer: AttachedConsumer, type_: SubscriptionType, policy: KeySharedPolicy) -> None:
         """Adds a consumer. Raises ConsumerBusyError, ConsumerAssignmentError."""
         dispatcher = self._dispatcher
-        if dispatcher is None or not (dispatcher.consumers or goes_on(dispatcher, type_, policy)):
+        if dispatcher is None or not (dispatcher.consumers or dispatchers.goes_on(dispatcher, type_, policy)):
             dispatcher = self._new_dispatcher(type_, policy)
-        elif type_ is not self.type:
-            raise ConsumerBusyError(
-                f"Subscription is of different type. Active subscription type of '{self.type.name.title()}'"
-                f" is different than the connecting consumer's type '{type_.name.title()}'."
-            )
-        if isinstance(dispatcher, KeySharedDispatcher):
-            dispatcher.check_policy(sticky=policy.sticky, allow_out_of_order=policy.allow_out_of_order)
+        else:
+            dispatchers.check_type(self.type, type_)
+        dispatchers.check_policy(dispatcher, policy)
         consumer.unacked_max = self._limits.unacked_max_per_consumer
         # Before `add`, which tells a Failover consumer whether it is the active one.
         self.type = type_
         dispatcher.add(consumer)
         self.cursor.used()
         self._dispatcher = dispatcher
+        if self.transactions is not None:
+            self.transactions.attached(dispatcher)
         if isinstance(dispatcher, SharedDispatcher):
             dispatcher.unacked.join(self._limits.unacked_of_broker, self._turns.again)
             dispatcher.unacked.limit(self._limits.unacked_max)
 
     def keep(self, limits: SubscriptionLimits) -> None:
-        self._limits = limits
-        self._delays.active = limits.delayed_delivery
+        self._limits, self._delays.active = limits, limits.delayed_delivery
         again = self._turns.again
         self._screen = screened(
-            self, limits.filters, self._screen, self._place, self._delays, self._alarms, self._clock, again
+            self, limits.filters, self._screen, self.place, self._delays, self._alarms, self._clock, again
         )
-        dispatcher = self._dispatcher
-        if isinstance(dispatcher, SharedDispatcher):
-            dispatcher.unacked.limit(limits.unacked_max)
-            for consumer in dispatcher.consumers:
-                consumer.limit_unacked(limits.unacked_max_per_consumer)
+        dispatchers.limit_unacked(self._dispatcher, limits)
         self.pump()
 
-    def _place(self) -> Place:
-        return Place(self._source, self._acks, self._dispatcher)
+    def place(self) -> Place:
+        """Where entries and acknowledgements go at the moment."""
+        return Place(self._source, self.acks, self._dispatcher)
 
     def _new_dispatcher(self, type_: SubscriptionType, policy: KeySharedPolicy) -> Dispatcher:
-        start = self._source.next_position(self._acks.mark_delete)
+        start = self._source.next_position(self.acks.mark_delete)
         if type_ in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             hash_of = None if type_ is SubscriptionType.SHARED else self._hash_of
-            return sharing(self.cursor, start, self._delays, policy, hash_of)
+            return dispatchers.sharing(self.cursor, start, self._delays, policy, hash_of)
         self._delays.clear()
         return SingleActiveDispatcher(
-            self._acks,
+            self.acks,
             start,
             failover=type_ is SubscriptionType.FAILOVER,
             partition=self.topic.partition,
@@ -268,9 +264,9 @@ class Subscription(AnySubscription):
             )
         before, now_ms = self.mark_delete, self._clock.now_ms()
         if event.cumulative:
-            messages = acknowledge_upto(self._acks, consumer, event, self._log.entries_between)
+            messages = acknowledge_upto(self.acks, consumer, event, self._log.entries_between)
         else:
-            messages = acknowledge_each(self._acks, dispatcher, consumer, event)
+            messages = acknowledge_each(self.acks, dispatcher, consumer, event)
         self.tally.acknowledged(consumer, messages, now_ms)
         if self.cursor.mark_delete != before:
             self.tally.advanced_ms = now_ms
@@ -296,8 +292,11 @@ class Subscription(AnySubscription):
     async def seek(self, position: Position, wanted: Position | None = None) -> None:
         """The next entry to deliver is `position`; consumers reconnect, as Pulsar's clients expect. `wanted`:
         what the client named, which the log may not have any more."""
+        if self.transactions is not None:
+            await self.transactions.end("its subscription was moved")
         self.detach_all()
         self.cursor.reset(position)
+        pass_all_hidden(self.cursor, self._log.reading.visible)
         if self._screen is not None:
             self._screen.forget()
         if isinstance(self._source, CompactedSource):
@@ -333,7 +332,8 @@ class Subscription(AnySubscription):
 
     def _skip(self, position: Position) -> None:
         before = self.cursor.mark_delete
-        self._acks.ack_cumulative(position)
+        # What no consumer can get yet stays: it may be committed.
+        self.acks.ack_cumulative(min(position, last_visible(self._log)))
         if self.cursor.mark_delete != before:
             self.tally.advanced_ms = self._clock.now_ms()
         self._delays.forget_upto(self.cursor.mark_delete)
@@ -356,9 +356,9 @@ class Subscription(AnySubscription):
         """Sends what can be sent now; called whenever permits, entries or acknowledgements arrive."""
         if self._pumping or self._reading or self._turns.due or self._dispatcher is None:
             return
-        if self._log.terminated is not None and not self._acks.backlog_entries:
-            tell_end(self.consumers)
-        if nothing_to_send(self._dispatcher, self._log):
+        if self._log.terminated is not None and not self.acks.backlog_entries:
+            dispatchers.tell_end(self.consumers)
+        if dispatchers.nothing_to_send(self._dispatcher, self._log):
             return
         self._pumping = True
         try:
@@ -422,7 +422,7 @@ class Subscription(AnySubscription):
                 rows=rows,
             )
             consumer.connection.queued(size)
-            entries, messages = amount(run.counts, start, stop, rows)
+            entries, messages = dispatchers.amount(run.counts, start, stop, rows)
             self.tally.sent(consumer, entries, messages, size, now_ms)
             self.messages_out += messages
             self.bytes_out += size

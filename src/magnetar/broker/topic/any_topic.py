@@ -127,7 +127,7 @@ class AnyTopic(ABC):
             if error is None:
                 self._take(producer, part)
             else:
-                self._refuse(producer, part, error)
+                self.refuse(producer, part, error)
 
     def _refuse_waiting(self, producer: Producer, run: SendRun) -> None:
         """No client sends before it heard that its producer is ready."""
@@ -144,7 +144,7 @@ class AnyTopic(ABC):
         """Publishes rows that arrived whole, of a producer that may publish."""
 
     @abstractmethod
-    def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
+    def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         """Refuses rows, in their places among the receipts."""
 
     def _counted(self, producer: Producer, messages: int, size_bytes: int) -> None:

@@ -10,6 +10,7 @@ from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.broker.topic.entry import metadata_of
 from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.visible_reading import last_visible
 from magnetar.wire.payload import EntryError
 
 _log = logging.getLogger("magnetar.broker.topic")
@@ -38,7 +39,7 @@ async def _last_intact(log: ManagedLog) -> EntryRun | None:
     """The last entry that is not lost; None where there is none, or all were given up. Raises what
     `ManagedLog.read` raises: also where all are lost, since a reader told of an empty topic ends as if it
     had had everything."""
-    last, hole = log.last_position, None
+    last, hole = last_visible(log), None
     while True:
         if last.entry_id < 0:
             last = log.previous_position(last)

@@ -23,7 +23,7 @@ from magnetar.broker.access.producer_access import ProducerAccess
 from magnetar.broker.access.state import Admission
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from magnetar.broker.dedup.deduplication import Deduplication
-from magnetar.broker.dedup.overlap import without_known
+from magnetar.broker.dedup.overlap import new_part
 from magnetar.broker.dedup.state import Span, sequence_marks
 from magnetar.broker.errors import (
     RefusedError,
@@ -41,13 +41,14 @@ from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.entry import entry_hash, pieces_to_come
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.unanswered import Unanswered
+from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.errors import LogTerminatedError
 from magnetar.managedlog.log import ManagedLog
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import SingleFlight
-from magnetar.wire.events import SendRun
+from magnetar.wire.events import SendRun, TxnBits
 
 _log = logging.getLogger("magnetar.broker.topic")
 
@@ -71,14 +72,13 @@ class Topic(AnyTopic):
     ) -> None:
         super().__init__(name, ProducerAccess(log, spawn), clock)
         self._disk = disk
-        self.log = log
+        self.log, self._outputs = log, outputs
         self.subscriptions: dict[str, Subscription] = {}
         self.dedup: Deduplication | None = None
         """Set while deduplication is on."""
-        self._clock = clock
-        self._alarms = alarms
-        self._spawn = spawn
-        self._outputs = outputs
+        self.transactions: TopicTransactions | None = None
+        """Set from the first transaction on."""
+        self._clock, self._alarms, self._spawn = clock, alarms, spawn
         self._waiting: deque[Unanswered] = deque()
         self._drops: SingleFlight[None] = SingleFlight()
         """Subscriptions that are being deleted."""
@@ -139,9 +139,10 @@ class Topic(AnyTopic):
             run.entries,
             run.size_bytes,
             -1 if marks is None else max(marks),
+            run.txn,
         )
 
-    def _refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
+    def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
         self._waiting.append(
             Unanswered(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
         )
@@ -149,32 +150,20 @@ class Topic(AnyTopic):
 
     def _publish_spans(self, producer: Producer, run: SendRun, spans: list[Span], marks: list[int]) -> None:
         for start, stop, duplicate, known in spans:
-            sequence_ids = run.sequence_ids[start:stop]
+            sequence_ids, entries = run.sequence_ids[start:stop], run.entries[start:stop]
             highest_ids = None if run.highest_sequence_ids is None else run.highest_sequence_ids[start:stop]
-            entries = run.entries[start:stop]
             size = sum(map(len, entries))
             if not duplicate:
                 counts = None if run.counts is None else run.counts[start:stop]
                 if known >= 0:
-                    entries, counts = self._new_part(entries, counts, known)
-                self._append(
-                    producer, sequence_ids, highest_ids, counts, entries, size, max(marks[start:stop])
-                )
+                    entries, counts = new_part(entries, counts, known, self.name)
+                mark = max(marks[start:stop])
+                self._append(producer, sequence_ids, highest_ids, counts, entries, size, mark, run.txn)
                 continue
             assert self.dedup is not None
             self.dedup.duplicates += stop - start
             self._waiting.append(Unanswered(producer, sequence_ids, highest_ids, None, 0, size, -1))
         self._release(EARLIEST)
-
-    def _new_part(
-        self, entries: list[bytes], counts: list[int] | None, known: int
-    ) -> tuple[list[bytes], list[int] | None]:
-        """Of a batch that is known up to a number what is new; the whole where it cannot be opened."""
-        found = without_known(entries[0], known)
-        if found is None or not found[1]:
-            _log.warning("%s: a batch that is known up to %d in part is stored whole", self.name, known)
-            return entries, counts
-        return [found[0]], [found[1]]
 
     def _append(
         self,
@@ -185,9 +174,14 @@ class Topic(AnyTopic):
         entries: list[bytes],
         size_bytes: int,
         mark: int,
+        txn: TxnBits | None,
     ) -> None:
         try:
-            position = self.log.append(entries, counts)
+            if txn is None:
+                position = self.log.append(entries, counts)
+            else:
+                assert self.transactions is not None, "it was admitted"
+                position = self.transactions.append(txn, entries, counts)
         except LogError as error:
             if self.dedup is not None:
                 # What was handed over before may still become durable: sent again, it stays a duplicate.
@@ -209,6 +203,8 @@ class Topic(AnyTopic):
         """Entries became durable (LogListener): receipts and deliveries leave in this tick."""
         self.last_publish_ms = run.broker_time_ms
         self._release(Position(run.ledger_id, run.first_entry + len(run.entries) - 1))
+        if self.transactions is not None:
+            self.transactions.moved()
         for subscription in self.subscriptions.values():
             subscription.pump()
 
@@ -239,6 +235,8 @@ class Topic(AnyTopic):
         _log.error("%s: %s; its %s are sent away", self.name, error, who)
         waiting, self._waiting = self._waiting, deque()
         code = wire_code(error)
+        if self.transactions is not None:
+            self.transactions.moved()
         for item in waiting:
             if self.dedup is not None:
                 self.dedup.state.forget_pushed(item.producer.name)
@@ -289,6 +287,8 @@ class Topic(AnyTopic):
             alarms=self._alarms,
             outputs=self._outputs,
         )
+        if self.transactions is not None:
+            self.transactions.begin(cursor)
         subscription.keep(self.limits.of_subscription(name))
         self.subscriptions[name] = subscription
         return subscription
@@ -352,12 +352,14 @@ class Topic(AnyTopic):
         name = subscription.name
         if self.subscriptions.get(name) is not subscription:
             raise SubscriptionNotFoundError(f"{self.name} has no subscription {name}")
+        assert isinstance(subscription, Subscription)
+        if subscription.transactions is not None:
+            await subscription.transactions.end("its subscription was deleted")
         self._take_off(subscription)
         try:
             await self.log.delete_cursor(name)
         except MagnetarError:
             # It is still there, holds its backlog, and can be deleted again.
-            assert isinstance(subscription, Subscription)
             if not self.closed:
                 self.subscriptions.setdefault(name, subscription)
             raise

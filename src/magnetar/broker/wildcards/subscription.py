@@ -167,7 +167,7 @@ class WildcardSubscription(AnySubscription):
                 self.answered(event.request_id, error)
 
     def _divided(self, event: AckEvent) -> list[tuple[PartConsumer, AckEvent]]:
-        if event.transactional:
+        if event.txn is not None:
             raise NotAllowedError("transactions are not offered yet")
         found: dict[PartConsumer, AckEvent] = {}
 

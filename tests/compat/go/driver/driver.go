@@ -28,6 +28,7 @@ const end = 240 * time.Second
 // A world is what every scenario needs: a client, topics of its own, the admin API.
 type world struct {
 	client pulsar.Client
+	broker string
 	http   string
 	topic  string
 }
@@ -192,7 +193,7 @@ func main() {
 	number := 0
 	for name, each := range scenarios {
 		number++
-		w := &world{client, os.Args[2], fmt.Sprintf("persistent://public/default/go-%d-%d", started, number)}
+		w := &world{client, os.Args[1], os.Args[2], fmt.Sprintf("persistent://public/default/go-%d-%d", started, number)}
 		all.Add(1)
 		go func() {
 			defer all.Done()

@@ -31,6 +31,7 @@ final class Driver {
         Schemas.add(scenarios);
         Encryption.add(scenarios);
         Compaction.add(scenarios);
+        Transactions.add(scenarios);
         runAll(scenarios, new World(arguments[0], arguments[1]), List.of(arguments).subList(2, arguments.length));
     }
 

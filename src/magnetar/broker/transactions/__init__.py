@@ -1,0 +1,1 @@
+"""Transactions: messages to many topics and acknowledgements count together, or not at all."""

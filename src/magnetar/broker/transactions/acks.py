@@ -1,0 +1,91 @@
+"""What one transaction acknowledges in one subscription (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from magnetar.base.ids import Position
+from magnetar.managedlog.cursors.ack_words import bits_of_words, words_of_bits
+
+Part = tuple[int, int]
+"""Messages of a batch that are acknowledged, one bit each, and how many messages the batch has."""
+
+
+class TxnAcks:
+    """Acknowledgements that count when their transaction commits."""
+
+    __slots__ = ("parts", "upto", "upto_part", "whole")
+
+    whole: set[Position]
+    """Entries."""
+    parts: dict[Position, Part]
+    """Messages of batches."""
+    upto: Position | None
+    """Every entry up to and including it (cumulative); before it only, where `upto_part` says more."""
+    upto_part: Part | None
+    """Messages of the batch at `upto` that a cumulative acknowledgement covers."""
+
+    def __init__(self) -> None:
+        self.whole = set()
+        self.parts = {}
+        self.upto = None
+        self.upto_part = None
+
+    def __len__(self) -> int:
+        """Entries and batches that it names."""
+        return len(self.whole) + len(self.parts) + (self.upto is not None)
+
+    def positions(self) -> list[Position]:
+        """Entries and batches that it names, ascending; a cumulative one names none."""
+        return sorted((*self.whole, *self.parts))
+
+    # How it is stored: JSON, runs of entries as one item each.
+
+    def stored(self) -> dict[str, Any]:
+        """What `of_stored` reads."""
+        document: dict[str, Any] = {}
+        if self.whole:
+            document["w"] = list(_runs(sorted(self.whole)))
+        if self.parts:
+            document["b"] = [
+                [*position, size, *words_of_bits(bits)]
+                for position, (bits, size) in sorted(self.parts.items())
+            ]
+        if self.upto is not None:
+            part = self.upto_part
+            document["c"] = [*self.upto] if part is None else [*self.upto, part[1], *words_of_bits(part[0])]
+        return document
+
+    @classmethod
+    def of_stored(cls, document: dict[str, Any]) -> TxnAcks:
+        """Raises KeyError, TypeError, ValueError where the document is none of ours."""
+        acks = cls()
+        for ledger_id, first, last in document.get("w", ()):
+            acks.whole.update(Position(ledger_id, entry) for entry in range(first, last + 1))
+        for ledger_id, entry, size, *words in document.get("b", ()):
+            acks.parts[Position(ledger_id, entry)] = bits_of_words(words), size
+        if (upto := document.get("c")) is not None:
+            acks.upto = Position(upto[0], upto[1])
+            if len(upto) > 2:
+                acks.upto_part = bits_of_words(upto[3:]), upto[2]
+        return acks
+
+
+def acked_bits(words: Sequence[int], size: int) -> int:
+    """Messages that an ack set of the protocol acknowledges: there a set bit is one that is not."""
+    return ~bits_of_words(words) & ((1 << size) - 1)
+
+
+def _runs(positions: Iterable[Position]) -> Iterator[list[int]]:
+    """[ledger, first, last], bounds included, of ascending positions."""
+    run: list[int] = []
+    for ledger_id, entry in positions:
+        if run and run[0] == ledger_id and run[2] == entry - 1:
+            run[2] = entry
+            continue
+        if run:
+            yield run
+        run = [ledger_id, entry, entry]
+    if run:
+        yield run

@@ -1,0 +1,39 @@
+"""How clients find coordinators: as the partitions of a topic that nobody reads or writes.
+
+Clients ask how many partitions `transaction_coordinator_assign` has, look each of them up, and talk to the
+broker that they are told. Source: Pulsar's `SystemTopicNames`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar.base.names import TopicName
+from magnetar.broker.policies.policies import PolicyStore
+
+ASSIGN: Final = TopicName.parse("persistent://pulsar/system/transaction_coordinator_assign")
+COUNT: Final = 16
+"""Coordinators of a cluster, where its metadata does not say otherwise (Pulsar's number)."""
+
+
+def names_coordinators(topic: TopicName) -> bool:
+    """Whether it is that topic, or one of its partitions."""
+    return topic.base == ASSIGN
+
+
+class Discovery:
+    """How many coordinators there are."""
+
+    def __init__(self, policies: PolicyStore) -> None:
+        self.known = COUNT
+        """As `count` said last."""
+        self._policies = policies
+
+    async def count(self) -> int:
+        """Raises MetadataError."""
+        self.known = await self._policies.partitions(ASSIGN) or COUNT
+        return self.known
+
+    async def partitions(self, topic: TopicName) -> int:
+        """What clients hear of the topic, or of one of its partitions. Raises MetadataError."""
+        return await self.count() if topic.partition < 0 else 0

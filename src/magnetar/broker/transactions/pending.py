@@ -1,0 +1,262 @@
+"""Acknowledgements of one subscription that wait for their transactions to commit (pure).
+
+Who is in a transaction is in no other one, so that at most one of them takes it. What is pending is sent to
+nobody: for dispatchers it counts as acknowledged, by `PendingView`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from magnetar.base.ids import Position
+from magnetar.broker.errors import TransactionConflictError
+from magnetar.broker.transactions.acks import Part, TxnAcks, acked_bits
+from magnetar.broker.transactions.ids import TxnId
+from magnetar.managedlog.cursors.ack_words import WORD_BITS, bits_of_words, words_of_bits
+
+
+class Cursor(Protocol):
+    """What is acknowledged for good, as a dispatcher asks for it too."""
+
+    @property
+    def mark_delete(self) -> Position: ...
+    @property
+    def has_holes(self) -> bool: ...
+    @property
+    def has_redeliveries(self) -> bool: ...
+    def is_acked(self, position: Position) -> bool: ...
+    def ack_set(self, position: Position) -> tuple[int, ...] | None: ...
+    def next_unacked(self, position: Position) -> Position: ...
+    def may_know_from(self, position: Position) -> bool: ...
+    def redelivery_count(self, position: Position) -> int: ...
+    def redelivered(self, positions: Sequence[Position]) -> None: ...
+
+
+class PendingAcks:
+    """Of one subscription."""
+
+    def __init__(self) -> None:
+        self.of: dict[TxnId, TxnAcks] = {}
+        """By transaction; the same objects stand in the transactions."""
+        self._whole: dict[Position, TxnId] = {}
+        self._parts: dict[Position, dict[TxnId, Part]] = {}
+        self._upto: TxnId | None = None
+        """The transaction with a cumulative acknowledgement."""
+
+    def __bool__(self) -> bool:
+        return bool(self.of)
+
+    @property
+    def upto(self) -> Position | None:
+        """Of the cumulative acknowledgement that is pending."""
+        return None if self._upto is None else self.of[self._upto].upto
+
+    def recovered(self, txn_id: TxnId, acks: TxnAcks) -> None:
+        """What a header says; it was admitted by an earlier process."""
+        self.of[txn_id] = acks
+        self._whole.update(dict.fromkeys(acks.whole, txn_id))
+        for position, part in acks.parts.items():
+            self._parts.setdefault(position, {})[txn_id] = part
+        if acks.upto is not None:
+            self._upto = txn_id
+
+    # -- admitting ---------------------------------------------------------------------------------
+
+    def add(
+        self,
+        txn_id: TxnId,
+        acks: TxnAcks,
+        whole: Sequence[Position],
+        parts: Sequence[tuple[Position, Sequence[int], int]],
+        cursor: Cursor,
+    ) -> list[Position]:
+        """Individual acknowledgements of a transaction: entries, and batches with the protocol's words and
+        their size. All or none; entries that are acknowledged as a whole with this.
+
+        What the same transaction acknowledged before is taken again. Raises TransactionConflictError.
+        """
+        found: dict[Position, Part] = {}
+        for position in whole:
+            self._admit_whole(txn_id, position, cursor)
+        for position, words, size in parts:
+            size = size if size > 0 else max(1, WORD_BITS * len(words))
+            bits = acked_bits(words, size)
+            before = found.get(position) or acks.parts.get(position)
+            self._admit_part(txn_id, position, bits, cursor)
+            found[position] = (bits if before is None else bits | before[0]), size
+        self.of[txn_id] = acks
+        taken = []
+        for position in whole:
+            acks.parts.pop(position, None)
+            self._parts.get(position, {}).pop(txn_id, None)
+            acks.whole.add(position)
+            self._whole[position] = txn_id
+            taken.append(position)
+        for position, part in found.items():
+            acks.parts[position] = part
+            self._parts.setdefault(position, {})[txn_id] = part
+            if self.left_of(position, cursor) == 0:
+                taken.append(position)
+        return taken
+
+    def _admit_whole(self, txn_id: TxnId, position: Position, cursor: Cursor) -> None:
+        holder = self._whole.get(position)
+        if holder == txn_id:
+            return
+        others = self._parts.get(position, {}).keys() - {txn_id}
+        if holder is not None or others or self._is_before_upto(position):
+            raise TransactionConflictError(
+                f"{position} is acknowledged in transaction {holder or next(iter(others), self._upto)}"
+            )
+        if cursor.is_acked(position):
+            raise TransactionConflictError(f"{position} is acknowledged already")
+
+    def _admit_part(self, txn_id: TxnId, position: Position, bits: int, cursor: Cursor) -> None:
+        if (holder := self._whole.get(position)) is not None or self._is_before_upto(position):
+            raise TransactionConflictError(
+                f"{position} is acknowledged in transaction {holder or self._upto}"
+            )
+        for other, (taken, _) in self._parts.get(position, {}).items():
+            if other != txn_id and taken & bits:
+                raise TransactionConflictError(
+                    f"messages of the batch {position} are acknowledged in transaction {other}"
+                )
+        left = cursor.ack_set(position)
+        if cursor.is_acked(position) or (left is not None and bits & ~bits_of_words(left)):
+            raise TransactionConflictError(f"messages of the batch {position} are acknowledged already")
+
+    def _is_before_upto(self, position: Position) -> bool:
+        upto = self.upto
+        return upto is not None and position <= upto
+
+    def add_upto(
+        self,
+        txn_id: TxnId,
+        acks: TxnAcks,
+        position: Position,
+        part: tuple[Sequence[int], int] | None,
+        cursor: Cursor,
+    ) -> None:
+        """A cumulative acknowledgement of a transaction, of a batch with the protocol's words and its size.
+        Raises TransactionConflictError."""
+        if self._upto is not None and self._upto != txn_id:
+            raise TransactionConflictError(
+                f"transaction {self._upto} has a cumulative acknowledgement on this subscription"
+            )
+        if position <= cursor.mark_delete:
+            raise TransactionConflictError(f"{position} is acknowledged already")
+        if acks.upto is not None and position < acks.upto:
+            raise TransactionConflictError(
+                f"{position} is before {acks.upto}, which the transaction acknowledges"
+            )
+        self.of[txn_id] = acks
+        acks.upto, self._upto = position, txn_id
+        acks.upto_part = None if part is None else (acked_bits(part[0], max(part[1], 1)), max(part[1], 1))
+
+    # -- what dispatchers see ----------------------------------------------------------------------
+
+    def is_pending(self, position: Position) -> bool:
+        """Whether the whole entry waits for transactions."""
+        if position in self._whole:
+            return True
+        upto = self.upto
+        if upto is None or position > upto:
+            return False
+        assert self._upto is not None
+        return position < upto or self.of[self._upto].upto_part is None
+
+    def bits_of(self, position: Position) -> tuple[int, int] | None:
+        """Messages of the batch that wait, and its size; None: none do, or all."""
+        bits = size = 0
+        for taken, messages in self._parts.get(position, {}).values():
+            bits, size = bits | taken, max(size, messages)
+        if self._upto is not None and (upto := self.of[self._upto]).upto == position and upto.upto_part:
+            bits, size = bits | upto.upto_part[0], max(size, upto.upto_part[1])
+        return (bits, size) if size else None
+
+    def left_of(self, position: Position, cursor: Cursor) -> int | None:
+        """Messages of the batch that neither the cursor nor a transaction has, a bit each; None: nothing of
+        it is pending."""
+        waiting = self.bits_of(position)
+        if waiting is None:
+            return None
+        bits, size = waiting
+        left = cursor.ack_set(position)
+        return ((1 << size) - 1 if left is None else bits_of_words(left)) & ~bits
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def take(self, txn_id: TxnId) -> TxnAcks | None:
+        """The transaction is decided: what it acknowledged, which waits no longer."""
+        acks = self.of.pop(txn_id, None)
+        if acks is None:
+            return None
+        for position in acks.whole:
+            self._whole.pop(position, None)
+        for position in acks.parts:
+            holders = self._parts.get(position)
+            if holders is not None:
+                holders.pop(txn_id, None)
+                if not holders:
+                    del self._parts[position]
+        if self._upto == txn_id:
+            self._upto = None
+        return acks
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        for txn_id, acks in self.of.items():
+            assert all(self._whole[position] == txn_id for position in acks.whole)
+            assert all(self._parts[position][txn_id] == part for position, part in acks.parts.items())
+            assert (acks.upto is not None) == (self._upto == txn_id)
+        assert len(self._whole) == sum(len(acks.whole) for acks in self.of.values())
+        for position, holders in self._parts.items():
+            seen = 0
+            for bits, _ in holders.values():
+                assert not seen & bits, f"{position} has a message in two transactions"
+                seen |= bits
+
+
+class PendingView:
+    """A cursor as dispatchers see it: what waits for a transaction counts as acknowledged."""
+
+    __slots__ = ("_cursor", "_pending")
+
+    def __init__(self, cursor: Cursor, pending: PendingAcks) -> None:
+        self._cursor = cursor
+        self._pending = pending
+
+    @property
+    def mark_delete(self) -> Position:
+        return self._cursor.mark_delete
+
+    @property
+    def has_holes(self) -> bool:
+        return bool(self._pending) or self._cursor.has_holes
+
+    @property
+    def has_redeliveries(self) -> bool:
+        return self._cursor.has_redeliveries
+
+    def is_acked(self, position: Position) -> bool:
+        pending = self._pending
+        if self._cursor.is_acked(position) or pending.is_pending(position):
+            return True
+        return pending.left_of(position, self._cursor) == 0
+
+    def ack_set(self, position: Position) -> tuple[int, ...] | None:
+        left = self._pending.left_of(position, self._cursor)
+        return self._cursor.ack_set(position) if left is None else words_of_bits(left)
+
+    def next_unacked(self, position: Position) -> Position:
+        return self._cursor.next_unacked(position)
+
+    def may_know_from(self, position: Position) -> bool:
+        return bool(self._pending) or self._cursor.may_know_from(position)
+
+    def redelivery_count(self, position: Position) -> int:
+        return self._cursor.redelivery_count(position)
+
+    def redelivered(self, positions: Sequence[Position]) -> None:
+        self._cursor.redelivered(positions)

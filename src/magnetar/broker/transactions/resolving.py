@@ -1,0 +1,190 @@
+"""After the decision: topics do what it means and make that durable, then headers become outcomes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from magnetar.base.errors import MagnetarError, MetadataError
+from magnetar.base.names import TopicName
+from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.transactions.coordinator import Coordinator
+from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.broker.transactions.kept import TOGETHER, KeptTransactions
+from magnetar.broker.transactions.subscription_acks import AbortOf
+from magnetar.broker.transactions.topic_transactions import TopicTransactions
+from magnetar.broker.transactions.transaction import Transaction
+from magnetar.runtime.tasks import SingleFlight, gathered
+
+if TYPE_CHECKING:
+    from magnetar.broker.service import Broker
+    from magnetar.broker.topic.topic import Topic
+
+_log = logging.getLogger("magnetar.broker.transactions")
+
+AGAIN_MS: Final = 1_000.0
+"""After which what failed is tried again."""
+_SWEEP_MS: Final = 1_000.0
+"""After which the headers of resolved transactions become outcomes, or earlier when many are."""
+_SWEEP_MANY: Final = 256
+
+
+class Resolving:
+    """Of one broker."""
+
+    def __init__(self, broker: Broker, kept: KeptTransactions, abort_of: AbortOf) -> None:
+        """`abort_of`: see there."""
+        self.coordinators: dict[int, Coordinator] = {}
+        """Those that have begun a transaction."""
+        self.of_topic: dict[str, dict[TxnId, Transaction]] = {}
+        """Transactions that are not resolved, by the topics that they concern."""
+        self.any_hidden = False
+        """Whether any topic may have hidden entries in the store."""
+        self._broker = broker
+        self._kept = kept
+        self._abort_of = abort_of
+        self._running: SingleFlight[None] = SingleFlight()
+        self._resolved: dict[int, list[Transaction]] = {}
+        self._sweeping = False
+
+    def loaded(self, name: str) -> Topic | None:
+        """The topic, if it is loaded."""
+        return self._broker.topics.get(name)
+
+    def part_of(self, topic: Topic) -> TopicTransactions:
+        """The topic's part in transactions, made when it is first asked for."""
+        if topic.transactions is None:
+            topic.transactions = TopicTransactions(topic, self._kept, self._abort_of, self._broker.clock)
+        return topic.transactions
+
+    def concerns(self, txn: Transaction, topics: Collection[str]) -> None:
+        """The transaction concerns these topics."""
+        for name in topics:
+            self.of_topic.setdefault(name, {})[txn.id] = txn
+
+    async def settled(self, topic: str, txns: Collection[Transaction]) -> None:
+        """Returns when the topic has made durable what was decided of these, or trying that has failed."""
+        await gathered(self._running.settled((txn.id, topic)) for txn in txns)
+
+    # -- what the decision means ---------------------------------------------------------------------
+
+    def follow(self, txn: Transaction) -> None:
+        """Every topic that the transaction concerns does what the decision means."""
+        if not txn.unresolved:
+            self._resolve(txn, "")
+            return
+        for name in list(txn.unresolved):
+            topic = self.loaded(name)
+            if topic is None:
+                aborted = txn.state is TxnState.ABORTED
+                if name in txn.partitions if aborted else bool(txn.acks.get(name)):
+                    self._begin(txn, name)
+                else:
+                    self._resolve(txn, name)
+            elif topic.transactions is None and not txn.acks.get(name):
+                self._resolve(txn, name)
+            else:
+                self._tell(txn, name, self.part_of(topic))
+
+    def _tell(self, txn: Transaction, name: str, part: TopicTransactions) -> None:
+        ledgers = part.decided(txn)
+        self.any_hidden = self.any_hidden or bool(ledgers)
+        if ledgers or (txn.state is TxnState.COMMITTED and txn.acks.get(name)):
+            self._begin(txn, name, part, ledgers)
+        else:
+            self._resolve(txn, name)
+
+    def _begin(
+        self,
+        txn: Transaction,
+        name: str,
+        part: TopicTransactions | None = None,
+        ledgers: Collection[int] = (),
+    ) -> None:
+        """Makes durable what the decision means for a topic; `part` is None where it is not loaded."""
+        work = self._running.run((txn.id, name), lambda: self._keep(txn, name, part, ledgers))
+        self._broker.tasks.spawn(work)
+
+    async def _keep(
+        self, txn: Transaction, name: str, part: TopicTransactions | None, ledgers: Collection[int]
+    ) -> None:
+        try:
+            if part is None:
+                # Loading it does what the decision means, but for what is decided meanwhile.
+                topic = await self._broker.topic(TopicName.parse(name), create=False)
+                part = self.part_of(topic)
+                ledgers = {*ledgers, *part.decided(txn)}
+                self.any_hidden = self.any_hidden or bool(ledgers)
+            await part.keep(txn, ledgers)
+        except TopicNotFoundError:
+            pass
+        except MagnetarError as error:
+            _log.warning("transaction %s on %s: %s; it is tried again", txn.id, name, error)
+            key = ("transaction", txn.id, name)
+            self._broker.alarms.after(key, AGAIN_MS, lambda: self._begin(txn, name, None, ledgers))
+            return
+        self._resolve(txn, name)
+
+    def _resolve(self, txn: Transaction, name: str) -> None:
+        """The topic has made durable what the decision means for it; "" where there are no topics."""
+        concerned = self.of_topic.get(name)
+        if concerned is not None and concerned.pop(txn.id, None) is not None and not concerned:
+            del self.of_topic[name]
+        coordinator = self.coordinators[txn.id.coordinator]
+        if name and not coordinator.resolved_by(txn, name):
+            return
+        resolved = self._resolved.setdefault(coordinator.number, [])
+        resolved.append(txn)
+        if len(resolved) >= _SWEEP_MANY:
+            self._sweep_soon()
+        elif len(resolved) == 1:
+            self._broker.alarms.after(("transactions", coordinator.number), _SWEEP_MS, self._sweep_soon)
+
+    # -- headers become outcomes ---------------------------------------------------------------------
+
+    def _sweep_soon(self) -> None:
+        if not self._sweeping:
+            self._sweeping = True
+            self._broker.tasks.spawn(self._sweep())
+
+    async def _sweep(self) -> None:
+        try:
+            for number, resolved in list(self._resolved.items()):
+                coordinator = self.coordinators[number]
+                while part := resolved[:TOGETHER]:
+                    await self._kept.end(coordinator, part, coordinator.ended(part))
+                    del resolved[: len(part)]
+                    coordinator.forget(part)
+                for page in coordinator.outcomes.surplus():
+                    await self._kept.forget_outcomes(number, page)
+                    coordinator.outcomes.forget(page)
+        except MetadataError as error:
+            _log.warning("headers of transactions that are over stay for now: %s", error)
+            self._broker.alarms.after("transactions", AGAIN_MS, self._sweep_soon)
+        finally:
+            self._sweeping = False
+
+    # -- topics that are loaded ----------------------------------------------------------------------
+
+    async def recover(self, topic: Topic) -> None:
+        """What transactions mean for a topic that is being loaded, before anybody uses it.
+
+        Raises LedgerError, MetadataError, LogError.
+        """
+        name = str(topic.name)
+        known = list(self.of_topic.get(name, {}).values())
+        if not (known or self.any_hidden):
+            return
+        part = TopicTransactions(topic, self._kept, self._abort_of, self._broker.clock)
+        await part.recover(known)
+        concerned = list(self.of_topic.get(name, {}).values())
+        if not (part.spans or part.spans.visible.hidden or concerned):
+            topic.log.reading.visible = None
+            return
+        topic.transactions = part
+        # In this turn, so that nothing comes in between: what was decided while the log was read, too.
+        part.recover_acks(concerned)
+        for txn in {txn.id: txn for txn in (*known, *concerned)}.values():
+            if txn.state is not TxnState.OPEN and name in txn.unresolved:
+                self._tell(txn, name, part)

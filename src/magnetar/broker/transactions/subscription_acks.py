@@ -1,0 +1,159 @@
+"""A subscription's part in transactions: what it acknowledges in them, and what becomes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from magnetar.base.ids import Position
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.subscription.any_subscription import SubscriptionType
+from magnetar.broker.transactions.acks import TxnAcks
+from magnetar.broker.transactions.ids import TxnState
+from magnetar.broker.transactions.pending import PendingAcks, PendingView
+from magnetar.broker.transactions.transaction import Transaction
+from magnetar.managedlog.cursors.ack_words import words_of_bits
+from magnetar.wire.events import AckEvent
+
+if TYPE_CHECKING:
+    from magnetar.broker.dispatch.api import Dispatcher
+    from magnetar.broker.subscription.attached import AttachedConsumer
+    from magnetar.broker.subscription.subscription import Subscription
+
+ACKS_MAX = 20_000
+"""Entries and batches that a transaction may name in all subscriptions: its header stays small."""
+
+
+AbortOf = Callable[[str, str, str], Awaitable[None]]
+"""Aborts what is open in a subscription: topic, subscription, reason. See `Transactions.abort_of`."""
+
+
+class SubscriptionAcks:
+    """Of one subscription, from the first acknowledgement in a transaction on."""
+
+    def __init__(self, subscription: Subscription, abort_of: AbortOf) -> None:
+        self._of = ref(subscription)
+        self._abort_of = abort_of
+        self.pending = PendingAcks()
+
+    @property
+    def view(self) -> PendingView:
+        """For dispatchers, in place of what is acknowledged."""
+        return PendingView(self._subscription.acks, self.pending)
+
+    def attached(self, dispatcher: Dispatcher) -> None:
+        """The subscription has a dispatcher, a new one or its last."""
+        if self.pending:
+            dispatcher.see(self.view)
+
+    def acknowledge(self, txn: Transaction, consumer: AttachedConsumer, event: AckEvent, now_ms: int) -> None:
+        """Takes what a consumer acknowledges; it is to be made durable with the transaction's header.
+
+        Raises TransactionConflictError, NotAllowedError.
+        """
+        subscription, topic = self._subscription, str(self._subscription.topic)
+        shared = subscription.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+        if event.cumulative and shared:
+            raise NotAllowedError(
+                "cumulative acknowledgement is not allowed on Shared and Key_Shared subscriptions"
+            )
+        known = txn.acks[topic][subscription.name]
+        named = sum(len(acks) for each in txn.acks.values() for acks in each.values())
+        if named + len(event.positions) + len(event.batch_acks or ()) > ACKS_MAX:
+            raise NotAllowedError(f"a transaction acknowledges {ACKS_MAX} entries at most")
+        if event.cumulative:
+            self._acknowledge_upto(txn, known, event)
+        else:
+            messages = self._acknowledge_each(txn, known, consumer, event)
+            subscription.tally.acknowledged(consumer, messages, now_ms)
+        txn.changed()
+        subscription.pump()
+
+    def _acknowledge_each(
+        self, txn: Transaction, known: TxnAcks, consumer: AttachedConsumer, event: AckEvent
+    ) -> int:
+        subscription = self._subscription
+        cursor, parts = subscription.acks, event.batch_acks or []
+        taken = self.pending.add(txn.id, known, event.positions, parts, cursor)
+        messages = 0
+        dispatcher = subscription.place().dispatcher
+        if dispatcher is not None:
+            dispatcher.see(self.view)
+            messages = dispatcher.acked(consumer, taken)
+            for position, _, _ in parts:
+                left = self.pending.left_of(position, cursor)
+                if left:
+                    messages += dispatcher.acked_part(consumer, position, left.bit_count())
+        return messages
+
+    def _acknowledge_upto(self, txn: Transaction, known: TxnAcks, event: AckEvent) -> None:
+        places: list[tuple[Position, tuple[tuple[int, ...], int] | None]] = [
+            (at, None) for at in event.positions
+        ]
+        places += [(at, (words, size)) for at, words, size in event.batch_acks or ()]
+        if len(places) != 1:
+            raise NotAllowedError("a cumulative acknowledgement in a transaction names one message")
+        at, part = places[0]
+        self.pending.add_upto(txn.id, known, at, part, self._subscription.acks)
+        if (dispatcher := self._subscription.place().dispatcher) is not None:
+            dispatcher.see(self.view)
+
+    @property
+    def _subscription(self) -> Subscription:
+        found = self._of()
+        assert found is not None, "it is asked by its subscription"
+        return found
+
+    async def end(self, reason: str) -> None:
+        """Before the subscription is moved or deleted: aborts what is open, and returns when everything
+        decided is durable, so that the move has the last word also after a crash."""
+        await self._abort_of(str(self._subscription.topic), self._subscription.name, reason)
+
+    def decided(self, txn: Transaction, now_ms: int) -> None:
+        """The transaction has committed, and what it acknowledged is acknowledged; or it was aborted, and
+        that comes again."""
+        acks = self.pending.take(txn.id)
+        if acks is None:
+            return
+        if txn.state is TxnState.COMMITTED:
+            self._apply(acks, now_ms)
+        else:
+            self._give_again(acks)
+        subscription = self._subscription
+        dispatcher = subscription.place().dispatcher
+        if not self.pending and dispatcher is not None:
+            dispatcher.see(subscription.acks)
+        subscription.pump()
+
+    def _apply(self, acks: TxnAcks, now_ms: int) -> None:
+        subscription = self._subscription
+        cursor, before = subscription.acks, subscription.mark_delete
+        if acks.whole:
+            cursor.ack(sorted(acks.whole))
+        for position, (bits, size) in acks.parts.items():
+            cursor.ack_batch(position, words_of_bits(((1 << size) - 1) & ~bits), size)
+        if acks.upto is not None and acks.upto_part is None:
+            cursor.ack_cumulative(acks.upto)
+        elif acks.upto is not None and acks.upto_part is not None:
+            bits, size = acks.upto_part
+            cursor.ack_cumulative_batch(acks.upto, words_of_bits(((1 << size) - 1) & ~bits), size)
+        if subscription.mark_delete != before:
+            subscription.tally.advanced_ms = now_ms
+
+    def _give_again(self, acks: TxnAcks) -> None:
+        subscription = self._subscription
+        view = self.view
+        again = [at for at in acks.positions() if not view.is_acked(at)]
+        dispatcher = subscription.place().dispatcher
+        if again:
+            subscription.cursor.redelivered(again)
+        if dispatcher is not None and (again or acks.upto is not None):
+            dispatcher.again(again)
+
+
+def acks_of(subscription: Subscription, abort_of: AbortOf) -> SubscriptionAcks:
+    """The subscription's part in transactions, made when it is first asked for."""
+    if subscription.transactions is None:
+        subscription.transactions = SubscriptionAcks(subscription, abort_of)
+    return subscription.transactions

@@ -1,0 +1,166 @@
+"""A topic's part in transactions: which of its entries belong to open or aborted ones, and what follows.
+
+Driver: the decisions are in `spans.py` and `pending.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from magnetar.base.clock import Clock
+from magnetar.base.ids import Position
+from magnetar.broker.transactions.hidden import pass_all_hidden, pass_hidden
+from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
+from magnetar.broker.transactions.kept import KeptTransactions
+from magnetar.broker.transactions.scan import entries_of
+from magnetar.broker.transactions.spans import Spans
+from magnetar.broker.transactions.stamp import stamped
+from magnetar.broker.transactions.subscription_acks import AbortOf, acks_of
+from magnetar.broker.transactions.transaction import Transaction
+from magnetar.managedlog.cursors.cursor import Cursor
+from magnetar.managedlog.log_state import LogState
+from magnetar.runtime.tasks import SingleFlight, gathered
+from magnetar.wire.events import TxnBits
+
+if TYPE_CHECKING:
+    from magnetar.broker.subscription.subscription import Subscription
+    from magnetar.broker.topic.topic import Topic
+
+_log = logging.getLogger("magnetar.broker.transactions")
+
+
+class TopicTransactions:
+    """Of one loaded topic, from its first transaction on."""
+
+    def __init__(self, topic: Topic, kept: KeptTransactions, abort_of: AbortOf, clock: Clock) -> None:
+        self.spans = Spans()
+        self.recovered_entries = 0
+        """Found when the topic was loaded."""
+        # A topic that is let go is freed without the garbage collector.
+        self._of = ref(topic)
+        self._log, self._name = topic.log, str(topic.name)
+        self._kept = kept
+        self._clock = clock
+        self._abort_of = abort_of
+        self._moved = asyncio.Event()
+        self._to_keep: set[int] = set()
+        self._writes: SingleFlight[None] = SingleFlight()
+        topic.log.reading.visible = self.spans.visible
+
+    @property
+    def _subscriptions(self) -> Mapping[str, Subscription]:
+        topic = self._of()
+        return {} if topic is None else topic.subscriptions
+
+    # -- publishing --------------------------------------------------------------------------------
+
+    def append(self, txn: TxnBits, entries: list[bytes], counts: list[int] | None) -> Position:
+        """Appends entries of an open transaction to the topic's log, as `ManagedLog.append` does."""
+        id_ = txn_id(txn)
+        count = len(entries)
+        position = self._log.append([stamped(entry, id_) for entry in entries], counts)
+        self.spans.appended(id_, position, count)
+        return position
+
+    def moved(self) -> None:
+        """Entries became durable, or the log failed."""
+        self._moved.set()
+
+    def begin(self, cursor: Cursor) -> None:
+        """A subscription begins."""
+        pass_all_hidden(cursor, self.spans.visible)
+
+    async def settled(self, id_: TxnId) -> bool:
+        """Returns when everything that the topic took of the transaction is durable; False: it never will
+        be, or nobody knows."""
+        log = self._log
+        while (last := self.spans.last_of(id_)) is not None and last > log.last_position:
+            if log.error is not None or log.state is LogState.CLOSED:
+                return False
+            self._moved.clear()
+            await self._moved.wait()
+        return True
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def decided(self, txn: Transaction) -> set[int]:
+        """What the decision means here, at once: messages appear or never do, acknowledgements count or are
+        taken back. The ledgers that got hidden entries."""
+        hidden: list[tuple[int, int, int]] = []
+        if txn.state is TxnState.COMMITTED:
+            self.spans.committed(txn.id)
+        else:
+            hidden = self.spans.aborted(txn.id)
+        subscriptions = self._subscriptions
+        for name in txn.acks.get(self._name, ()):
+            subscription = subscriptions.get(name)
+            if subscription is not None and subscription.transactions is not None:
+                subscription.transactions.decided(txn, self._clock.now_ms())
+        for subscription in subscriptions.values():
+            pass_hidden(subscription.cursor, hidden)
+            subscription.pump()
+        self._moved.set()
+        return {ledger_id for ledger_id, _, _ in hidden}
+
+    async def keep(self, txn: Transaction, ledgers: Collection[int]) -> None:
+        """Makes durable what the decision means here. Raises MetadataError, LedgerError, LogError."""
+        if ledgers:
+            await self._keep_hidden(ledgers)
+        if txn.state is TxnState.COMMITTED:
+            subscriptions = map(self._subscriptions.get, txn.acks.get(self._name, ()))
+            await gathered(each.cursor.flush() for each in subscriptions if each is not None)
+
+    async def _keep_hidden(self, ledgers: Collection[int]) -> None:
+        self._to_keep.update(ledgers)
+        while not self._to_keep.isdisjoint(ledgers):
+            # Joined or begun: one that began before may have been without these, then they are there still.
+            await self._writes.run(0, self._write_hidden)
+
+    async def _write_hidden(self) -> None:
+        ledgers, self._to_keep = self._to_keep, set()
+        hidden = self.spans.visible.hidden
+        try:
+            await self._kept.hide(
+                self._log.name, {each: hidden[each] for each in sorted(ledgers) if each in hidden}
+            )
+        except BaseException:
+            self._to_keep |= ledgers
+            raise
+
+    async def trim(self) -> None:
+        """Forgets what was hidden in ledgers that are gone. Raises MetadataError."""
+        gone = self.spans.visible.forget_before(self._log.first_position.ledger_id)
+        await self._kept.forget_hidden(self._log.name, gone)
+
+    # -- recovery ----------------------------------------------------------------------------------
+
+    async def recover(self, transactions: Collection[Transaction]) -> None:
+        """Finds what an earlier process knew, before anybody reads. Raises what reading raises."""
+        log, name = self._log, self._name
+        self.spans.visible.hidden = await self._kept.hidden(log.name)
+        searched = {
+            txn.id for txn in transactions if txn.state is not TxnState.COMMITTED and name in txn.partitions
+        }
+        if searched:
+            lasts = [txn.partitions[name] for txn in transactions if txn.id in searched]
+            start = log.first_position
+            if None not in lasts:
+                start = max(start, log.next_position(min(last for last in lasts if last is not None)))
+            async for id_, position in entries_of(log.reading, searched, start):
+                if not self.spans.visible.is_hidden(position):
+                    self.spans.appended(id_, position, 1)
+                    self.recovered_entries += 1
+        for subscription in self._subscriptions.values():
+            pass_all_hidden(subscription.cursor, self.spans.visible)
+
+    def recover_acks(self, transactions: Collection[Transaction]) -> None:
+        """What subscriptions acknowledged in these."""
+        for txn in transactions:
+            for name, acks in txn.acks.get(self._name, {}).items():
+                subscription = self._subscriptions.get(name)
+                if subscription is not None and len(acks):
+                    acks_of(subscription, self._abort_of).pending.recovered(txn.id, acks)

@@ -1,0 +1,178 @@
+"""One transaction, and its header: the value in the metadata store that decides it (pure).
+
+    {"s": state, "o": owner, "t": begun, Unix ms, "l": time to live, ms, "r": why it was aborted,
+     "p": {topic: [ledger, entry] of the topic's last entry when it was added, [] where that is not known},
+     "n": {topic: as the client named it},
+     "a": {topic: {subscription: acknowledgements, see acks.py}}}
+
+Everything else about it follows from the header. It is written before what it names happens: a topic stands
+in it before the topic takes a message of the transaction, acknowledgements before they are answered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from magnetar.base.errors import MetadataError
+from magnetar.base.ids import Position
+from magnetar.broker.transactions.acks import TxnAcks
+from magnetar.broker.transactions.ids import TxnId, TxnState
+
+HEADER_BYTES_MAX: Final = 512 * 1024
+"""Largest header: half of what ZooKeeper takes for a value."""
+
+
+class InvalidHeaderError(MetadataError):
+    """The bytes are no header."""
+
+
+class Transaction:
+    """What a coordinator knows of a transaction."""
+
+    __slots__ = (
+        "acks",
+        "deadline_ms",
+        "doubtful",
+        "ending",
+        "id",
+        "messages",
+        "names",
+        "owner",
+        "partitions",
+        "reason",
+        "registered",
+        "revision",
+        "saved",
+        "started_ms",
+        "state",
+        "ttl_ms",
+        "unresolved",
+        "verdict",
+        "version",
+    )
+
+    id: TxnId
+    owner: str
+    """Role that began it; "" without authentication. Nobody else may touch it."""
+    ttl_ms: int
+    started_ms: int
+    """Unix ms."""
+    deadline_ms: float
+    """When it is aborted, on the clock that only runs."""
+    state: TxnState
+    """As durable; OPEN until the decision is."""
+    ending: TxnState | None
+    """What it is to become, from the END_TXN on: nothing is added any more."""
+    verdict: TxnState | None
+    """The same, once all that it holds is durable: the next write of the header says so, and decides it."""
+    reason: str
+    """Why it was aborted."""
+    partitions: dict[str, Position | None]
+    """Topics that may hold its messages, by full name, with their last entry then; None: not known."""
+    acks: dict[str, dict[str, TxnAcks]]
+    """By topic and subscription."""
+    names: dict[str, str]
+    """How the client named topics, where that is not the full name; for statistics."""
+    registered: frozenset[str]
+    """Topics that stand in the durable header: these take messages."""
+    messages: int
+    """Entries that topics took."""
+    revision: int
+    """One more at each change."""
+    saved: int
+    """The revision that is durable."""
+    version: int | None
+    """Of the header in the store; None: it is not there."""
+    doubtful: bool
+    """Whether the last write may have taken effect or not: the store is asked before the next one."""
+    unresolved: set[str]
+    """Topics that have not made durable what the decision means for them."""
+
+    def __init__(self, id: TxnId, *, owner: str, ttl_ms: int, started_ms: int, deadline_ms: float) -> None:  # noqa: A002
+        self.id = id
+        self.owner = owner
+        self.ttl_ms = ttl_ms
+        self.started_ms = started_ms
+        self.deadline_ms = deadline_ms
+        self.state = TxnState.OPEN
+        self.ending = self.verdict = None
+        self.reason = ""
+        self.partitions = {}
+        self.acks = {}
+        self.names = {}
+        self.registered = frozenset()
+        self.messages = 0
+        self.revision = 1
+        self.saved = 0
+        self.version = None
+        self.doubtful = False
+        self.unresolved = set()
+
+    def __repr__(self) -> str:
+        saved = f"{self.saved}/{self.revision}"
+        return f"Transaction{self.id}({self.state.value}, ending={self.ending}, saved={saved})"
+
+    @property
+    def topics(self) -> set[str]:
+        """All that it concerns."""
+        return {*self.partitions, *self.acks}
+
+    def changed(self) -> int:
+        """Notes a change; the revision that is to become durable."""
+        self.revision += 1
+        return self.revision
+
+    def header(self) -> bytes:
+        """As it is to be; with `verdict`, decided."""
+        document: dict[str, Any] = {
+            "s": (self.verdict or self.state).value,
+            "o": self.owner,
+            "t": self.started_ms,
+            "l": self.ttl_ms,
+        }
+        if self.reason:
+            document["r"] = self.reason
+        if self.partitions:
+            document["p"] = {name: list(last or ()) for name, last in self.partitions.items()}
+        if self.names:
+            document["n"] = self.names
+        if self.acks:
+            document["a"] = {
+                topic: {name: acks.stored() for name, acks in subscriptions.items()}
+                for topic, subscriptions in self.acks.items()
+            }
+        return _ENCODER(document).encode()
+
+    def read(self, header: bytes, version: int) -> None:
+        """Takes over what the store has. Raises InvalidHeaderError."""
+        try:
+            document = json.loads(header)
+            self.state = TxnState(document["s"])
+            self.owner, self.started_ms, self.ttl_ms = document["o"], document["t"], document["l"]
+            self.reason, self.names = document.get("r", ""), document.get("n", {})
+            self.partitions = {
+                name: Position(*last) if last else None for name, last in document.get("p", {}).items()
+            }
+            self.acks = {
+                topic: {name: TxnAcks.of_stored(acks) for name, acks in subscriptions.items()}
+                for topic, subscriptions in document.get("a", {}).items()
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidHeaderError(f"header of transaction {self.id}: {error!r}") from error
+        self.ending = self.verdict = None
+        self.registered = frozenset(self.partitions)
+        self.saved, self.version, self.doubtful = self.revision, version, False
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self.saved <= self.revision
+        assert self.registered <= self.partitions.keys(), "a topic takes messages that no header names"
+        assert self.state is not TxnState.OPEN or not self.unresolved
+        assert self.ending is not TxnState.OPEN
+        assert self.verdict is None or self.verdict is self.ending
+        assert self.unresolved <= self.topics
+
+
+_ENCODER: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":")).encode

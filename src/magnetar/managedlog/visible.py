@@ -1,0 +1,108 @@
+"""Which entries of a log readers get: those before an end that moves on, without those that are hidden.
+
+An entry becomes visible or hidden once and for good, before anybody could read it; so readers never see an
+entry go. Whoever must see all of a log (recovery, deduplication) reads by `LogReading`.
+
+Pure: no input or output, no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.managedlog.cursors.entry_set import EntrySet
+
+
+class Visible:
+    """Of one log."""
+
+    __slots__ = ("end", "hidden")
+
+    end: Position | None
+    """The first entry that nobody gets yet, nor what follows it; None: everything durable is visible."""
+    hidden: dict[int, EntrySet]
+    """Entries that nobody ever gets, by ledger; no empty sets."""
+
+    def __init__(self) -> None:
+        self.end = None
+        self.hidden = {}
+
+    def hide(self, ledger_id: int, first: int, last: int) -> None:
+        """Nobody ever gets these entries, bounds included."""
+        entries = self.hidden.get(ledger_id)
+        if entries is None:
+            entries = self.hidden[ledger_id] = EntrySet()
+        entries.add_range(first, last)
+
+    def forget_before(self, ledger_id: int) -> list[int]:
+        """Ledgers below this one have left the log; which of them had hidden entries."""
+        gone = [known for known in self.hidden if known < ledger_id]
+        for known in gone:
+            del self.hidden[known]
+        return gone
+
+    def is_hidden(self, position: Position) -> bool:
+        entries = self.hidden.get(position.ledger_id)
+        return entries is not None and position.entry_id in entries
+
+    def behind(self, position: Position) -> Position:
+        """`position`, or the first of its ledger behind it that is not hidden."""
+        entries = self.hidden.get(position.ledger_id)
+        if entries is None or position.entry_id < 0:
+            return position
+        return Position(position.ledger_id, entries.next_missing(position.entry_id))
+
+    def shown(self, runs: Sequence[EntryRun]) -> list[EntryRun]:
+        """Of these runs, in order, what readers get."""
+        end, hidden = self.end, self.hidden
+        found: list[EntryRun] = []
+        for run in runs:
+            if end is not None:
+                if (run.ledger_id, run.first_entry) >= end:
+                    break
+                if (run.ledger_id, run.last_entry) >= end:
+                    run = run.slice(0, end.entry_id - run.first_entry)
+            entries = hidden.get(run.ledger_id)
+            if entries is None:
+                found.append(run)
+            else:
+                found += _without(run, entries)
+        return found
+
+    def ends_before(self, run: EntryRun) -> bool:
+        """Whether nobody gets anything of the run yet, nor of what follows it."""
+        return self.end is not None and (run.ledger_id, run.first_entry) >= self.end
+
+    def hidden_after(self, position: Position) -> Iterator[tuple[int, int, int]]:
+        """Hidden entries after `position` as (ledger, first, last), bounds included, ascending."""
+        for ledger_id in sorted(self.hidden):
+            if ledger_id < position.ledger_id:
+                continue
+            for first, last in self.hidden[ledger_id].ranges():
+                if ledger_id > position.ledger_id or last > position.entry_id:
+                    yield ledger_id, first, last
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        for entries in self.hidden.values():
+            assert entries.count
+            entries.check()
+
+
+def _without(run: EntryRun, entries: EntrySet) -> list[EntryRun]:
+    """The run without these entries of its ledger."""
+    found: list[EntryRun] = []
+    first, stop = run.first_entry, run.last_entry + 1
+    at = start = first
+    while at < stop:
+        if at not in entries:
+            at += 1
+            continue
+        if at > start:
+            found.append(run.slice(start - first, at - first))
+        at = start = entries.next_missing(at)
+    if stop > start:
+        found.append(run.slice(start - first, stop - first) if start > first else run)
+    return found

@@ -1,0 +1,78 @@
+"""Reads of a log what is visible: see `visible.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from magnetar.base.entries import EntryRun
+from magnetar.base.ids import Position
+from magnetar.managedlog.ledger_list import LedgerList
+from magnetar.managedlog.reading import LogReading
+
+
+class Ordered(Protocol):
+    """A log."""
+
+    reading: LogReading
+
+    @property
+    def last_position(self) -> Position: ...
+    def previous_position(self, position: Position) -> Position: ...
+
+
+class Standing(Protocol):
+    """A cursor."""
+
+    @property
+    def mark_delete(self) -> Position: ...
+
+
+def read_now(
+    reading: LogReading, position: Position, bytes_max: int, entries_max: int
+) -> list[EntryRun] | None:
+    """As `ManagedLog.read_now`, where not all is visible."""
+    visible = reading.visible
+    assert visible is not None
+    while True:
+        position = visible.behind(position)
+        runs = reading.read_now(position, bytes_max, entries_max)
+        if not runs:
+            return runs
+        if (found := visible.shown(runs)) or visible.ends_before(runs[0]):
+            return found
+        position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
+
+
+async def read(reading: LogReading, position: Position, bytes_max: int, entries_max: int) -> list[EntryRun]:
+    """As `ManagedLog.read`."""
+    while True:
+        if reading.visible is not None:
+            position = reading.visible.behind(position)
+        runs = await reading.read(position, bytes_max, entries_max)
+        # Looked at after the wait: what came meanwhile may not be for readers.
+        visible = reading.visible
+        if visible is None or not runs:
+            return runs
+        if (found := visible.shown(runs)) or visible.ends_before(runs[0]):
+            return found
+        position = Position(runs[-1].ledger_id, runs[-1].last_entry + 1)
+
+
+def last_visible(log: Ordered) -> Position:
+    """The last durable entry that readers get; as the log's last position where none is held back."""
+    last, visible = log.last_position, log.reading.visible
+    if visible is None:
+        return last
+    if visible.end is not None and last >= visible.end:
+        last = log.previous_position(visible.end)
+    while last.entry_id >= 0 and visible.is_hidden(last):
+        last = log.previous_position(last)
+    return last
+
+
+def kept_from(cursors: Iterable[Standing], reading: LogReading, ledgers: LedgerList) -> list[Position]:
+    """Behind these places nothing is trimmed: where cursors stand, and before what is not visible yet."""
+    end = None if reading.visible is None else reading.visible.end
+    places = [cursor.mark_delete for cursor in cursors]
+    return places if end is None else [*places, ledgers.previous_position(end)]
