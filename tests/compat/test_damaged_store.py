@@ -70,4 +70,4 @@ def test_1400_damaged_bytes_cost_their_blocks_and_no_topic(standalone_folder: St
     assert 0 < lost <= 1 + DAMAGE_BYTES // 150
     text = process.log_text()
     assert "synced bytes do not match their checksum" in text
-    assert "may have gone on behind entry" in text or "are passed over" in text
+    assert "may have further entries after entry" in text or "are skipped" in text

@@ -226,7 +226,7 @@ def test_a_disk_that_is_nearly_full_takes_no_messages_and_gives_all(
         assert "disk_full_percent" in refused.message
         assert len(read_bodies(process, TOPIC, 10)) == 10
         filler.unlink()
-        wait_until(lambda: "messages are taken again" in process.log_text(), 60, "room")
+        wait_until(lambda: "messages are accepted again" in process.log_text(), 60, "room")
         client.open_producer(TOPIC)
         client.publish(range(10, 20), bytes(1_000))
     assert len(read_bodies(process, TOPIC, 20)) == 20
@@ -273,7 +273,7 @@ def test_consumers_drain_a_topic_while_the_disk_is_full(
     filler = fill(small_disk)
     for i in range(20, sent):
         producer.send_async(b"%06d" % i + bytes(100_000), lambda result, _: done.append(result))
-    wait_until(lambda: "its producers are sent away" in process.log_text(), 20, "full")
+    wait_until(lambda: "its producers are disconnected" in process.log_text(), 20, "full")
     wait_until(lambda: not producer.is_connected(), 10, "the producer is sent away")
     stored = 20 + len(done)
     drain(stored - 1)
@@ -281,7 +281,7 @@ def test_consumers_drain_a_topic_while_the_disk_is_full(
     # Each once: nobody was sent away, however often the producer came back meanwhile.
     assert seen == list(range(len(seen)))
     assert consumer.is_connected()
-    assert process.log_text().count("are sent away") == 1
+    assert process.log_text().count("producers are disconnected") == 1
 
     filler.unlink()
     wait_until(lambda: len(done) == sent - 20, 30, "sent")

@@ -102,11 +102,11 @@ class Secured:
         """Returns when the broker has read its files once more."""
         before = self._readings()
         os.kill(self.process.pid, signal.SIGHUP)
-        wait_until(lambda: self._readings() > before, DEADLINE_S, "read anew")
+        wait_until(lambda: self._readings() > before, DEADLINE_S, "read again")
 
     def _readings(self) -> int:
         # The last of them, in the order of the settings.
-        return self.process.log_text().count("credentials: tls read anew")
+        return self.process.log_text().count("credentials: tls read again")
 
     def closed(self, client: RawClient) -> None:
         client.wait_closed()
@@ -181,7 +181,8 @@ def test_a_broken_file_keeps_the_old_one(secured: Secured) -> None:
         (secured.folder / "users").write_text("this is no list of users")
         secured.read_anew()
         assert stale(secured)
-        assert "credentials: basic cannot be read anew, the old ones go on" in secured.process.log_text()
+        said = "credentials: basic cannot be read again, the old ones stay in force"
+        assert said in secured.process.log_text()
         answers(client)
         with connected(secured, "basic", "ali:open"):
             pass

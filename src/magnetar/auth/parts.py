@@ -104,8 +104,8 @@ def _tell_let_in_again(file: Path | None, before: Set[str], now: Set[str]) -> No
     """Somebody may have wanted that; or the file was read while it was written."""
     if before - now:
         _log.warning(
-            "%s names %d ids of tokens, %d before: those tokens count again. If nobody wanted that, restore"
-            " the file; write a new one beside the old one and rename it",
+            "%s has %d ids of revoked tokens, %d before: the removed tokens are valid again. If this was "
+            "not intended, restore the file; write a new one beside the old one and rename it",
             file,
             len(now),
             len(before),

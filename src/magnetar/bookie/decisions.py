@@ -35,7 +35,7 @@ class Decisions:
         """Whether what is there, in words, is what was accepted."""
         if self.accept and self.accepted not in ("", found):
             _log.error(
-                "what was accepted is not what is there, so it does not count: it was %r, it is %r",
+                "the acceptance does not apply, because the data changed after it: accepted %r, found %r",
                 self.accepted,
                 found,
             )
@@ -72,7 +72,7 @@ def read_decisions(file: Path) -> Decisions:
     except FileNotFoundError:
         return Decisions()
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        _log.error("%s cannot be read and is left alone: %s", file, error)
+        _log.error("%s cannot be read and is left unchanged: %s", file, error)
         return Decisions()
 
 

@@ -87,7 +87,7 @@ class GivenUpFile:
                 self._ranges = ranges(read_given_up(self._folder))
             except StartupError as error:
                 # An unreadable list must not give up more or less than the last one that was read.
-                _log.error("what was given up stays as it was: %s", error)
+                _log.error("the list of given-up entries is unchanged: %s", error)
         return self._ranges
 
 

@@ -117,7 +117,7 @@ def _missing(
         return []
     if any(segment_id > max(listed, default=0) for segment_id in used):
         # No segment is written to before it is listed: what was written here knows nothing of the list.
-        _log.warning("%s: another version used this folder; its segments are listed anew", folder.root)
+        _log.warning("%s: another version used this folder; its segments are listed again", folder.root)
         return []
     missing = []
     for segment_id in sorted(listed - present):
@@ -315,7 +315,7 @@ def rebuild_index(segment: SegmentFile, disk: Disk) -> None:
     footer = encode_footer(index, segment.salt, old.rows_offset)
     seal_segment(segment, disk, footer, old.rows_offset)
     segment.sealed = sealed_index(segment, footer, old.rows_offset)
-    _log.error("%s: the index was damaged and is made anew from %d blocks", segment.path, index.block_count)
+    _log.error("%s: the index was damaged and is rebuilt from %d blocks", segment.path, index.block_count)
 
 
 def mend_index(segment: SegmentFile, disk: Disk) -> bool:
@@ -358,7 +358,7 @@ def settle_names(folder: StoreFolder, disk: Disk) -> None:
         if header is not None and header.instance == folder.instance and header.segment_id != segment_id:
             wrong[segment_id] = header.segment_id
     for path in folder.stray_paths():
-        _log.warning("%s: left where a rename was cut short", path)
+        _log.warning("%s: left over from an interrupted rename", path)
     if not wrong and not folder.stray_paths():
         return
     for name in wrong:
@@ -370,7 +370,7 @@ def settle_names(folder: StoreFolder, disk: Disk) -> None:
         right = None if header is None else folder.segment_path(header.segment_id)
         if right is None or right.exists():
             target = folder.set_aside(path)
-            _log.error("%s: a second file of a segment that is there; it was set aside as %s", path, target)
+            _log.error("%s: a second file of an existing segment; it was set aside as %s", path, target)
             continue
         path.rename(right)
         _log.error("%s: the segment had another name; its header says that it is %s", path, right)

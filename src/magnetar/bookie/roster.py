@@ -142,7 +142,7 @@ class Roster:
             # A list that is not true any more is worse than none.
             self.file.unlink(missing_ok=True)
             self._disk.sync_folder(self.file.parent)
-            _log.warning("segments are not listed until there is room: %s", failure)
+            _log.warning("segments are not listed until there is free disk space: %s", failure)
 
     def _write_over(self, copy: bytes) -> bool:
         """False when there is no file, or it is too small. Raises OSError."""

@@ -116,9 +116,9 @@ async def disk_measured(broker: Broker, used_percent: float) -> None:
     if not mark.measured(used_percent):
         return
     if mark.refusal is None:
-        _log.warning("messages are taken again: the disk is used to %.1f %%", used_percent)
+        _log.warning("messages are accepted again: %.1f %% of the disk are used", used_percent)
         return
-    _log.error("producers are sent away: %s", mark.refusal)
+    _log.error("producers are disconnected: %s", mark.refusal)
     async for topic in in_slices(list(broker.topics.values()), _TOPICS_PER_TURN):
         for producer in list(topic.producers.values()):
             topic.send_producer_away(producer)

@@ -49,4 +49,4 @@ class DailyUpkeep:
                 await lake.maintain(topic, keep_ms=KEEP_MS, keep_min=KEEP_SNAPSHOTS, dry_run=False)
             except MagnetarError as error:
                 # One table's trouble must not keep the others waiting; tomorrow tries again.
-                _log.warning("the table of %s could not be looked after: %s", topic, error)
+                _log.warning("the table of %s could not be maintained: %s", topic, error)

@@ -189,10 +189,10 @@ class LakeTables:
         synced = Synced(**await self.worker.call("sync", log=wanted.to_json()))
         self.figures.count(synced)
         if synced.outcome == "changed":
-            _log.info("table %s: %d files more, %d less", synced.table, synced.added, synced.removed)
+            _log.info("table %s: %d files added, %d removed", synced.table, synced.added, synced.removed)
         if synced.strangers:
             _log.warning(
-                "table %s was changed by somebody else: %s; %d files that this took out are in it again",
+                "table %s was changed by another program: %s; %d files that this removed are in it again",
                 synced.table,
                 ", ".join(synced.strangers),
                 synced.restored,

@@ -132,7 +132,11 @@ class BesideGuard:
                     await self._registry.delete_cookie(bookie, expected_version=0)
                 except NotFoundError:  # there is none to give up
                     _log.info("%s had no cookie", bookie)
-            _log.warning("%s goes on though it misses messages: it gives what it has, and takes none", bookie)
+            _log.warning(
+                "%s continues although it lacks messages: it serves those that it has, and accepts no new "
+                "ones",
+                bookie,
+            )
         _log.warning("the metadata is accepted as it is: %s", doubt or "nothing was in doubt")
         await self._doubted("")
         # Each bookie doubts by itself too, and reads this within seconds.
@@ -143,7 +147,7 @@ class BesideGuard:
         """No bookie runs, and no ledger is written to: what there is may all have been lost, what comes later
         was not."""
         if bookies and not self._trust.is_trusted:
-            _log.error("%s: takes no entries while metadata is doubted", ", ".join(sorted(bookies)))
+            _log.error("%s: accepts no entries while metadata is doubted", ", ".join(sorted(bookies)))
             return
         ledgers = [ledger_id async for ledger_id in self._registry.ledger_ids()] if bookies else []
         for bookie in bookies:
@@ -153,7 +157,7 @@ class BesideGuard:
         await in_thread(self._registry.doubted, doubt)
         if doubt:
             self._trust.doubted(_IDENTITY, doubt)
-            _log.error("%s. Nothing that it does not name is deleted", doubt)
+            _log.error("%s. Ledgers that it does not name are kept", doubt)
         else:
             self._trust.cleared(_IDENTITY)
 
@@ -182,7 +186,7 @@ class BesideGuard:
                 await self._write(begun=generation, generation=generation)
             except (OSError, StorageError, MetadataError) as error:
                 # Tried again after RAISE_S; only the protection against older copies waits.
-                _log.warning("the generation of the bookies stays for now: %s", error)
+                _log.warning("the generation of the bookies stays unchanged for now: %s", error)
 
     async def _write(self, *, begun: int, generation: int | None = None) -> None:
         for bookie, member in self._members.items():
@@ -207,7 +211,7 @@ class BesideGuard:
                     await self._raise_to(self._next())
                 await self.decide()
             except (OSError, MagnetarError) as error:  # the loop is the retry
-                _log.error("what was decided could not be done: %s", error)
+                _log.error("a decision of `magnetar storage` could not be carried out: %s", error)
 
     def _next(self) -> int:
         return 1 + max((member.begun for member in self._members.values()), default=0)

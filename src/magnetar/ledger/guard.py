@@ -161,7 +161,7 @@ class LedgerGuard:
         if self._state.doubt:
             self.trust.doubted(_IDENTITY, self._state.doubt)
             _log.error(
-                "%s. Nothing that it does not name is deleted; `magnetar storage quarantine` lists it",
+                "%s. Ledgers that it does not name are kept; `magnetar storage quarantine` lists them",
                 self._state.doubt,
             )
         else:
@@ -214,7 +214,7 @@ class LedgerGuard:
                     await self.look()
                 await self.decide()
             except (OSError, MagnetarError) as error:  # the loop is the retry; nothing is deleted in between
-                _log.error("messages without a name were not looked through: %s", error)
+                _log.error("ledgers that metadata does not name were not searched: %s", error)
             await pause(DECISIONS_S)
 
     # -- what may be deleted --------------------------------------------------------------------
@@ -223,7 +223,7 @@ class LedgerGuard:
         try:
             index = await self._store.reader.index_of(ledger_id)
         except StorageError as error:
-            _log.error("how much there is of ledger %d is not known: %s", ledger_id, error)
+            _log.error("the size of ledger %d is not known: %s", ledger_id, error)
             return held
         return replace(held, entries=index.last_entry + 1, size_bytes=index.data_bytes)
 
@@ -272,7 +272,7 @@ class LedgerGuard:
                 held.size_bytes,
             )
         if len(found.entered) > _NAMED_MAX:
-            _log.error("so are %d more ledgers", len(found.entered) - _NAMED_MAX)
+            _log.error("the same holds for %d more ledgers", len(found.entered) - _NAMED_MAX)
         for ledger_id in found.left:
             _log.warning("ledger %d leaves the quarantine: it is named again, or deleted", ledger_id)
 
@@ -311,7 +311,7 @@ class LedgerGuard:
             ledger_id = int(name)
             if not await self._metadata.exists(ledger_path(ledger_id)):
                 await self._store.delete(ledger_id)
-                _log.info("the deletion of ledger %d, which was cut short, is done", ledger_id)
+                _log.info("the interrupted deletion of ledger %d is complete", ledger_id)
             await self.deletion_done(ledger_id)
 
     async def deletion_done(self, ledger_id: int) -> None:

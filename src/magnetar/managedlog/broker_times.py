@@ -58,9 +58,8 @@ class BrokerTimes:
         if self._behind_since_ms is None:
             self._behind_since_ms = now_ms
             _log.warning(
-                "log %s: the clock is %.0f s behind the time of the last message: either it was ahead then,"
-                " or it is wrong now. Messages are given that last time; if it stays so for %d minutes,"
-                " the clock is believed",
+                "log %s: the clock is %.0f s behind the time of the last message: it was ahead then, or is "
+                "wrong now. Messages get that last time; after %d minutes the clock's time is used",
                 self._name,
                 lag_ms / 1000,
                 LAG_MS_MAX // 60_000,
@@ -72,7 +71,7 @@ class BrokerTimes:
         before_ms, self.last_ms = self.last_ms, self._clock.now_ms()
         self._behind_since_ms = None
         _log.warning(
-            "log %s: goes on with the clock's time, %.0f s before that of its last message",
+            "log %s: continues with the clock's time, %.0f s before that of its last message",
             self._name,
             (before_ms - self.last_ms) / 1000,
         )

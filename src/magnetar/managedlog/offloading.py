@@ -230,7 +230,7 @@ async def delete_copy(tiers: Tiers | None, log_name: str, copy: OffloadedCopy) -
         await tiers.delete(log_name, copy)
     else:
         _log.warning(
-            "log %s: the offloaded copy %s of ledger %d is left where it is: nothing here can delete it",
+            "log %s: the offloaded copy %s of ledger %d stays, because this broker cannot delete it",
             log_name,
             copy.context.attempt,
             copy.ledger_id,

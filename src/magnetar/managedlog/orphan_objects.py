@@ -89,8 +89,8 @@ class OrphanObjects:
                 orphans.append(each)
         if self._storage.figures.kept:
             _log.warning(
-                "%d objects in %s are named by no log and older than this installation's time in the store:"
-                " they are kept; magnetar offload claim --sweep-earlier has them deleted",
+                "%d objects in %s are named by no log and are older than the store's present owner: they "
+                "are kept; `magnetar offload claim --sweep-earlier` deletes them",
                 self._storage.figures.kept,
                 objects.url,
             )

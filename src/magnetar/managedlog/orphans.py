@@ -132,7 +132,9 @@ class OrphanSearch:
             return
         except (LedgerError, StorageError) as error:
             # What cannot be read is evidence: it is kept for an operator.
-            _log.error("ledger %d, which nothing names, cannot be read and is kept: %s", ledger_id, error)
+            _log.error(
+                "ledger %d, which no log or cursor names, cannot be read and is kept: %s", ledger_id, error
+            )
             return
         _log.warning(
             "ledger %d of %d entries, %d bytes is named by no log and no cursor: it is deleted",
@@ -150,7 +152,9 @@ class OrphanSearch:
         try:
             return {int(ledger): int(seen_s) for ledger, seen_s in json.loads(value.data).items()}
         except (ValueError, AttributeError) as error:
-            _log.error("%s is unreadable, its ledgers are kept from now on anew: %s", UNNAMED_LEDGERS, error)
+            _log.error(
+                "%s is unreadable, the grace period of its ledgers begins again: %s", UNNAMED_LEDGERS, error
+            )
             return {}
 
     async def _note(self, seen: dict[int, int]) -> None:

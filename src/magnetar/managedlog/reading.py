@@ -101,7 +101,7 @@ class LogReading:
             self.skipped = Skipped()
         self.skipped.add(ledger.ledger_id, entry, last)
         self._holes.skipped_entries += last - entry + 1
-        _log.error("log %s: entries %d to %d are passed over: %s", self._name, entry, last, error)
+        _log.error("log %s: entries %d to %d are skipped: %s", self._name, entry, last, error)
 
     def _read_there(
         self, start: Position, ledger: Ledger, bytes_max: int, entries_max: int
@@ -234,5 +234,5 @@ class LogReading:
         except LostEntriesError as error:
             if not error.certain:
                 raise
-            _log.warning("log %s: a time is looked for entry by entry: %s", self._name, error)
+            _log.warning("log %s: a time is searched entry by entry: %s", self._name, error)
             return None

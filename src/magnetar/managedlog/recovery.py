@@ -142,7 +142,11 @@ async def _find_ends(metadata: LogMetadata, ledgers: Ledgers, name: str) -> LogM
         if loss := may_have_lost(reader):
             last = reader.last_entry
             _log.error(
-                "log %s: ledger %d may have gone on behind entry %d: %s", name, record.ledger_id, last, loss
+                "log %s: ledger %d may have further entries after entry %d: %s",
+                name,
+                record.ledger_id,
+                last,
+                loss,
             )
         if reader.last_entry < 0:
             empty.append(record.ledger_id)

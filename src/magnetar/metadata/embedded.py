@@ -366,7 +366,7 @@ class EmbeddedMetadataStore:
             self._reserve.refill()
         except OSError as error:
             # The next write that finds space tries again; until then the reserve is smaller.
-            _log.warning("the reserve for a full disk is not made anew: %s", translated(error, self._file))
+            _log.warning("the disk reserve could not be created again: %s", translated(error, self._file))
 
     def _fail(self, failure: StorageFailedError, group: list[_Write]) -> None:
         """The kernel may have dropped the pages it could not write: what the file holds now is not known,

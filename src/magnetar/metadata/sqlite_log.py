@@ -178,7 +178,7 @@ def check_log(file: Path, *, durable: bool = True) -> Mended | None:
             out.flush()
             os.fsync(out.fileno())
         _log.error(
-            "%s: bit %d of byte %d was wrong and is put right: look after the disk",
+            "%s: bit %d of byte %d was wrong and is corrected: check the disk",
             log_file,
             mended.bit,
             mended.offset,

@@ -55,7 +55,7 @@ NAMES: Final = {
     "bookie.corrupt": "bookie.segment-damaged",
     "bookie.missing": "bookie.segment-missing",
     "broker.canary.canary": "broker.canary.state-changed",
-    "runtime.everybody-waited-ms-computing-ms-collecting": "runtime.event-loop-stalled",
+    "runtime.event-loop-stalled-ms-cpu-ms": "runtime.event-loop-stalled",
     "server.ready-clients-at-admin-at": "server.ready",
     "server.standalone": "server.setting-translated",
 }

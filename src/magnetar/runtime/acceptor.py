@@ -118,7 +118,8 @@ class Acceptor:
         if reason:
             accepted.close()
             _log.warning(
-                "%s: connection refused before anything was read: all its %s are taken (%d connections)",
+                "%s: connection refused before a byte was read: all places of its %s are taken (%d "
+                "connections)",
                 address,
                 f"{self._entrance.kind} {reason}" if reason != ADDRESS else "address's places",
                 len(self._entrance),
@@ -144,7 +145,7 @@ class Acceptor:
         except (OSError, asyncio.CancelledError) as error:
             if self._tls is not None:
                 self._entrance.refused[TLS] += 1
-            _log.info("%s: no connection came of it: %s", counted.address, repr(error))
+            _log.info("%s: the connection could not be set up: %s", counted.address, repr(error))
             counted.close()
 
     def _opened(self, task: asyncio.Task[None]) -> None:

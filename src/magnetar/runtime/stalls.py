@@ -98,7 +98,7 @@ class LoopWatch:
             self._reported_s = now_s
             collecting_s = self._collecting_s() - self._collected_s
             _log.warning(
-                "everybody waited %d ms: %s (computing %d ms, of that collecting garbage %d ms)",
+                "the event loop stalled for %d ms: %s (CPU %d ms, garbage collection %d ms)",
                 late_s * 1000,
                 cause_of(late_s, computing_s, collecting_s),
                 computing_s * 1000,

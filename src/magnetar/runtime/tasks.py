@@ -74,7 +74,7 @@ class TaskGroup:
                 task.cancel()
             _, running = await asyncio.wait(running, timeout=_PATIENCE_S)
             if running:
-                _log.warning("%s: %d tasks go on though they were cancelled", self._name, len(running))
+                _log.warning("%s: %d tasks continue although they were cancelled", self._name, len(running))
 
 
 class SingleFlight(Generic[_T]):

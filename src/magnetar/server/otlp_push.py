@@ -45,11 +45,11 @@ class OtlpPush:
             await in_thread(lambda: self._send(text))
         except MagnetarError as error:
             if not self._failing:
-                _log.warning("metrics are not taken by %s, tried again: %s", self._endpoint, error)
+                _log.warning("metrics are not accepted by %s, tried again: %s", self._endpoint, error)
             self._failing = True
             return
         if self._failing:
-            _log.info("metrics are taken again by %s", self._endpoint)
+            _log.info("metrics are accepted again by %s", self._endpoint)
         self._failing = False
 
     def _send(self, text: str) -> None:

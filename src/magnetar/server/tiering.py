@@ -173,7 +173,7 @@ class Tiering:
         try:
             await self.owners.begin(self.storage.store, _not_looked)
         except MagnetarError as error:  # `owners` looks before the first use of a store
-            _log.warning("object stores could not be looked at, which is done when one is needed: %s", error)
+            _log.warning("object stores could not be checked; they are checked when one is needed: %s", error)
 
     def load_tables(self) -> LakeTables | None:
         """The tables, begun when this is called first; None when there are none. After `begin`.
@@ -283,7 +283,7 @@ def _owners(config: StandaloneConfig, url: str, clock: Clock, metadata: Metadata
 def _not_looked(owner: StoreOwner, error: MagnetarError) -> None:
     # What makes a store read-only was said when that was found.
     if not isinstance(error, ReadOnlyStoreError):
-        _log.warning("the record of %s could not be looked at: %s", owner.url, error)
+        _log.warning("the owner's record of %s could not be read: %s", owner.url, error)
 
 
 def _url(config: StandaloneConfig, folder: Path | None) -> str:

@@ -125,7 +125,9 @@ class Merger:
                     worked_s = monotonic() - begun_s
                 result.made_bytes += made_bytes
                 self._storage.figures.merged += len(group)
-                _log.info("log %s: %d objects of %d ledgers are one now", log.name, len(group), ledgers)
+                _log.info(
+                    "log %s: %d objects of %d ledgers are merged into one", log.name, len(group), ledgers
+                )
                 await self._offloader.rest(worked_s, made_bytes)
             result.files += len(group)
             result.made += 1

@@ -269,7 +269,8 @@ class Offloading:
                     pause_ms // 1000,
                     error,
                 )
-            except Exception as error:  # noqa: BLE001  # what nobody expected of one log must not keep the others
+            except Exception as error:  # noqa: BLE001  # what nobody expected of one log must not keep the
+                # others
                 known.error = repr(error)
                 known.backoff.failed(now_ms)
                 _log.exception("offloading of log %s failed", known.log.name)
@@ -333,7 +334,7 @@ class Offloading:
                 break
         if damage:
             _log.error(
-                "log %s: ledger %d stays with the bookies and is copied anew: %s",
+                "log %s: ledger %d stays on the bookies and is copied again: %s",
                 known.log.name,
                 ledger.ledger_id,
                 damage,

@@ -182,7 +182,7 @@ class StoreOwner:
                 if not self._private or record is None or record.installation != state.installation:
                     raise self._refused(state)
                 # As after a backup was restored: nobody else reaches this copy of the store.
-                _log.warning("%s: %s; what no log names in it is kept", self.url, self._why(state))
+                _log.warning("%s: %s; objects in it that no log names are kept", self.url, self._why(state))
                 async with self._turn:
                     await self._step(claim=True)
                 return
@@ -235,7 +235,7 @@ class StoreOwner:
                 raise self._refused(state)
             noted = state.noted or Holding(self.url)
             if state.record is None and noted.word:
-                _log.warning("the record in %s is gone: it is made anew", self.url)
+                _log.warning("the owner's record in %s is gone and is written again", self.url)
             said = "" if state.record is None else state.record.word
             # A step that a crash cut short is ended before another one begins.
             unfinished = state.verdict is not Verdict.FOREIGN and said == noted.word != noted.next

@@ -89,7 +89,7 @@ class DeadLetters:
         try:
             grave = await self._grave_of(part)
         except WebSocketError as error:
-            _log.warning("%s: a message cannot go to its dead letters: %s", part.topic, error)
+            _log.warning("%s: a message cannot be sent to its dead letter topic: %s", part.topic, error)
             self._reject(held)
             return
         number = grave.next_id

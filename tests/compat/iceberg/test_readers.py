@@ -204,7 +204,7 @@ def maintained(sensors: Sensors, settings: dict[str, Any]) -> None:
     sensors.process.stop()
     sensors.process.start()
     wait_until(sensors.complete, DEADLINE_S, "the table has the files of the list again")
-    assert "was changed by somebody else" in sensors.process.log_text()
+    assert "was changed by another program" in sensors.process.log_text()
     assert sensors.consumed() == before
 
 

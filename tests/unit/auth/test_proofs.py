@@ -82,7 +82,7 @@ def test_a_list_that_lets_tokens_in_again_is_told_of(
     listed.write_text("7 a\nstol")
     part.build(second)
     (record,) = caplog.records
-    assert "names 2 ids of tokens, 3 before: those tokens count again" in record.getMessage()
+    assert "has 2 ids of revoked tokens, 3 before: the removed tokens are valid again" in record.getMessage()
 
 
 @pytest.mark.parametrize("listed", [b"\xff", b"x" * 2000])

@@ -67,7 +67,7 @@ def test_damaged_rows_of_a_footer_are_made_anew_from_the_blocks(
             assert store.reader.indexes_rebuilt == 1
             assert [segment.damages for segment in store.segments if segment.sealed] == [[]]
         assert path.read_bytes() == whole
-        assert "the index was damaged and is made anew" in caplog.text
+        assert "the index was damaged and is rebuilt" in caplog.text
 
     run(story())
 

@@ -366,7 +366,7 @@ def test_a_full_disk_costs_the_list_and_not_the_deletion(
     disk.full = True
     roster.remove(1)
     assert not roster.file.exists()
-    assert "segments are not listed until there is room" in caplog.text
+    assert "segments are not listed until there is free disk space" in caplog.text
     disk.full = False
     roster.add(3)
     assert Roster(folder, disk).read() == {2, 3}

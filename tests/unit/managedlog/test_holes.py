@@ -68,7 +68,7 @@ def test_an_uncertain_end_leaves_out_indexes_and_is_said(caplog: pytest.LogCaptu
     async def story() -> None:
         _, log, ledger_id = await after_a_crash(set(), loss="more was here")
         assert log.next_index == 50 + UNCERTAIN_INDEXES
-        assert f"ledger {ledger_id} may have gone on behind entry 9: more was here" in caplog.text
+        assert f"ledger {ledger_id} may have further entries after entry 9: more was here" in caplog.text
 
     asyncio.run(story())
 

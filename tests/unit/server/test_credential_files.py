@@ -92,7 +92,7 @@ def test_what_could_not_be_read_once_is_tried_again(
         patched.setattr(Path, "open", full)
         assert look(credentials) == ["token"]
         assert look(credentials) == ["token"]
-    assert sum("cannot be read anew" in message for message in caplog.messages) == 1
+    assert sum("cannot be read again" in message for message in caplog.messages) == 1
     assert look(credentials) == []
     assert takes(credentials, NEW)
 

@@ -47,7 +47,7 @@ async def change(call: Call) -> None:
     """In force on return, on topics that are loaded too."""
     name, value = _name(call, "update"), call.params["value"]
     if name in KEPT:
-        _log.info("%s is kept, and changes nothing: this broker has no use for it", name)
+        _log.info("%s is stored and has no effect on this broker", name)
     elif not dynamic.is_valid(name, value):
         raise PreconditionFailedError(f"{value[:100]!r} is no value of {name}")
 

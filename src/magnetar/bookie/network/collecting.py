@@ -140,6 +140,6 @@ def _tell(entered: list[int], left: list[int]) -> None:
     for ledger_id in entered[:_NAMED_MAX]:
         _log.error("ledger %d is not named by metadata that is in doubt: it is kept in quarantine", ledger_id)
     if len(entered) > _NAMED_MAX:
-        _log.error("so are %d more ledgers", len(entered) - _NAMED_MAX)
+        _log.error("the same holds for %d more ledgers", len(entered) - _NAMED_MAX)
     for ledger_id in left:
         _log.warning("ledger %d leaves the quarantine: it is named again, or deleted", ledger_id)

@@ -96,7 +96,7 @@ class BookieConnection(asyncio.BufferedProtocol):
             self._handle(requests)
         if self._securing and (rest or not isinstance(requests[-1], StartTls)):
             # What came in clear behind the request for TLS may be somebody else's.
-            _log.warning("%s: connection closed: bytes in clear before TLS", self.peer)
+            _log.warning("%s: connection closed: unencrypted bytes before TLS", self.peer)
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -178,7 +178,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         else:
             reason = "the client has gone"
         if transport is None:
-            _log.warning("%s: no TLS: %s", self.peer, reason)
+            _log.warning("%s: TLS handshake failed: %s", self.peer, reason)
             self._transport.abort()
             # A connection that is lost in the middle of the hand-shake is not told so.
             self.connection_lost(None)

@@ -100,17 +100,17 @@ class NetworkEntries:
         unsure = store.directory / UNSURE_FILE
         if store.segments.has_lost_blocks() or unsure.exists():
             _log.critical(
-                "%s: blocks were lost, nobody knows whose: all ledgers are in limbo", store.directory
+                "%s: blocks of unknown ledgers were lost: all ledgers are in limbo", store.directory
             )
             known = all_in_limbo(known)
             entries.knows_all = False
         named = read_readmission(store.directory)
         if named is not None and not entries.knows_all:
             if store.segments.has_lost_blocks():
-                _log.error("%s: it takes no entries: its files are still damaged", store.directory)
+                _log.error("%s: accepts no entries, because its files are still damaged", store.directory)
             else:
                 _log.warning(
-                    "%s: it takes entries again, %d ledgers are in limbo", store.directory, len(named)
+                    "%s: accepts entries again, %d ledgers are in limbo", store.directory, len(named)
                 )
                 known = readmitted(known, named)
                 entries.knows_all = True
@@ -137,7 +137,7 @@ class NetworkEntries:
                     return replay(records)
             except (CorruptDataError, DamagedStateError) as error:
                 # What is damaged may have been a fence: none of it can be trusted, nor anything older.
-                _log.critical("what was known of the ledgers is damaged: %s", error)
+                _log.critical("the list of ledgers is damaged: %s", error)
                 self.knows_all = False
                 return {}
         return {}

@@ -46,7 +46,7 @@ class Keeper:
         try:
             return decode(self._file.read_bytes())
         except DamagedBelongingError as error:
-            _log.error("%s: %s: what metadata does not name is kept", self._file, error)
+            _log.error("%s: %s: ledgers that metadata does not name are kept", self._file, error)
             return Belonging("", doubt=f"what this bookie knew of its metadata is damaged: {error}")
 
     async def round(self, bookie_id: str, known: set[int], delete: Callable[[int], Awaitable[None]]) -> int:
@@ -64,7 +64,7 @@ class Keeper:
             before = replace(before, instance=instance, generation=generation or 0, doubt="")
         doubt = doubt_of(before, instance, generation) or self._registry.doubt()
         if doubt and doubt != self.state.doubt:
-            _log.error("%s. Nothing that it does not name is deleted", doubt)
+            _log.error("%s. Ledgers that it does not name are kept", doubt)
         if not doubt and generation is not None:
             generation = await self._registry.raise_generation(bookie_id, generation)
         state = replace(
@@ -78,7 +78,10 @@ class Keeper:
         missing = await missing_ledgers(known, self._registry)
         for ledger_id in sorted(decided.delete & set(state.held) & set(missing.ledgers)):
             if await delete_surely(ledger_id):
-                _log.warning("ledger %d is deleted from the quarantine: somebody decided so", ledger_id)
+                _log.warning(
+                    "ledger %d is deleted from the quarantine: by `magnetar storage quarantine delete`",
+                    ledger_id,
+                )
             missing.ledgers.remove(ledger_id)
         now_s = self._loop.time()
         elapsed_s = 0 if self._looked_s is None else int(now_s - self._looked_s)

@@ -131,7 +131,9 @@ class BookieServer:
         options, there = self._options, len(self._connections)
         self._connections.add(connection)
         if 0 < options.connections_max <= there:
-            _log.warning("%s: connection refused: %d are there, the most", connection.peer, there)
+            _log.warning(
+                "%s: connection refused: the limit of %d connections is reached", connection.peer, there
+            )
             connection.close()
             return
         if not options.access.is_open:
@@ -340,7 +342,7 @@ async def _secure(connection: BookieConnection, context: ssl.SSLContext) -> None
         if (reason := door.secured(connection.certificate)) is not None:
             # What is asked for next is answered with that, and the connection ends: a client that is cut off
             # without a word takes the bookie for broken.
-            _log.warning("%s: not let in: %s", connection.peer, reason)
+            _log.warning("%s: authentication failed: %s", connection.peer, reason)
         elif door.is_open:
             connection.door = None
     connection.tls_done()

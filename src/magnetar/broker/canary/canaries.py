@@ -127,7 +127,7 @@ class Canaries:
             try:
                 await broker.create_topic(name)
             except ConflictError:  # another process made it between the two calls
-                _log.debug("%s came to be meanwhile", name)
+                _log.debug("%s was created meanwhile", name)
         await canary.lane.open(await broker.topic(name), broker.clock.now_ms())
 
     def collect(self, out: Exposition) -> Iterable[None]:

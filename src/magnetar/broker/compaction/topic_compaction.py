@@ -271,7 +271,7 @@ class TopicCompaction:
             await self._compact()
         except MagnetarError as error:
             self.status, self.error, self.failed_ms = Status.ERROR, str(error), self._clock.now_ms()
-            _log.warning("%s: compaction failed, what was compacted before holds: %s", self._topic, error)
+            _log.warning("%s: compaction failed, the previous result stays in force: %s", self._topic, error)
         except BaseException as error:
             self.status, self.error, self.failed_ms = Status.ERROR, repr(error), self._clock.now_ms()
             raise

@@ -87,9 +87,7 @@ class Deduplication:
             metadata = metadata_of(entry)
         except EntryError as error:
             # Its consumers will tell that it is damaged; the topic and its other producers go on.
-            _log.warning(
-                "%s: an entry without a readable sequence id is passed over: %s", self._log.name, error
-            )
+            _log.warning("%s: an entry without a readable sequence id is skipped: %s", self._log.name, error)
             return
         if metadata.HasField("chunk_id") and metadata.chunk_id < metadata.num_chunks_from_msg - 1:
             return
@@ -114,7 +112,7 @@ class Deduplication:
     def _retire(self) -> int:
         gone = self.state.retire(self._attached, int(self._clock.monotonic_ms()), self.limits)
         if gone:
-            _log.info("%s: forgot %d producers that are away", self._log.name, gone)
+            _log.info("%s: removed the sequence ids of %d absent producers", self._log.name, gone)
         # Some room before the next pass over all of them: each new producer would cause one.
         self._retire_above = len(self.state) + max(self.limits.producers_max // 8, 1)
         return gone

@@ -29,7 +29,7 @@ def new_part(
     """Of a batch that is known up to a number what is new; the whole where it cannot be opened."""
     found = without_known(entries[0], known)
     if found is None or not found[1]:
-        _log.warning("%s: a batch that is known up to %d in part is stored whole", topic, known)
+        _log.warning("%s: a batch that is partly known, up to %d, is stored as a whole", topic, known)
         return entries, counts
     return [found[0]], [found[1]]
 

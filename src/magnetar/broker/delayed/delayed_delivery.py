@@ -235,7 +235,7 @@ class DelayedDelivery:
             await self._ledgers.drop(ledger_ids)
         except MagnetarError as error:
             # They are named still, and given back when the cursor is opened or deleted.
-            _log.warning("%r: segments of delayed entries were not given back: %s", self._cursor, error)
+            _log.warning("%r: segments of delayed entries were not deleted: %s", self._cursor, error)
 
     async def _load(self) -> bool:
         """Reads chunks whose time comes near; whether there were any."""
@@ -268,7 +268,7 @@ class DelayedDelivery:
                     segment, positions = decode_foot(ledger_id, foot)
                 except MagnetarError as error:
                     # Its entries are read from the log.
-                    _log.warning("%r: segment %d is of no use: %s", self._cursor, ledger_id, error)
+                    _log.warning("%r: segment %d cannot be used: %s", self._cursor, ledger_id, error)
                     spoilt.append(ledger_id)
                 else:
                     self._index.restore(segment, positions, self._cursor.mark_delete)

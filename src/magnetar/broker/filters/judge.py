@@ -156,8 +156,8 @@ class Judge:
             return
         self._quiet_until_ms = now_ms + _WARN_AGAIN_MS
         _log.warning(
-            "%s, subscription %s: entry filter %s took %.1f ms for %d entries, %d ms are its budget;"
-            " all clients waited; %d slow vectors so far",
+            "%s, subscription %s: entry filter %s took %.1f ms for %d entries, its budget is %d ms; all "
+            "clients waited; %d slow vectors so far",
             self._context.topic,
             self._context.subscription,
             name,

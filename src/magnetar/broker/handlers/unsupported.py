@@ -37,7 +37,7 @@ def refuse(session: Session, event: CommandEvent) -> None:
     name = Type.Name(event.type) if event.type in Type.values() else f"command {event.type}"
     request_id = _request_id(event.command)
     if request_id is None:
-        _log.info("%s: %s is not offered and needs no answer", session.peer, name)
+        _log.info("%s: %s is not supported and needs no answer", session.peer, name)
         return
     refusal = f"{name} is not offered by this broker yet"
     if event.type in _OF_TRANSACTIONS:

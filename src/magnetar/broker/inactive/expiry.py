@@ -66,7 +66,7 @@ class InactiveSubscriptions:
                 now_ms = broker.clock.settled_ms()
                 if not await _note_use(subscription, now_ms, limit_ms):
                     await topic.delete_subscription(name)
-                    _log.info("%s: nobody used subscription %s: it is deleted", topic.name, name)
+                    _log.info("%s: subscription %s is deleted, because it was unused", topic.name, name)
 
 
 async def _note_use(subscription: Subscription, now_ms: int, limit_ms: int) -> bool:

@@ -75,7 +75,7 @@ class InactiveTopics:
             return
         # Loaded, so the deletion sends its clients away before it waits for anything.
         await broker.delete_topic(name, force=True)
-        _log.info("%s was not used for %d s: it is deleted", name, idle_ms // 1000)
+        _log.info("%s was unused for %d s and is deleted", name, idle_ms // 1000)
         if name.partition >= 0 and self._partitioned:
             await broker.partitioned.end_unused(name.base)
 
@@ -96,6 +96,6 @@ class InactiveTopics:
         # Else its time, or that of a subscription, to be deleted would stand still.
         goes = not topic.subscriptions and (await self._policy(name)).delete
         if not goes and not (topic.subscriptions and await self._subscriptions.expire(name)):
-            _log.debug("%s was not used for %d s: it is unloaded", name, idle_ms // 1000)
+            _log.debug("%s was unused for %d s and is unloaded", name, idle_ms // 1000)
             # Somebody may have come while the policies were read.
             await broker.registry.unload(name, only_if=lambda current: current is topic and may_go(current))

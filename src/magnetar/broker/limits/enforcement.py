@@ -130,7 +130,7 @@ async def enforce(topic: BoundedTopic, limits: Limits, now_ms: int) -> None:
             return
         if quota.policy is not QuotaPolicy.EVICT:
             # They come back, and hear why they may not: that is what their clients understand.
-            _log.warning("%s; its producers are sent away", _refusal(quota))
+            _log.warning("%s; its producers are disconnected", _refusal(quota))
             for producer in list(topic.producers.values()):
                 topic.send_producer_away(producer)
             return

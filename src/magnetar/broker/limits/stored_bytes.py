@@ -66,14 +66,16 @@ async def look_at(broker: Broker, tenant: str, *, older_than_ms: float = 0) -> N
     if not limit:
         if mark.refusal:
             _log.warning(
-                "tenant %s has no limit of stored bytes any more: its messages are taken again", tenant
+                "tenant %s has no limit of stored bytes any more: its messages are accepted again", tenant
             )
         mark.free()
         return
     mark.stored, mark.limit = stored, limit
     if mark.refusal and stored * 100 < limit * AGAIN_PERCENT:
         mark.refusal = ""
-        _log.warning("tenant %s stores %d bytes of %d: its messages are taken again", tenant, stored, limit)
+        _log.warning(
+            "tenant %s stores %d bytes of %d: its messages are accepted again", tenant, stored, limit
+        )
     elif stored >= limit:
         first, mark.refusal = not mark.refusal, f"tenant {tenant} stores {stored} bytes and may store {limit}"
         if first:

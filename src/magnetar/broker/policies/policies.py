@@ -314,10 +314,10 @@ class PolicyStore:
 def _usable(path: str, document: Any, *, of_topic: bool) -> Policies:
     """The document without what would break those who read it."""
     if not isinstance(document, dict):
-        _log.warning("%s: passed over: it is no document of policies", path)
+        _log.warning("%s is ignored, because it is no document of policies", path)
         return {}
     if wrong := passed_over(document, of_topic=of_topic):
-        _log.warning("%s: passed over, as it cannot be used: %s", path, ", ".join(wrong))
+        _log.warning("%s is ignored, because it cannot be used: %s", path, ", ".join(wrong))
     return {key: value for key, value in document.items() if key not in wrong} if wrong else document
 
 

@@ -232,7 +232,7 @@ class Topic(AnyTopic):
         """The log cannot keep entries (LogListener): nothing that waits was acknowledged."""
         full = disk_full(error)
         who = "producers and consumers" if full is None else "producers"
-        _log.error("%s: %s; its %s are sent away", self.name, error, who)
+        _log.error("%s: %s; its %s are disconnected", self.name, error, who)
         waiting, self._waiting = self._waiting, deque()
         code = wire_code(error)
         if self.transactions is not None:
@@ -254,7 +254,7 @@ class Topic(AnyTopic):
     def _room_again(self) -> None:
         """Everybody looks the topic up again, which opens the log anew."""
         if not self.closed:
-            _log.info("%s: there is room again; it is opened anew", self.name)
+            _log.info("%s: there is free disk space again; the topic is opened again", self.name)
             self.disconnect_clients()
             self._spawn(self._end_log())
 

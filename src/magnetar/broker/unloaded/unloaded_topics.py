@@ -90,7 +90,7 @@ class UnloadedTopics:
                         await self._look(TopicName.from_log_name(log_name), seen, sums)
                     except MagnetarError as error:
                         # Figures of one topic are left out; the next look asks again.
-                        _log.warning("%s cannot be looked at: %s", log_name, error)
+                        _log.warning("%s cannot be checked: %s", log_name, error)
         seen.at_ms = broker.clock.now_ms()
         self.seen = seen
 

@@ -178,7 +178,7 @@ class Wildcard:
 
     def watching_failed(self, request_id: int, error: MagnetarError) -> None:
         """The client comes back and hears why."""
-        _log.warning("%s: its topics cannot be followed: %s", self._name, error)
+        _log.warning("%s: its topics cannot be watched: %s", self._name, error)
         self.subscription.detach_all()
 
     def topics_changed(self, watcher_id: int, update: Update) -> None:

@@ -137,7 +137,7 @@ class Auditor:
         """Marks every ledger of these bookies."""
         if not lost:
             return
-        _log.warning("ledgers of lost bookies are looked for: %s", ", ".join(sorted(lost)))
+        _log.warning("ledgers of lost bookies are searched: %s", ", ".join(sorted(lost)))
         count = 0
         async for ledger_id in self._ledgers.ledger_ids():
             stored = await stored_ledger(self._ledgers, ledger_id)

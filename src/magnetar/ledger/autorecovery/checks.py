@@ -130,7 +130,7 @@ class AuditChecks:
     async def _placements(self) -> None:
         await self._placement.racks.load()
         if not self._placement.racks.any_known:
-            _log.warning("placement is not checked: %s names no racks", self._placement.racks.path)
+            _log.warning("placement is not checked: %s has no racks", self._placement.racks.path)
         broken = 0
         async for stored in self._every():
             if self._placement.broken(stored):
@@ -153,5 +153,5 @@ async def stored_ledger(ledgers: LedgerRegistry, ledger_id: int) -> StoredLedger
         try:
             return await ledgers.read(ledger_id)
         except LedgerMetadataError as error:  # the docstring's rule: one such ledger must not stop the others
-            _log.error("ledger %d cannot be looked after: %s", ledger_id, error)
+            _log.error("ledger %d cannot be checked: %s", ledger_id, error)
     return None

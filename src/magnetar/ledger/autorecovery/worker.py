@@ -134,7 +134,7 @@ class ReplicationWorker:
         try:
             await self._placement.racks.load()
         except RacksError as error:  # older racks are better than no copies
-            _log.warning("copies are made by the racks that were known before: %s", error)
+            _log.warning("copies are placed by the racks that were known before: %s", error)
 
     async def _locked_one(self, ledger_id: int) -> float:
         """Repairs a ledger that this worker has locked; how long to wait before it is tried again."""
@@ -211,7 +211,10 @@ class ReplicationWorker:
             await pause(self._options.open_ledger_grace_s)
             if any(lack.fragment.is_open for lack in await self._lacks(ledger_id)):
                 stored = await self._client.cluster.ledgers.read(ledger_id)
-                _log.warning("ledger %d has lost a bookie, and its writer does nothing: closed", ledger_id)
+                _log.warning(
+                    "ledger %d has lost a bookie, its writer did not replace it, and the ledger is closed",
+                    ledger_id,
+                )
                 await self._client.open(ledger_id, stored.metadata.password, recover=True)
         except (LedgerError, CorruptDataError, MetadataError) as error:
             # It is still marked: the next look comes here again.

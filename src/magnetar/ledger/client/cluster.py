@@ -86,7 +86,7 @@ class Cluster:
         try:
             self._known = await self._bookies.bookies()
         except MetadataError as error:  # as the line says; a writer learns of a dead bookie from its answers
-            _log.warning("who is alive is not known, what was known is used: %s", error)
+            _log.warning("the available bookies are not known, the last known ones are used: %s", error)
         return self._known.writable
 
     async def new_ensemble(self, layout: QuorumLayout) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ class LedgerClient:
             ):
                 break
             _log.error(
-                "ledger %d has entries on bookies already, is metadata an older copy? Another id is taken",
+                "bookies already have entries of ledger %d, so another id is used; metadata may be an older "
+                "copy",
                 stored.ledger_id,
             )
             await self.cluster.ledgers.delete(stored.ledger_id, expected_version=stored.version)

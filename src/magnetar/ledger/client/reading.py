@@ -180,7 +180,7 @@ class LedgerReads:
         self._cluster.pool.metrics.bad_copies += len(bad)
         for index in bad:
             _log.warning(
-                "%s has no good copy of entry %d of ledger %d and gets one",
+                "%s has no good copy of entry %d of ledger %d; it is rewritten",
                 members[index],
                 entry.entry_id,
                 self.ledger_id,

@@ -64,7 +64,7 @@ class Follower:
             except CallLostError:  # the loop is the retry, from the last revision that was told
                 _log.debug("the stream of changes broke")
             except MetadataError:  # the loop is the retry; said in full, as it may not help
-                _log.exception("etcd refuses to tell of changes")
+                _log.exception("etcd refuses a watch")
             await pause(RETRY_S)
 
     async def _follow_stream(self) -> None:

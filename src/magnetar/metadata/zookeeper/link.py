@@ -139,7 +139,7 @@ class ZooKeeperLink:
                         self._on_session(SessionEvent.SESSION_LOST)
                         return
         except ProtocolError:
-            _log.exception("ZooKeeper's server sent what is not its protocol")
+            _log.exception("the ZooKeeper server sent invalid bytes")
             self._drop()
 
     def connection_lost(self) -> None:

@@ -96,7 +96,7 @@ class NodeWriter:
             if own is None or newest is None or own.created_ms - newest.created_ms < ABANDONED_MS:
                 continue
             if await self._stat(f"{folder}/alive") is None:
-                _log.info("markers of a store that is gone are deleted: %s", folder)
+                _log.info("markers of a closed store are deleted: %s", folder)
                 await self._delete_folder(folder)
 
     # -- reading -------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def _known(repository: Repository) -> dict[str, FileRow]:
             manifest = repository.manifest(backup_id)
         except DamagedBackupError as error:
             # The backup before it may be whole; without any, everything is copied.
-            _log.warning("%s; this backup does without it", error)
+            _log.warning("%s; this backup does not have it", error)
             continue
         return {row.origin: row for row in manifest.files if row.origin}
     return {}

@@ -231,7 +231,7 @@ class Staging:
     async def _forget_unused(self, staged_id: str) -> None:
         while await happens_within(self._seen, KEPT_S):
             self._seen.clear()
-        _log.warning("point in time %s: nobody copies it, it is removed", staged_id)
+        _log.warning("point in time %s is removed, because no backup copies it", staged_id)
         await self.end(staged_id)
 
 

@@ -56,7 +56,7 @@ class BookieRequests:
                     answer = json.loads(said)
                     asked = self._asked.pop(int(number), None)
                 except ValueError:  # a line that is lost costs its caller a timeout, not the process
-                    _log.warning("%s said something that is no answer: %r", self._name, line)
+                    _log.warning("%s sent an invalid answer: %r", self._name, line)
                     continue
                 if asked is None or asked.done():
                     continue

@@ -258,4 +258,4 @@ async def _load_racks(racks: BookieRacks) -> None:
         await racks.load()
     except MetadataError as error:
         # Older racks are better than no broker; the watch tells of the next change.
-        _log.warning("the racks of bookies stay as they were known: %s", error)
+        _log.warning("the racks of bookies could not be read, the last known ones are used: %s", error)

@@ -24,4 +24,4 @@ def forbid() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (least, hard))
     except (ValueError, OSError) as error:
         # A server without this protection is better than none; the log names the danger.
-        _log.warning("core dumps cannot be turned off, and would hold keys: %s", error)
+        _log.warning("core dumps, which may contain keys, cannot be turned off: %s", error)

@@ -76,7 +76,9 @@ class CredentialFiles:
             each.read()()
         for file in self.secret:
             if file.stat().st_mode & stat.S_IROTH:
-                _log.warning("everybody here may read %s, which is secret: chmod o-r %s", file, file)
+                _log.warning(
+                    "all users of this machine may read %s, which is secret: run chmod o-r %s", file, file
+                )
 
     async def look(self, *, always: bool = False) -> None:
         """Reads what has changed; `always`: also what has not. Returns at once while another look waits for
@@ -94,7 +96,7 @@ class CredentialFiles:
             read = await in_thread(lambda: self._read(always=always))
             for each, effect in read:
                 effect()
-                _log.info("credentials: %s read anew", each.name)
+                _log.info("credentials: %s read again", each.name)
             if read:
                 self.changed()
         finally:
@@ -115,7 +117,9 @@ class CredentialFiles:
             except StartupError as error:
                 if not (known and each.stale):
                     _log.error(
-                        "credentials: %s cannot be read anew, the old ones go on: %s", each.name, error
+                        "credentials: %s cannot be read again, the old ones stay in force: %s",
+                        each.name,
+                        error,
                     )
                 each.stale = True
                 continue

@@ -58,7 +58,7 @@ class DataFolder:
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
             if keep_private(root):
-                _log.warning("others could enter the data folder %s: now its owner alone may", root)
+                _log.warning("other users could enter the data folder %s; now only its owner can", root)
             self._lock = FileLock(root / "LOCK", f"the data folder {root}")
         except OSError as error:
             raise _unusable(root, error) from error

@@ -139,7 +139,7 @@ class OffloadWorker:
         request = {**_described(source), "key": key.hex(), "count_max": count_max, "before": before}
         answer = requests.load(await self._call(Kind.LOOKUP, requests.dump(request), source, None))
         if answer["key_damage"]:
-            _log.warning("%s: every row group is looked into for a key", answer["key_damage"])
+            _log.warning("%s: every row group is searched for a key", answer["key_damage"])
         return requests.load_messages(answer)
 
     async def merge_keys(self, sources: Sequence[KeySource], path: str) -> int:
