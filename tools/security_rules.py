@@ -357,7 +357,7 @@ SECURITY_RULES: Final = (
     Rule(
         "calls of all are bounded",
         "calls take all memory",
-        "admin/serving/call_places.py",
+        "admin/calls/call_places.py",
         "calls.total() >= _CALLS_MAX or ",
         "",
         (CALLS,),
@@ -365,7 +365,7 @@ SECURITY_RULES: Final = (
     Rule(
         "calls of an address are bounded",
         "one address takes all places of calls",
-        "admin/serving/call_places.py",
+        "admin/calls/call_places.py",
         " or calls[address] >= _CALLS_PER_ADDRESS_MAX",
         "",
         (CALLS,),
@@ -373,7 +373,7 @@ SECURITY_RULES: Final = (
     Rule(
         "probes are bounded",
         "probes take what calls may not",
-        "admin/serving/call_places.py",
+        "admin/calls/call_places.py",
         " and self._probes < _PROBES_MAX",
         "",
         (CALLS,),
@@ -531,7 +531,7 @@ SECURITY_RULES: Final = (
     Rule(
         "calls take turns",
         "an address has the loop for as long as all its calls take",
-        "admin/serving/call_places.py",
+        "admin/calls/call_places.py",
         "await self._turns.sharing(address, self._app(scope, receive, send))",
         "await self._app(scope, receive, send)",
         ("unit/admin/test_call_turns.py",),
@@ -539,7 +539,7 @@ SECURITY_RULES: Final = (
     Rule(
         "addresses take turns with their calls",
         "who makes one call waits for who makes two hundred",
-        "admin/serving/call_turns.py",
+        "admin/calls/call_turns.py",
         "        self._line.setdefault(address, {})[number] = place\n",
         '        self._line.setdefault("", {})[number] = place\n',
         ("unit/admin/test_call_turns.py",),
@@ -708,7 +708,7 @@ SECURITY_RULES: Final = (
     Rule(
         "names of a call are bounded",
         "a name over HTTP is longer than the protocol's may be",
-        "admin/serving/call.py",
+        "admin/calls/call.py",
         '        if name != "topic" and len(value) > NAME_CHARS_MAX:\n',
         "        if False:\n",
         (CALL_NAMES,),

@@ -10,11 +10,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
+from magnetar.admin.calls.call import Service
+from magnetar.admin.calls.rates import Rates
 from magnetar.admin.metrics.metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.admin.serving.app import build
-from magnetar.admin.serving.call import Service
-from magnetar.admin.topics.rates import Rates
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.service import BrokerConfig

@@ -21,14 +21,14 @@ import pyarrow as pa
 from magnetar.base.errors import ClientError
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
+from magnetar.spark.sink_topics import staging_topic
+from magnetar.spark.targets import target_partitions
 from magnetar.spark.write.commit_log import StagedTask
 from magnetar.spark.write.encode import EntryEncoder
 from magnetar.spark.write.sink import Batch, Sink
 from magnetar.spark.write.sink_options import WriteOptions
-from magnetar.spark.write.sink_topics import staging_topic
 from magnetar.spark.write.staged import StagedEntry, blocks
 from magnetar.spark.write.staging import StagingWriter
-from magnetar.spark.write.targets import target_partitions
 
 SINK_ID = "query"
 KEYS = 10

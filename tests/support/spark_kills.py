@@ -22,7 +22,7 @@ from magnetar.base.ids import EARLIEST, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.reader import last_position, read_range
-from magnetar.spark.write.targets import target_partitions
+from magnetar.spark.targets import target_partitions
 from support.spark_topics import fill
 from support.standalone import StandaloneProcess, wait_until
 

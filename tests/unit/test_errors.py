@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import error_tree
 import pytest
 
-from magnetar.admin.serving.errors import STATUSES, RequestError
+from magnetar.admin.calls.errors import STATUSES, RequestError
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.errors import WIRE_CODES, RefusedError
 from magnetar.broker.watchers.pattern import PatternError

@@ -326,3 +326,29 @@ def test_locks_hold_versions_and_hashes_only(file: str) -> None:
     assert not re.search(r"^\s*-(i|f|-index-url|-extra-index-url|-find-links)\b", text, re.MULTILINE)
     blocks = re.split(r"\n(?=[A-Za-z0-9])", text.strip())
     assert [block.split()[0] for block in blocks if "--hash=sha256:" not in block] == []
+
+
+def import_edges() -> dict[str, set[str]]:
+    """Which modules each module imports, also those for type checking alone."""
+    names = {f"magnetar.{name_of(path).removesuffix('.py').replace('/', '.')}": path for path in modules()}
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    edges: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found: set[str] = set()
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= (inner & names.keys()) or ({node.module} & names.keys())
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names} & names.keys()
+        edges[name] = found - {name}
+    return edges
+
+
+def test_no_modules_import_each_other() -> None:
+    """A circle of imports, also one of types alone, is two concepts that cannot be read apart."""
+    edges = import_edges()
+    while leaves := [name for name, wanted in edges.items() if not wanted & edges.keys()]:
+        for name in leaves:
+            del edges[name]
+    assert sorted(edges) == [], "in or above a circle: cut it with a protocol, see broker/ports.py"

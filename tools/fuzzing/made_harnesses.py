@@ -13,7 +13,7 @@ from fuzzing import text_harnesses
 from fuzzing.grammar import Choices, document
 from fuzzing.harness import Harness, require
 from fuzzing.wire_harnesses import bookkeeper_events
-from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.base.errors import CorruptDataError
 from magnetar.bookie.entry_blocks import blocks_of
 from magnetar.bookie.recovery import scan_segment

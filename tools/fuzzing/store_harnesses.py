@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from fuzzing.harness import Harness, described, require
-from magnetar.admin.serving.errors import RequestError
+from magnetar.admin.calls.errors import RequestError
 from magnetar.admin.topics.messages import message_answer
 from magnetar.base.clock import ManualClock
 from magnetar.base.entries import EntryRun

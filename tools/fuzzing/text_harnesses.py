@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
 from fuzzing.harness import Harness, described, require
+from magnetar.admin.calls.call import Call
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.policies.table import ALL
-from magnetar.admin.serving.call import Call
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.base.errors import StartupError
 from magnetar.base.names import InvalidNameError, TopicName
 from magnetar.broker.config import BrokerConfig

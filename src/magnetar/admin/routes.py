@@ -13,6 +13,7 @@ from magnetar.admin.brokers import (
     lookups,
     proxy_stats,
 )
+from magnetar.admin.calls.call import Route
 from magnetar.admin.clusters import clusters, isolation
 from magnetar.admin.metrics.metrics import handler_for
 from magnetar.admin.namespaces import bundle_routes, namespace_properties, namespaces
@@ -20,7 +21,6 @@ from magnetar.admin.offload import lake, offload, offload_stores
 from magnetar.admin.policies import routes as policies
 from magnetar.admin.produce import routes as produce
 from magnetar.admin.serving import openapi, pages
-from magnetar.admin.serving.call import Route
 from magnetar.admin.subscriptions import explain, subscriptions
 from magnetar.admin.tenants import resource_groups, tenants
 from magnetar.admin.topics import backlog, compaction, keys, messages, nonpersistent, schemas, stats, topics

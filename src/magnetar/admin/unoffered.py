@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Handler, Route
-from magnetar.admin.serving.errors import NotImplementedHereError
+from magnetar.admin.calls.call import Call, Handler, Route
+from magnetar.admin.calls.errors import NotImplementedHereError
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _T: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"

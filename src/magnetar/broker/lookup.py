@@ -20,11 +20,11 @@ from magnetar.broker.watchers.selection import (
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
     from magnetar.broker.topic.any_topic import AnyTopic
 
 
-async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int:
+async def partitions(broker: BrokerPort, name: str, *, may_come: bool = True) -> int:
     """Partitions of a topic; 0 when it is not a partitioned one. Its namespace must exist.
 
     A topic that does not exist becomes a partitioned one here where that is what clients may make. Unless
@@ -49,7 +49,7 @@ async def partitions(broker: Broker, name: str, *, may_come: bool = True) -> int
     return await broker.policies.partitions(topic)
 
 
-async def check_subscription(broker: Broker, topic: AnyTopic, name: str) -> None:
+async def check_subscription(broker: BrokerPort, topic: AnyTopic, name: str) -> None:
     """Raises SubscriptionNotFoundError when a subscription is missing that clients may not make."""
     if topic.name.persistent and name not in topic.subscriptions:
         rules = await broker.creation(topic.name)
@@ -70,13 +70,13 @@ class TopicList:
 
 
 async def visible_topics(
-    broker: Broker, namespace: NamespaceName, domain: str = PERSISTENT
+    broker: BrokerPort, namespace: NamespaceName, domain: str = PERSISTENT
 ) -> list[TopicName]:
     """Topics and partitions of one domain, without those that brokers keep for themselves."""
     return [name for name in await broker.topics_of(namespace, domain) if not is_system(name)]
 
 
-async def topics_of_namespace(broker: Broker, request: pb.CommandGetTopicsOfNamespace) -> TopicList:
+async def topics_of_namespace(broker: BrokerPort, request: pb.CommandGetTopicsOfNamespace) -> TopicList:
     """The topics that a pattern consumer may be interested in; none when there is no such namespace, as
     its topics may come with it."""
     namespace = NamespaceName.parse(request.namespace)

@@ -20,7 +20,6 @@ from magnetar.broker.errors import (
     NotAllowedError,
     TopicNotFoundError,
 )
-from magnetar.broker.full_disk import DiskMark
 from magnetar.broker.guard import Guard
 from magnetar.broker.handlers import renewals
 from magnetar.broker.inactive.inactive_topics import TOPICS_PER_TURN, InactiveTopics
@@ -28,7 +27,8 @@ from magnetar.broker.limits import enforcement
 from magnetar.broker.limits.role_quotas import RoleQuotas
 from magnetar.broker.limits.tenants import STORED_S, Connections, StoredMarks, TopicsMade
 from magnetar.broker.listeners import Listeners
-from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics, opened
+from magnetar.broker.nonpersistent.nonpersistent_topics import NonPersistentTopics
+from magnetar.broker.nonpersistent.opening import opened
 from magnetar.broker.policies.creation import CreationRules
 from magnetar.broker.policies.in_force import PoliciesInForce
 from magnetar.broker.policies.policies import PolicyStore
@@ -42,6 +42,7 @@ from magnetar.broker.session.farewells import Farewells
 from magnetar.broker.session.greetings import LOOK_S, Greetings
 from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.topic.any_topic import AnyTopic
+from magnetar.broker.topic.disk_mark import DiskMark
 from magnetar.broker.topic.intake import TICK_S, Intake
 from magnetar.broker.topic.topic import Topic
 from magnetar.broker.transactions.transactions import Transactions
@@ -59,7 +60,7 @@ from magnetar.schemas.registry import SchemaRegistry
 from magnetar.tiered.offloading import Offloading
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import SessionPort
     from magnetar.broker.staging import PointsInTime
     from magnetar.lake.tables import LakeTables
     from magnetar.metadata.bookkeeper.registry import ListBookies
@@ -126,11 +127,11 @@ class Broker:
         self.greetings, self.farewells = Greetings(config.connect_timeout_s), Farewells(soon)
         self.collectors: list[Collector] = [self.greetings.collect_metrics]
         """What below the broker has something to say in `/metrics`."""
-        self.sessions: set[Session] = set()
+        self.sessions: set[SessionPort] = set()
         self.connections, self._made = Connections(config.tenants), TopicsMade(config.tenants, clock)
         self.started_ms, self.clock_watch, self._left = clock.now_ms(), ClockWatch(clock), 0
         self.intake, self._name_prefix = Intake(config.in_flight_bytes_max), ""
-        self.outputs = OutputBudget(
+        self.outputs: OutputBudget = OutputBudget(
             config.output_bytes_max,
             self.sessions,
             lambda ms, look: self.alarms.after(self.outputs, ms, look),
@@ -205,7 +206,7 @@ class Broker:
             session.close("the broker stops")
         self.farewells.finish()
 
-    def left(self, session: Session) -> None:
+    def left(self, session: SessionPort) -> None:
         """A connection is gone."""
         self.sessions.discard(session)
         self.greetings.ended(session)

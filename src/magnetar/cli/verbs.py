@@ -16,7 +16,7 @@ import click
 
 from magnetar.adminclient import paths
 from magnetar.cli.caller import Caller, calls, confirm
-from magnetar.cli.topics.wildcards import topics_named
+from magnetar.cli.wildcards import topics_named
 
 _PLACES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "tenant": ("tenant", paths.tenant),

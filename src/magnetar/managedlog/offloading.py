@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 from uuid import UUID
 
 from magnetar.base.clock import Clock
@@ -23,10 +23,19 @@ from magnetar.managedlog.stored_log import StoredLog
 from magnetar.tiered.api import LedgerMovedError, SealedLedger, Tiers
 from magnetar.tiered.context import OffloadContext, OffloadedCopy
 
-if TYPE_CHECKING:
-    from magnetar.managedlog.log import ManagedLog
-
 _log = logging.getLogger("magnetar.managedlog")
+
+
+class OwnedLog(Protocol):
+    """The log whose ledgers these are; `log.py` `ManagedLog` documents each member."""
+
+    @property
+    def state(self) -> LogState: ...
+
+    @property
+    def retention(self) -> Retention: ...
+
+    def fence(self, error: LogFencedError) -> None: ...
 
 
 class LogOffloading:
@@ -50,7 +59,7 @@ class LogOffloading:
         self._clock = clock
         self._making: set[UUID] = set()
         """Attempts under way, and those of which it is not known whether ledgers name them."""
-        self._log: ManagedLog | None = None
+        self._log: OwnedLog | None = None
         self._leave: Callable[[], None] = nobody
         self._retention: Retention
         """What the log had when it was closed."""
@@ -59,7 +68,7 @@ class LogOffloading:
     def name(self) -> str:
         return self._stored.name
 
-    def belong_to(self, log: ManagedLog, leave: Callable[[], None]) -> None:
+    def belong_to(self, log: OwnedLog, leave: Callable[[], None]) -> None:
         """Called once, when the log is made of its parts; `leave`: see `LedgerLifecycle.leave`."""
         self._log, self._leave = log, leave
 

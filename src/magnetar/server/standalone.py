@@ -44,6 +44,7 @@ from magnetar.runtime.stalls import LoopWatch
 from magnetar.runtime.tasks import TaskGroup
 from magnetar.runtime.threads import in_thread
 from magnetar.server import open_files
+from magnetar.server.addresses import in_url, own_name
 from magnetar.server.banner import Endpoints, banner, remove_ready_file, write_ready_file
 from magnetar.server.security import core_dumps
 from magnetar.server.security.exposure import check_exposure
@@ -51,7 +52,8 @@ from magnetar.server.settings.broker_settings import broker_config
 from magnetar.server.settings.config import StandaloneConfig, default_data_dir, names
 from magnetar.server.settings.limit_settings import client_entrance
 from magnetar.server.storage.datafolder import DataFolder, losses_dir, used_percent
-from magnetar.server.storage.message_stores import Kept, open_stores
+from magnetar.server.storage.message_stores import open_stores
+from magnetar.server.storage.opened_stores import Kept
 from magnetar.server.tiering import Tiering, open_tiering
 
 if TYPE_CHECKING:
@@ -97,16 +99,6 @@ async def _serve(config: StandaloneConfig) -> int:
         await server.close()
     _log.info("stopped")
     return code
-
-
-def _own_name(advertised: str, listened: str) -> str:
-    """The host of the broker's id: as advertised, else as listened on; else the machine's name."""
-    everywhere = listened in ("", "0.0.0.0", "::")  # nothing is bound here
-    return advertised or (socket.gethostname() if everywhere else _in_url(listened))
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _credentials(config: StandaloneConfig) -> BrokerCredentials | None:
@@ -175,7 +167,7 @@ class Standalone:
         broker = await self._compose(None if credentials is None else credentials.authentication)
         if credentials is not None:
             self._renew(credentials, broker)
-        host = _in_url(plain)
+        host = in_url(plain)
         http_port = self._admin(broker, plain, config.http_port, None)
         tls_port = https_port = 0
         self.endpoints = Endpoints(
@@ -184,7 +176,7 @@ class Standalone:
         if tls is not None and tls_listener is not None:
             tls_port = tls_listener.getsockname()[1]
             https_port = self._admin(broker, config.host, config.https_port, tls)
-            host = _in_url(config.host)
+            host = in_url(config.host)
             self.endpoints = replace(
                 self.endpoints,
                 broker_tls_url=f"pulsar+ssl://{host}:{tls_port}",
@@ -199,7 +191,7 @@ class Standalone:
             named=named,
             internal=config.internal_listener or next(iter(named), ""),
         )
-        broker.broker_id = f"{_own_name(config.advertised_address, plain)}:{http_port}"
+        broker.broker_id = f"{own_name(config.advertised_address, plain)}:{http_port}"
         await broker.start(self.endpoints.broker_url, self.endpoints.http_url)
         self._broker = broker
         self._listen(broker, listener, None)

@@ -26,7 +26,7 @@ from magnetar.schemas import key_value
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.offload_settings import default_policy
 from magnetar.server.storage.datafolder import DataFolder
-from magnetar.server.storage.message_stores import MessageStores
+from magnetar.server.storage.opened_stores import MessageStores
 from magnetar.tiered.errors import ReadOnlyStoreError, StoreError
 from magnetar.tiered.guarded import Owners, installation_id
 from magnetar.tiered.offloader import Offloader

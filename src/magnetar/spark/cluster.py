@@ -17,7 +17,7 @@ from magnetar.spark.errors import OptionError
 from magnetar.spark.read.ledgers import LogState
 from magnetar.spark.read.losses import beginning
 from magnetar.spark.read.offsets import Offset
-from magnetar.spark.write.sink_topics import is_sink_topic
+from magnetar.spark.sink_topics import is_sink_topic
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import entry_layout, parse_metadata
 

@@ -6,7 +6,7 @@ Source: dead letter policies of Pulsar's clients: the topic's name, the properti
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.base.names import TopicName
 from magnetar.websocket.deliveries import Incoming
@@ -18,7 +18,11 @@ from magnetar.wire.client import ReceiptRun
 from magnetar.wire.events import CommandEvent, SendRun
 
 if TYPE_CHECKING:
-    from magnetar.websocket.consuming import ConsumerSocket
+    from collections.abc import Coroutine
+
+    from magnetar.broker.ports import BrokerPort
+    from magnetar.websocket.line import Line
+    from magnetar.websocket.options import ConsumerOptions
     from magnetar.websocket.parts import Part
 
 _log = logging.getLogger("magnetar.websocket")
@@ -41,10 +45,34 @@ class _Grave:
         """Without their receipts, by sequence id."""
 
 
+class LettersSocket(Protocol):
+    """The socket whose messages go to dead letters: `consuming.py` `ConsumerSocket`."""
+
+    @property
+    def broker(self) -> BrokerPort: ...
+
+    @property
+    def line(self) -> Line: ...
+
+    @property
+    def options(self) -> ConsumerOptions: ...
+
+    @property
+    def subscription(self) -> str: ...
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+    def count_held(self) -> None: ...
+
+    def acknowledge_held(self, held: Held) -> None: ...
+
+    def reject(self, held: Held) -> None: ...
+
+
 class DeadLetters:
     """Of one socket. A message is acknowledged where it was once it is stored where it goes."""
 
-    def __init__(self, socket: ConsumerSocket) -> None:
+    def __init__(self, socket: LettersSocket) -> None:
         self._socket = socket
         self._graves: dict[TopicName, _Grave] = {}
         self._by_id: dict[int, _Grave] = {}

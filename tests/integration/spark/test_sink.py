@@ -19,16 +19,16 @@ from magnetar.client.connection import Connection
 from magnetar.client.options import ClientOptions
 from magnetar.client.reader import last_position, read_range
 from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.sink_topics import commits_topic, staging_topic
+from magnetar.spark.targets import Targets, target_partitions
 from magnetar.spark.write.commit_log import CommitLog, Done, Manifest, StagedTask
 from magnetar.spark.write.deduplication import deduplicate
 from magnetar.spark.write.encode import EntryEncoder
 from magnetar.spark.write.publishing import Publisher
 from magnetar.spark.write.sink import Batch, Sink
 from magnetar.spark.write.sink_options import WriteOptions
-from magnetar.spark.write.sink_topics import commits_topic, staging_topic
 from magnetar.spark.write.staged import StagedEntry, blocks
 from magnetar.spark.write.staging import StagedReader, StagingWriter
-from magnetar.spark.write.targets import Targets, target_partitions
 from support.standalone import StandaloneProcess
 
 pytestmark = pytest.mark.process

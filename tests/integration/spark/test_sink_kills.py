@@ -23,7 +23,7 @@ import pytest
 
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
-from magnetar.spark.write.targets import target_partitions
+from magnetar.spark.targets import target_partitions
 from support.sink_job import value_of
 from support.spark_kills import values_of_partition
 from support.standalone import StandaloneProcess

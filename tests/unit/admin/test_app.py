@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.admin.serving.call import BODY_BYTES_MAX
+from magnetar.admin.calls.call import BODY_BYTES_MAX
 from magnetar.admin.unoffered import GROUPS
 from support.admin_api import AdminApi, T, with_api
 

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pytest
 
+from magnetar.admin.calls.call import Call, Route, Service
+from magnetar.admin.calls.rates import Rates
 from magnetar.admin.routes import all_routes
 from magnetar.admin.serving.app import build
-from magnetar.admin.serving.call import Call, Route, Service
-from magnetar.admin.topics.rates import Rates
 from magnetar.auth.authentication import Authentication
 from magnetar.auth.token import TokenProvider, new_token, secret_key
 from magnetar.broker.service import BrokerConfig

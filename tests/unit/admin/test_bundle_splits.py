@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.namespaces.bundle_splits import FLOW, POSITIONS, RANGE, TOPIC_COUNT, chosen, cuts
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
 
 BOUNDS = (0, 1000)

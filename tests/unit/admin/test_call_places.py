@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin.serving import call_places
-from magnetar.admin.serving.call_places import CallPlaces
+from magnetar.admin.calls import call_places
+from magnetar.admin.calls.call_places import CallPlaces
 
 Message = MutableMapping[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin.serving.call_places import CallPlaces
-from magnetar.admin.serving.call_turns import TURN_MS, CallTurns
+from magnetar.admin.calls.call_places import CallPlaces
+from magnetar.admin.calls.call_turns import TURN_MS, CallTurns
 from magnetar.runtime.tasks import soon
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from magnetar.admin.calls import coercion
+from magnetar.admin.calls.coercion import LONG_BITS, as_boolean, as_choice, as_decimal, as_text, as_whole
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.policies.table import ALL
-from magnetar.admin.serving import coercion
-from magnetar.admin.serving.coercion import LONG_BITS, as_boolean, as_choice, as_decimal, as_text, as_whole
-from magnetar.admin.serving.errors import BadRequestError
 from support.admin_api import AdminApi, with_api
 
 N = "/admin/v2/namespaces/public/default"

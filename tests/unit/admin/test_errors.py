@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from magnetar.admin.calls.errors import status_of
 from magnetar.admin.routes import all_routes
-from magnetar.admin.serving.errors import status_of
 from magnetar.base.errors import DiskFullError, MagnetarError, StorageFailedError
 from magnetar.base.names import InvalidTopicNameError
 from magnetar.broker.errors import ServiceNotReadyError, TopicNotFoundError

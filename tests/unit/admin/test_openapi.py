@@ -12,9 +12,9 @@ from urllib.parse import quote
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from magnetar.admin.calls.compression import wants_gzip
 from magnetar.admin.policies.table import ALL
 from magnetar.admin.routes import all_routes
-from magnetar.admin.serving.compression import wants_gzip
 from magnetar.admin.serving.openapi import document
 from magnetar.observability.metrics import Registry
 from support.admin_api import AdminApi, Answer, with_api

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.admin.serving.paths import PathTree
+from magnetar.admin.calls.paths import PathTree
 
 PATTERNS = (
     "/",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from starlette.requests import HTTPConnection
 
-from magnetar.admin.serving.call import Service
-from magnetar.admin.serving.errors import ForbiddenError, MisdirectedError, RequestError
-from magnetar.admin.serving.sources import check_socket
-from magnetar.admin.topics.rates import Rates
+from magnetar.admin.calls.call import Service
+from magnetar.admin.calls.errors import ForbiddenError, MisdirectedError, RequestError
+from magnetar.admin.calls.rates import Rates
+from magnetar.admin.calls.sources import check_socket
 from magnetar.base.clock import ManualClock
 
 

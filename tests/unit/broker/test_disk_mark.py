@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from magnetar.broker.errors import ServiceNotReadyError
-from magnetar.broker.full_disk import DiskMark, disk_measured
+from magnetar.broker.full_disk import disk_measured
 from magnetar.broker.service import BrokerConfig
+from magnetar.broker.topic.disk_mark import DiskMark
 from magnetar.wire import pulsar_pb2 as pb
 from support.sessions import TOPIC, Type, World, command, in_world, send
 

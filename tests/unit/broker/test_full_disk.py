@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fakes.ledgers import write_error
 from magnetar.base.errors import DiskFullError, disk_full
-from magnetar.broker.full_disk import RETRY_MS
+from magnetar.broker.topic.disk_mark import RETRY_MS
 from magnetar.broker.topic.topic import Topic
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_flow

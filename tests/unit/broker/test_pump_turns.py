@@ -10,7 +10,7 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.consumer import Pending
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.subscription.pump_turns import (
     CROWDED_ENTRIES_MAX,
     CROWDED_MS_MAX,

@@ -23,7 +23,7 @@ from magnetar.server.backup.repository import Repository
 from magnetar.server.backup.restoring import restore
 from magnetar.server.backup.staging import Sources, Staging
 from magnetar.server.storage.datafolder import DataFolder
-from magnetar.server.storage.message_stores import KeptHere
+from magnetar.server.storage.opened_stores import KeptHere
 from support.storage import Sink, entries_of, run, settled, store_in, until
 
 BODY = bytes(4000)

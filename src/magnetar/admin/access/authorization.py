@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Handler, Route
-from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.calls.call import Call, Handler, Route
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.auth.explanation import Explanation, Question, explain
 from magnetar.auth.permissions import Action
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName

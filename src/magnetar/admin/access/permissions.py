@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Handler, Route
-from magnetar.admin.serving.errors import BadRequestError, NotHereError
+from magnetar.admin.calls.call import Call, Handler, Route
+from magnetar.admin.calls.errors import BadRequestError, NotHereError
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, TopicName
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies.policies import Policies

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import NotHereError, NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.errors import ConflictError
 from magnetar.broker.staging import PointsInTime

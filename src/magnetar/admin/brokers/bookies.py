@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import BadRequestError, NotHereError
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import BadRequestError, NotHereError
 from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from magnetar.admin.brokers.brokers import broker_id, broker_port
+from magnetar.admin.calls.call import Call, Raw, Route, as_json
+from magnetar.admin.calls.errors import NotImplementedHereError
 from magnetar.admin.namespaces.bundles import bundle_of
-from magnetar.admin.serving.call import Call, Raw, Route, as_json
-from magnetar.admin.serving.errors import NotImplementedHereError
 from magnetar.admin.topics.stats import asked, topic_stats
 from magnetar.observability.process import resident_bytes
 from magnetar.runtime.tasks import in_slices

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from magnetar import __version__
 from magnetar.admin.brokers.health import check_health
-from magnetar.admin.serving.call import Call, Route, Text
-from magnetar.admin.serving.errors import NotHereError, NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route, Text
+from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
 from magnetar.base.names import NamespaceName
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.metadata import keys

@@ -6,7 +6,7 @@ import logging
 from dataclasses import asdict
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Route
+from magnetar.admin.calls.call import Call, Route
 from magnetar.broker import dynamic
 from magnetar.broker.dynamic_names import KEPT
 from magnetar.broker.errors import PreconditionFailedError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from magnetar.admin.brokers.brokers import broker_port
+from magnetar.admin.calls.call import Call, Route, Text, is_domain
+from magnetar.admin.calls.errors import NotHereError
 from magnetar.admin.namespaces import bundles
-from magnetar.admin.serving.call import Call, Route, Text, is_domain
-from magnetar.admin.serving.errors import NotHereError
 from magnetar.base.names import TopicName
 
 _LISTENER = "X-Pulsar-ListenerName"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import NotHereError
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import NotHereError
 from magnetar.websocket.sockets import sockets_of
 
 _P: Final = "/admin/v2/proxy-stats"

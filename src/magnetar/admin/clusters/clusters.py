@@ -6,8 +6,8 @@ import json
 import re
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import BadRequestError, NotHereError, NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import BadRequestError, NotHereError, NotImplementedHereError
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
 from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys

@@ -12,8 +12,8 @@ import re
 from typing import Any, Final
 
 from magnetar.admin.brokers.brokers import broker_id
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import BadRequestError, NotHereError
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import BadRequestError, NotHereError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies.policies import Policies
 from magnetar.metadata import keys

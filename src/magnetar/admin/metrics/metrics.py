@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from magnetar.admin.calls.call import Call, Handler, Raw
+from magnetar.admin.calls.rates import Rates
 from magnetar.admin.metrics import unloaded_metrics, work_metrics
 from magnetar.admin.metrics.namespace_metrics import NamespaceSums
-from magnetar.admin.serving.call import Call, Handler, Raw
-from magnetar.admin.topics.rates import Rates
 from magnetar.broker.canary.choice import LOCAL_NAME as CANARY
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
 from magnetar.broker.service import Broker

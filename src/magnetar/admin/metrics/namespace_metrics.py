@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from magnetar.admin.topics.rates import Rates
+from magnetar.admin.calls.rates import Rates
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.topic import Topic
 from magnetar.observability.metrics import Exposition, labels

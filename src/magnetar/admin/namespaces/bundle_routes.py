@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import BadRequestError, NotHereError
 from magnetar.admin.namespaces import bundle_splits, bundles
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import BadRequestError, NotHereError
 from magnetar.admin.topics.stats import asked, topic_stats
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import PreconditionFailedError

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
 
 RANGE: Final = "range_equally_divide"

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from magnetar.admin.serving.call import whole
-from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.calls.call import whole
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies.bundles import DEFAULT_BUNDLES, LAST, equal_parts

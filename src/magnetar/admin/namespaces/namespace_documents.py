@@ -12,6 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from magnetar.admin.access import permissions
+from magnetar.admin.calls.call import Call
+from magnetar.admin.calls.coercion import LONG_BITS, as_choice, as_object, as_texts, as_whole
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.namespaces import bundles
 from magnetar.admin.namespaces.namespace_properties import PROPERTIES
 from magnetar.admin.offload import offload
@@ -19,9 +22,6 @@ from magnetar.admin.policies import kinds, of_subscription, quotas
 from magnetar.admin.policies.declared import Kind, Policy
 from magnetar.admin.policies.stored import N
 from magnetar.admin.policies.table import ALL
-from magnetar.admin.serving.call import Call
-from magnetar.admin.serving.coercion import LONG_BITS, as_choice, as_object, as_texts, as_whole
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.admin.tenants.resource_groups import check_group
 from magnetar.broker.limits.groups import GROUP_POLICY
 from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE

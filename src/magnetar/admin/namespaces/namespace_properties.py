@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Route, Text
+from magnetar.admin.calls.call import Call, Route, Text
 from magnetar.broker.policies.policies import Policies
 
 PROPERTIES: Final = "properties"

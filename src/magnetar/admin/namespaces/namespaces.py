@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from magnetar.admin.calls.call import Call, Operation, Route
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.namespaces import bundles as bundle_ranges
 from magnetar.admin.namespaces import namespace_documents
-from magnetar.admin.serving.call import Call, Operation, Route
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.admin.topics.topic_lists import QUERY, chosen
 from magnetar.admin.topics.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName

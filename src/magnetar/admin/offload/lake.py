@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Route, natural
-from magnetar.admin.serving.errors import NotHereError, NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route, natural
+from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import ConflictError

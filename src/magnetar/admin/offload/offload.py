@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Route, message_position, position_document
-from magnetar.admin.serving.coercion import LONG_BITS, as_object, as_whole
-from magnetar.admin.serving.errors import NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route, message_position, position_document
+from magnetar.admin.calls.coercion import LONG_BITS, as_object, as_whole
+from magnetar.admin.calls.errors import NotImplementedHereError
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.broker.errors import ConflictError, PreconditionFailedError
 from magnetar.broker.policies.policies import Policies

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import NotHereError, NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import NotHereError, NotImplementedHereError
 from magnetar.tiered.guarded import Owners
 from magnetar.tiered.owner import StoreOwner
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.admin.serving.call import Call
+from magnetar.admin.calls.call import Call
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.policies.policies import Policies
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.policies.declared import Kind
-from magnetar.admin.serving.call import PARTITIONS_MAX, Call
-from magnetar.admin.serving.coercion import (
+from magnetar.admin.calls.call import PARTITIONS_MAX, Call
+from magnetar.admin.calls.coercion import (
     INT_BITS,
     LONG_BITS,
     as_boolean,
@@ -19,7 +18,8 @@ from magnetar.admin.serving.coercion import (
     as_text,
     as_whole,
 )
-from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.calls.errors import BadRequestError
+from magnetar.admin.policies.declared import Kind
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.filters.rules import FILTER_NAMES, names_in
 from magnetar.broker.inactive.policy import DeleteMode

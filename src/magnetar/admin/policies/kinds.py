@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from magnetar.admin.calls.call import Call
+from magnetar.admin.calls.coercion import INT_BITS, LONG_BITS, as_boolean, as_choice, as_whole
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.policies.declared import Kind
-from magnetar.admin.serving.call import Call
-from magnetar.admin.serving.coercion import INT_BITS, LONG_BITS, as_boolean, as_choice, as_whole
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.policies.schema_rules import AUTO_UPDATE_STRATEGIES
 from magnetar.schemas.compatibility import Strategy

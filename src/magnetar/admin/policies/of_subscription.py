@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from magnetar.admin.calls.call import Call, Operation, Route
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.policies import documents
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
-from magnetar.admin.serving.call import Call, Operation, Route
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError, UnsupportedError
 from magnetar.broker.limits.limits import SUBSCRIPTION_POLICIES, SUBSCRIPTION_RATE
 from magnetar.broker.policies.policies import Policies

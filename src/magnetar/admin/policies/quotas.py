@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from magnetar.admin.calls.call import Call, Operation, Route
+from magnetar.admin.calls.coercion import INT_BITS, LONG_BITS, as_choice, as_object, as_whole
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
-from magnetar.admin.serving.call import Call, Operation, Route
-from magnetar.admin.serving.coercion import INT_BITS, LONG_BITS, as_choice, as_object, as_whole
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.limits.backlog import QuotaKind, QuotaPolicy, fits_retention
 from magnetar.broker.limits.limits import QUOTAS_OF_NAMESPACE, QUOTAS_OF_TOPIC

@@ -10,11 +10,11 @@ import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
+from magnetar.admin.calls.call import Call, Operation, Route
 from magnetar.admin.policies import of_subscription, quotas
 from magnetar.admin.policies.declared import Policy
 from magnetar.admin.policies.stored import TOPIC_QUERY, N, T, change_namespace, change_topic, own_of
 from magnetar.admin.policies.table import ALL
-from magnetar.admin.serving.call import Call, Operation, Route
 from magnetar.broker.errors import PreconditionFailedError, TopicNotFoundError
 
 

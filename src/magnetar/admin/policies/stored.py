@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from magnetar.admin.serving.call import Call
+from magnetar.admin.calls.call import Call
 from magnetar.broker.policies.policies import Policies
 
 N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"

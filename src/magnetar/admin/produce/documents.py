@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magnetar.admin.serving.call import whole
-from magnetar.admin.serving.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.calls.call import whole
+from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
 from magnetar.schemas.types import TYPES
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from magnetar.admin.calls.call import Call, Operation, Route
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.produce import documents
 from magnetar.admin.produce.publishing import Outcome, publish
-from magnetar.admin.serving.call import Call, Operation, Route
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.limits.enforcement import check_quotas
 from magnetar.broker.lookup import partitions
-from magnetar.broker.policies.schema_rules import admit_producer
+from magnetar.broker.policies.schema_admission import admit_producer
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.topic import Topic
 from magnetar.wire.events import SendRun

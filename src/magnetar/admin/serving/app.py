@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar.admin.access import access
-from magnetar.admin.serving.call import (
+from magnetar.admin.calls.call import (
     BODY_BYTES_MAX,
     Call,
     Handler,
@@ -33,12 +33,12 @@ from magnetar.admin.serving.call import (
     as_json,
     decoded,
 )
-from magnetar.admin.serving.call_places import PROBES
-from magnetar.admin.serving.compression import BYTES_MIN, compressing, wants_gzip
-from magnetar.admin.serving.errors import TooLargeError, TooMuchUsedError, TooSlowError, status_of, words_of
+from magnetar.admin.calls.call_places import PROBES
+from magnetar.admin.calls.compression import BYTES_MIN, compressing, wants_gzip
+from magnetar.admin.calls.errors import TooLargeError, TooMuchUsedError, TooSlowError, status_of, words_of
+from magnetar.admin.calls.paths import PathTree
+from magnetar.admin.calls.sources import check_request, host_of
 from magnetar.admin.serving.first_generation import present_path
-from magnetar.admin.serving.paths import PathTree
-from magnetar.admin.serving.sources import check_request, host_of
 from magnetar.base.errors import MagnetarError
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import yield_loop

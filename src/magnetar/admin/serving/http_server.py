@@ -7,13 +7,13 @@ import socket
 import ssl
 
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
+from magnetar.admin.calls.call import Service
+from magnetar.admin.calls.rates import Rates
 from magnetar.admin.metrics.metrics import registry_for
 from magnetar.admin.routes import all_routes
 from magnetar.admin.serving.app import build
-from magnetar.admin.serving.call import Service
 from magnetar.admin.serving.loop_server import CallProtocol, LoopServer, config_of
 from magnetar.admin.serving.websockets import PING_S, PONG_S, TEXT_BESIDE_BYTES, Gate, Upgrades
-from magnetar.admin.topics.rates import Rates
 from magnetar.auth.identity import shown_role
 from magnetar.broker.service import Broker
 from magnetar.runtime.entrance import Entrance

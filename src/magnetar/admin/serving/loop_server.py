@@ -11,7 +11,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import Server
 
-from magnetar.admin.serving.call_places import CallPlaces
+from magnetar.admin.calls.call_places import CallPlaces
 from magnetar.runtime.acceptor import Acceptor
 from magnetar.runtime.entrance import Entrance
 from magnetar.runtime.tasks import happens_within, race

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from magnetar import __version__
-from magnetar.admin.serving.call import Call, Handler, Operation, Route
+from magnetar.admin.calls.call import Call, Handler, Operation, Route
 
 PATH: Final = "/openapi.json"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar import __version__
-from magnetar.admin.serving.call import Call, Route, Text
+from magnetar.admin.calls.call import Call, Route, Text
 from magnetar.broker.errors import ServiceNotReadyError
 
 

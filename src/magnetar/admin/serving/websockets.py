@@ -16,9 +16,9 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from magnetar.admin.access.access import STATE_CERTIFICATE_ROLE
-from magnetar.admin.serving.call import Service
-from magnetar.admin.serving.errors import RequestError, status_of
-from magnetar.admin.serving.sources import check_socket
+from magnetar.admin.calls.call import Service
+from magnetar.admin.calls.errors import RequestError, status_of
+from magnetar.admin.calls.sources import check_socket
 from magnetar.broker.service import Broker
 from magnetar.broker.session.command_turns import CommandTurns
 from magnetar.runtime.tasks import ended

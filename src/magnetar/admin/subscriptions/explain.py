@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Route
+from magnetar.admin.calls.call import Call, Route
 from magnetar.admin.topics.topics import parts
 from magnetar.broker.errors import SubscriptionNotFoundError
 from magnetar.broker.explain.reasons import diagnose, of_consumer

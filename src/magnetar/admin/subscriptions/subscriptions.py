@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Route, check_properties, message_position
-from magnetar.admin.serving.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route, check_properties, message_position
+from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics.topics import parts, refuse_partitioned
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.broker import lookup

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Operation, Route, whole
-from magnetar.admin.serving.errors import BadRequestError, NotHereError
+from magnetar.admin.calls.call import Call, Operation, Route, whole
+from magnetar.admin.calls.errors import BadRequestError, NotHereError
 from magnetar.base.names import NamespaceName, is_entity_name
 from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.limits.groups import GROUP_POLICY, NUMBERS

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from magnetar.admin.calls.call import Call, Operation, Route
+from magnetar.admin.calls.coercion import LONG_BITS, as_whole
+from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.namespaces.namespaces import delete_whole
-from magnetar.admin.serving.call import Call, Operation, Route
-from magnetar.admin.serving.coercion import LONG_BITS, as_whole
-from magnetar.admin.serving.errors import BadRequestError
 from magnetar.base.names import NamespaceName
 from magnetar.broker.errors import NamespaceNotFoundError, PreconditionFailedError
 from magnetar.broker.limits.stored_bytes import STORED_BYTES_MAX, look_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Route, message_position
+from magnetar.admin.calls.call import Call, Route, message_position
 from magnetar.admin.subscriptions.subscriptions import find
 from magnetar.admin.topics import topics
 from magnetar.base.ids import EARLIEST, LATEST, Position

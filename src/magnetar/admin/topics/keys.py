@@ -9,8 +9,8 @@ import base64
 import binascii
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Route, natural
-from magnetar.admin.serving.errors import BadRequestError, NotImplementedHereError
+from magnetar.admin.calls.call import Call, Route, natural
+from magnetar.admin.calls.errors import BadRequestError, NotImplementedHereError
 from magnetar.admin.topics.topics import loaded, refuse_partitioned
 from magnetar.tiered import key_lookup
 from magnetar.tiered.key_lookup import LoggedLedger

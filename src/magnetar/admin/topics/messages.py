@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from magnetar.admin.serving.call import Call, Raw, Route, natural, position_document
-from magnetar.admin.serving.errors import (
+from magnetar.admin.calls.call import Call, Raw, Route, natural, position_document
+from magnetar.admin.calls.errors import (
     BadRequestError,
     NotHereError,
     NotImplementedHereError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
+from magnetar.admin.calls.call import Call, Handler, Operation, Route
 from magnetar.admin.namespaces.bundles import within
-from magnetar.admin.serving.call import Call, Handler, Operation, Route
 from magnetar.admin.topics import topics
 from magnetar.admin.topics.aggregation import aggregate
 from magnetar.admin.topics.stats import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Route
-from magnetar.admin.serving.errors import BadRequestError, NotHereError
-from magnetar.broker.policies.schema_rules import rules_of
+from magnetar.admin.calls.call import Call, Route
+from magnetar.admin.calls.errors import BadRequestError, NotHereError
+from magnetar.broker.policies.schema_admission import rules_of
 from magnetar.schemas import key_value
 from magnetar.schemas.avro_definition import parse_json
 from magnetar.schemas.errors import IncompatibleSchemaError

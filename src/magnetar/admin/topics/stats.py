@@ -11,19 +11,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from magnetar.admin.serving.call import Call, Operation, Route
+from magnetar.admin.calls.call import Call, Operation, Route
+from magnetar.admin.calls.rates import Rates
 from magnetar.admin.topics import internals
 from magnetar.admin.topics.aggregation import aggregate
 from magnetar.admin.topics.compaction import compaction_stats
-from magnetar.admin.topics.rates import Rates
 from magnetar.admin.topics.topics import loaded, parts
 from magnetar.broker.access.state import AccessMode
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.explain.reasons import diagnose
 from magnetar.broker.filters.judge import FilterCounts
 from magnetar.broker.service import Broker
-from magnetar.broker.subscription.any_subscription import AnySubscription, SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AnySubscription, AttachedConsumer, SubscriptionType
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.producer import Producer

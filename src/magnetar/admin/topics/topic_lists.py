@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.admin.serving.call import Call
+from magnetar.admin.calls.call import Call
 from magnetar.base.levels import in_namespace
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.watchers.selection import is_system, matching

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar.admin.serving.call import PARTITIONS_MAX, Call, Operation, Route, position_document, whole
-from magnetar.admin.serving.errors import (
+from magnetar.admin.calls.call import PARTITIONS_MAX, Call, Operation, Route, position_document, whole
+from magnetar.admin.calls.errors import (
     BadRequestError,
     FewerPartitionsError,
     NotAcceptableError,

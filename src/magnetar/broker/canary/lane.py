@@ -13,8 +13,12 @@ from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import LATEST, Position
 from magnetar.broker.canary.state import CanaryState
-from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import (
+    AnySubscription,
+    AttachedConsumer,
+    KeySharedPolicy,
+    SubscriptionType,
+)
 from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.entry import metadata_of
 from magnetar.broker.topic.producer import OwnConnection, Producer

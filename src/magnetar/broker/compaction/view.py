@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.managedlog.log import ManagedLog
 
-if TYPE_CHECKING:
-    from magnetar.broker.compaction.topic_compaction import TopicCompaction
+
+class Compacted(Protocol):
+    """A topic's compacted ledger: `topic_compaction.py` `TopicCompaction` documents each member."""
+
+    @property
+    def horizon(self) -> Position: ...
+
+    def covers(self, position: Position) -> bool: ...
+
+    async def read(
+        self, position: Position, bytes_max: int, entries_max: int
+    ) -> tuple[list[EntryRun], Position]: ...
+
+    async def position_of_time(self, publish_ms: int) -> Position | None: ...
+
+    async def last_message(self) -> tuple[Position, int] | None: ...
 
 
 class CompactedView:
     """What is read instead of the log."""
 
-    def __init__(self, log: ManagedLog, compaction: TopicCompaction) -> None:
+    def __init__(self, log: ManagedLog, compaction: Compacted) -> None:
         self._log = log
         self._compaction = compaction
 

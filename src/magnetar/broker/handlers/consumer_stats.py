@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from magnetar.broker.subscription.any_subscription import SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer, SubscriptionType
 from magnetar.wire import pulsar_pb2 as pb
 
 _TYPE_NAMES: Final = {

@@ -18,9 +18,13 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.handlers import permission, wildcards
 from magnetar.broker.handlers.consumer_stats import describe
-from magnetar.broker.policies.schema_rules import admit_consumer
-from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.policies.schema_admission import admit_consumer
+from magnetar.broker.subscription.any_subscription import (
+    AnySubscription,
+    AttachedConsumer,
+    KeySharedPolicy,
+    SubscriptionType,
+)
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic.any_topic import ReaderStart
 from magnetar.broker.topic.topic import Topic
@@ -30,12 +34,12 @@ from magnetar.wire.frames import position_of
 from magnetar.wire.messages import MessageEncoder
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.ports import Handler, SessionPort
 
 Command = pb.BaseCommand
 
 
-def subscribe(session: Session, command: Command) -> None:
+def subscribe(session: SessionPort, command: Command) -> None:
     request = command.subscribe
     leaving = session.opening_consumers.is_leaving(request.consumer_id)
     if request.consumer_id in session.consumers and not leaving:
@@ -48,7 +52,7 @@ def subscribe(session: Session, command: Command) -> None:
     session.requests.run_simple(request, _opening(session, request))
 
 
-async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
+async def _opening(session: SessionPort, request: pb.CommandSubscribe) -> None:
     try:
         # An UNSUBSCRIBE of the same id that came before it. Requests begin in the order in which they came.
         await session.opening_consumers.free(request.consumer_id)
@@ -60,7 +64,7 @@ async def _opening(session: Session, request: pb.CommandSubscribe) -> None:
         session.opening_consumers.ended(request.consumer_id, request.request_id)
 
 
-async def _open(session: Session, request: pb.CommandSubscribe) -> None:
+async def _open(session: SessionPort, request: pb.CommandSubscribe) -> None:
     if not await wildcards.opened(session, request):
         await _open_consumer(session, request)
 
@@ -75,7 +79,7 @@ def _check_compacted(request: pb.CommandSubscribe, topic: TopicName) -> None:
         raise NotAllowedError("readCompacted only allowed on failover or exclusive subscriptions")
 
 
-async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None:
+async def _open_consumer(session: SessionPort, request: pb.CommandSubscribe) -> None:
     if not request.subscription:
         raise EmptyNameError("Empty subscription name", remedy="a subscription needs a name")
     topic_name = TopicName.parse(request.topic)
@@ -124,7 +128,7 @@ async def _open_consumer(session: Session, request: pb.CommandSubscribe) -> None
 
 
 def _consumer(
-    session: Session, request: pb.CommandSubscribe, subscription: AnySubscription
+    session: SessionPort, request: pb.CommandSubscribe, subscription: AnySubscription
 ) -> AttachedConsumer:
     return AttachedConsumer(
         consumer_id=request.consumer_id,
@@ -154,7 +158,7 @@ def _reader_start(request: pb.CommandSubscribe, now_ms: int) -> ReaderStart:
     return ReaderStart(position, now_ms - back_s * 1000 if back_s else None)
 
 
-def close_consumer(session: Session, command: Command) -> None:
+def close_consumer(session: SessionPort, command: Command) -> None:
     request = command.close_consumer
     session.opening_consumers.closed(request.consumer_id)
     session.settle_reader(request.consumer_id)
@@ -164,25 +168,25 @@ def close_consumer(session: Session, command: Command) -> None:
     session.reply(commands.success(request.request_id))
 
 
-def _consumer_of(session: Session, consumer_id: int) -> AttachedConsumer:
+def _consumer_of(session: SessionPort, consumer_id: int) -> AttachedConsumer:
     consumer = session.consumers.get(consumer_id)
     if consumer is None:
         raise WrongConsumerError("Consumer not found", remedy=f"no consumer {consumer_id} is connected")
     return consumer
 
 
-def unsubscribe(session: Session, command: Command) -> None:
+def unsubscribe(session: SessionPort, command: Command) -> None:
     request = command.unsubscribe
     session.opening_consumers.leaves(request.consumer_id)
     session.requests.run_simple(request, _leaving(session, request))
 
 
-async def _leaving(session: Session, request: pb.CommandUnsubscribe) -> None:
+async def _leaving(session: SessionPort, request: pb.CommandUnsubscribe) -> None:
     async with session.opening_consumers.left(request.consumer_id):
         await _unsubscribe(session, request)
 
 
-async def _unsubscribe(session: Session, request: pb.CommandUnsubscribe) -> None:
+async def _unsubscribe(session: SessionPort, request: pb.CommandUnsubscribe) -> None:
     consumer = _consumer_of(session, request.consumer_id)
     subscription = consumer.subscription
     if await wildcards.unsubscribed(session, consumer):
@@ -205,7 +209,7 @@ async def _unsubscribe(session: Session, request: pb.CommandUnsubscribe) -> None
     session.reply(commands.success(request.request_id))
 
 
-def redeliver(session: Session, command: Command) -> None:
+def redeliver(session: SessionPort, command: Command) -> None:
     request = command.redeliverUnacknowledgedMessages
     consumer = session.consumers.get(request.consumer_id)
     if consumer is not None:
@@ -214,7 +218,7 @@ def redeliver(session: Session, command: Command) -> None:
         consumer.subscription.redeliver(consumer, ids or None, epoch)
 
 
-def seek(session: Session, command: Command) -> None:
+def seek(session: SessionPort, command: Command) -> None:
     request = command.seek
 
     async def work() -> None:
@@ -230,7 +234,7 @@ def seek(session: Session, command: Command) -> None:
     session.requests.run_simple(request, work())
 
 
-def last_message_id(session: Session, command: Command) -> None:
+def last_message_id(session: SessionPort, command: Command) -> None:
     request = command.getLastMessageId
 
     async def work() -> None:
@@ -251,7 +255,7 @@ def last_message_id(session: Session, command: Command) -> None:
     session.requests.run_simple(request, work())
 
 
-def stats(session: Session, command: Command) -> None:
+def stats(session: SessionPort, command: Command) -> None:
     request = command.consumerStats
     consumer = session.consumers.get(request.consumer_id)
     if consumer is None:

@@ -18,10 +18,10 @@ from magnetar.wire.frames import NO_ID
 
 if TYPE_CHECKING:
     from magnetar.broker.guard import Guard
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import SessionPort
 
 
-def connect(session: Session, request: pb.CommandConnect) -> None:
+def connect(session: SessionPort, request: pb.CommandConnect) -> None:
     """Answers CONNECT, after authentication where there is one."""
     session.broker.greetings.ended(session)
     if request.ByteSize() > CONNECT_BYTES_MAX:
@@ -34,7 +34,7 @@ def connect(session: Session, request: pb.CommandConnect) -> None:
         session.broker.tasks.spawn(_authenticate(session, guard, request))
 
 
-async def _authenticate(session: Session, guard: Guard, request: pb.CommandConnect) -> None:
+async def _authenticate(session: SessionPort, guard: Guard, request: pb.CommandConnect) -> None:
     introduction = Introduction(
         Credentials(request.auth_method_name, request.auth_data, session.certificate_role),
         request.original_principal,
@@ -51,7 +51,7 @@ async def _authenticate(session: Session, guard: Guard, request: pb.CommandConne
         _welcome(session, request)
 
 
-def arrive(session: Session) -> None:
+def arrive(session: SessionPort) -> None:
     """A socket was opened: counts it, and closes it with a reason when it is one too many.
 
     Who has not said CONNECT yet gives his place to the newest.
@@ -67,12 +67,12 @@ def arrive(session: Session) -> None:
         broker.greetings.came(session)
 
 
-def _refuse(session: Session, error: MagnetarError) -> None:
+def _refuse(session: SessionPort, error: MagnetarError) -> None:
     session.reply(commands.error(NO_ID, wire_code(error), str(error)))
     session.close(str(error))
 
 
-def _welcome(session: Session, request: pb.CommandConnect) -> None:
+def _welcome(session: SessionPort, request: pb.CommandConnect) -> None:
     role = "" if session.identity is None else session.identity.role
     try:
         session.broker.connections.enter(session, session.peer.rpartition(":")[0], role)

@@ -14,11 +14,10 @@ from magnetar.broker.errors import NamespaceNotFoundError
 
 if TYPE_CHECKING:
     from magnetar.broker.guard import Guard
-    from magnetar.broker.service import Broker
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import BrokerPort, SessionPort
 
 
-async def allow(session: Session, action: Action, topic: TopicName, subscription: str = "") -> None:
+async def allow(session: SessionPort, action: Action, topic: TopicName, subscription: str = "") -> None:
     """Returns when the client may. Raises AuthorizationError."""
     guard = session.broker.guard
     if guard is not None:
@@ -26,7 +25,7 @@ async def allow(session: Session, action: Action, topic: TopicName, subscription
         await guard.require_topic(session.identity, session.peer, action, topic, subscription)
 
 
-async def allow_for(session: Session, action: Action, topic: TopicName, original: str) -> None:
+async def allow_for(session: SessionPort, action: Action, topic: TopicName, original: str) -> None:
     """The same for a command that names the role it is asked for; "": the connection's.
 
     Old proxies ask for several clients on one connection. Their word is taken only where it would be on
@@ -43,7 +42,7 @@ async def allow_for(session: Session, action: Action, topic: TopicName, original
     await guard.require_topic(Identity(original, via=speaker), session.peer, action, topic)
 
 
-async def allow_count(session: Session, topic: TopicName, original: str) -> None:
+async def allow_count(session: SessionPort, topic: TopicName, original: str) -> None:
     """The same for how many partitions a topic has.
 
     Whoever may not ask still hears that there is no such tenant, as from Pulsar: clients' users find a
@@ -57,7 +56,7 @@ async def allow_count(session: Session, topic: TopicName, original: str) -> None
         raise
 
 
-async def allow_namespace(session: Session, action: Action, namespace: NamespaceName) -> None:
+async def allow_namespace(session: SessionPort, action: Action, namespace: NamespaceName) -> None:
     """Returns when the client may. Raises AuthorizationError."""
     guard = session.broker.guard
     if guard is not None:
@@ -65,7 +64,7 @@ async def allow_namespace(session: Session, action: Action, namespace: Namespace
         await guard.require_namespace(session.identity, session.peer, action, namespace)
 
 
-async def recheck(broker: Broker) -> None:
+async def recheck(broker: BrokerPort) -> None:
     """Sends producers and consumers away that may not be there any more, after policies changed.
 
     As Pulsar does. Their clients come back at once and are told why they are refused.
@@ -77,7 +76,7 @@ async def recheck(broker: Broker) -> None:
             await _recheck(session, rights)
 
 
-async def opening(session: Session, work: Coroutine[Any, Any, None]) -> None:
+async def opening(session: SessionPort, work: Coroutine[Any, Any, None]) -> None:
     """Awaits `work`, which asks for a right and then attaches a producer or consumer.
 
     A right may be taken away in between: asked for, taken away, everybody rechecked, attached. Whoever
@@ -104,7 +103,7 @@ class _Rights:
         return self._known[key]
 
 
-async def _recheck(session: Session, rights: _Rights) -> None:
+async def _recheck(session: SessionPort, rights: _Rights) -> None:
     identity = session.identity
     if identity is None or rights.guard.is_superuser(identity):
         return

@@ -10,20 +10,20 @@ from magnetar.broker import lookup
 from magnetar.broker.access.state import AccessMode, Admission
 from magnetar.broker.handlers import permission
 from magnetar.broker.limits.enforcement import check_quotas
-from magnetar.broker.policies.schema_rules import admit_producer
+from magnetar.broker.policies.schema_admission import admit_producer
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.topic import Topic
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.ports import Handler, SessionPort
     from magnetar.broker.topic.any_topic import AnyTopic
 
 Command = pb.BaseCommand
 
 
-def producer(session: Session, command: Command) -> None:
+def producer(session: SessionPort, command: Command) -> None:
     request = command.producer
     attached = session.producers.get(request.producer_id)
     if attached is not None and str(attached[0].name) == request.topic:
@@ -38,14 +38,14 @@ def producer(session: Session, command: Command) -> None:
     session.requests.run_simple(request, _opening(session, request))
 
 
-async def _opening(session: Session, request: pb.CommandProducer) -> None:
+async def _opening(session: SessionPort, request: pb.CommandProducer) -> None:
     try:
         await permission.opening(session, _open_producer(session, request))
     finally:
         session.opening_producers.ended(request.producer_id, request.request_id)
 
 
-async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
+async def _open_producer(session: SessionPort, request: pb.CommandProducer) -> None:
     topic_name = TopicName.parse(request.topic)
     await permission.allow(session, Action.PRODUCE, topic_name)
     topic = await session.broker.any_topic(topic_name)
@@ -82,7 +82,7 @@ async def _open_producer(session: Session, request: pb.CommandProducer) -> None:
         answer(session, producer)
 
 
-async def _begin_subscription(session: Session, topic: AnyTopic, name: str) -> None:
+async def _begin_subscription(session: SessionPort, topic: AnyTopic, name: str) -> None:
     """Makes the subscription that is to miss nothing of this producer, as for a dead letter topic: its
     consumers may come much later. Source: PIP 106."""
     if name and topic.name.persistent and name not in topic.subscriptions:
@@ -91,7 +91,7 @@ async def _begin_subscription(session: Session, topic: AnyTopic, name: str) -> N
         await topic.subscription(name, initial_earliest=True, start=None, properties=None)
 
 
-def answer(session: Session, producer: Producer) -> None:
+def answer(session: SessionPort, producer: Producer) -> None:
     """Tells the client that its producer is attached, or that it must wait."""
     topic, _ = session.producers[producer.producer_id]
     session.reply(
@@ -106,7 +106,7 @@ def answer(session: Session, producer: Producer) -> None:
     )
 
 
-def close_producer(session: Session, command: Command) -> None:
+def close_producer(session: SessionPort, command: Command) -> None:
     request = command.close_producer
     session.opening_producers.closed(request.producer_id)
     attached = session.producers.get(request.producer_id)

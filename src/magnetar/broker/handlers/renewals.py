@@ -20,8 +20,7 @@ from magnetar.wire.frames import NO_ID
 if TYPE_CHECKING:
     from magnetar.auth.identity import Credentials
     from magnetar.broker.guard import Admitted, Guard
-    from magnetar.broker.service import Broker
-    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.ports import BrokerPort, Handler, SessionPort
 
 Command = pb.BaseCommand
 
@@ -43,7 +42,7 @@ def begin(admitted: Admitted, request: pb.CommandConnect) -> Renewal | None:
     )
 
 
-async def check_all(broker: Broker) -> None:
+async def check_all(broker: BrokerPort) -> None:
     """Challenges clients whose credentials have ended, and sends those away who did not answer, or whose
     credentials were taken back."""
     assert broker.guard is not None
@@ -60,7 +59,7 @@ async def check_all(broker: Broker) -> None:
             _check(session, renewal, now_ms)
 
 
-def _check(session: Session, renewal: Renewal, now_ms: int) -> None:
+def _check(session: SessionPort, renewal: Renewal, now_ms: int) -> None:
     verdict = renewal.check(now_ms)
     if verdict is Verdict.CHALLENGE:
         session.reply(
@@ -76,7 +75,7 @@ def _check(session: Session, renewal: Renewal, now_ms: int) -> None:
         session.close(renewal.reason)
 
 
-def answered(session: Session, command: Command) -> None:
+def answered(session: SessionPort, command: Command) -> None:
     """Takes an AUTH_RESPONSE."""
     guard, renewal = session.broker.guard, session.renewal
     response = command.authResponse.response
@@ -90,7 +89,7 @@ def answered(session: Session, command: Command) -> None:
     session.broker.tasks.spawn(_verify(session, guard, renewal, credentials))
 
 
-async def _verify(session: Session, guard: Guard, renewal: Renewal, credentials: Credentials) -> None:
+async def _verify(session: SessionPort, guard: Guard, renewal: Renewal, credentials: Credentials) -> None:
     try:
         renewal.proven(await guard.identify(credentials, session.peer))
     except AuthenticationError as error:
@@ -99,7 +98,7 @@ async def _verify(session: Session, guard: Guard, renewal: Renewal, credentials:
     session.identity = renewal.identity
 
 
-def _refuse(session: Session, error: AuthenticationError) -> None:
+def _refuse(session: SessionPort, error: AuthenticationError) -> None:
     if session.identity is not None:
         guards.ended(session.identity, session.peer, str(error))
     session.reply(commands.error(NO_ID, wire_code(error), str(error)))

@@ -8,18 +8,18 @@ from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.handlers import permission
-from magnetar.broker.policies.schema_rules import admit_producer
+from magnetar.broker.policies.schema_admission import admit_producer
 from magnetar.schemas.registry import decode_version
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.ports import Handler, SessionPort
 
 Command = pb.BaseCommand
 
 
-def get_schema(session: Session, command: Command) -> None:
+def get_schema(session: SessionPort, command: Command) -> None:
     request = command.getSchema
 
     async def work() -> None:
@@ -48,7 +48,7 @@ def get_schema(session: Session, command: Command) -> None:
     )
 
 
-def get_or_create_schema(session: Session, command: Command) -> None:
+def get_or_create_schema(session: SessionPort, command: Command) -> None:
     request = command.getOrCreateSchema
 
     async def work() -> None:

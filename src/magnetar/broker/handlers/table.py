@@ -10,17 +10,17 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.ports import Handler, SessionPort
 
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
 
 
-def _ping(session: Session, _: Command) -> None:
+def _ping(session: SessionPort, _: Command) -> None:
     session.reply(commands.PONG)
 
 
-def _pong(session: Session, _: Command) -> None:
+def _pong(session: SessionPort, _: Command) -> None:
     session.answered()
 
 

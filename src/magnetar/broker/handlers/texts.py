@@ -15,7 +15,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import SessionPort
     from magnetar.wire.events import CommandEvent
 
 _log = logging.getLogger("magnetar.broker.session")
@@ -36,7 +36,7 @@ _Type = pb.BaseCommand.Type
 _Fault = tuple[pb.ServerError, str]
 
 
-def refused(session: Session, event: CommandEvent) -> bool:
+def refused(session: SessionPort, event: CommandEvent) -> bool:
     """Whether something in the command is too long; then it was answered."""
     command = event.command
     if command.ByteSize() <= _SMALL_BYTES:

@@ -17,8 +17,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
-    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.ports import BrokerPort, Handler, SessionPort
 
 Command = pb.BaseCommand
 
@@ -27,7 +26,7 @@ Command = pb.BaseCommand
 class _Listener:
     """A session as the room of watchers sees it; listeners of one session are equal."""
 
-    session: Session
+    session: SessionPort
 
     @property
     def writable(self) -> bool:
@@ -43,7 +42,7 @@ class _Listener:
         self.session.reply(commands.watch_topic_update(watcher_id, update.new, update.deleted, update.digest))
 
 
-def topics_of_namespace(session: Session, command: Command) -> None:
+def topics_of_namespace(session: SessionPort, command: Command) -> None:
     request = command.getTopicsOfNamespace
 
     async def answer() -> None:
@@ -62,7 +61,7 @@ def topics_of_namespace(session: Session, command: Command) -> None:
     session.requests.run_simple(request, answer(), large=True)
 
 
-def watch(session: Session, command: Command) -> None:
+def watch(session: SessionPort, command: Command) -> None:
     request = command.watchTopicList
 
     async def begin() -> None:
@@ -81,13 +80,13 @@ def watch(session: Session, command: Command) -> None:
     session.requests.run_simple(request, begin())
 
 
-def close(session: Session, command: Command) -> None:
+def close(session: SessionPort, command: Command) -> None:
     request = command.watchTopicListClose
     session.broker.watchers.close(_Listener(session), request.watcher_id)
     session.reply(commands.success(request.request_id))
 
 
-async def recheck(broker: Broker) -> None:
+async def recheck(broker: BrokerPort) -> None:
     """Ends watches that their clients may not have any more, after policies changed.
 
     The client is not told: the protocol has no word for it.
@@ -105,12 +104,12 @@ async def recheck(broker: Broker) -> None:
                 broker.watchers.close(listener, watcher_id)
 
 
-def has_room(session: Session) -> None:
+def has_room(session: SessionPort) -> None:
     """The connection takes bytes again: watches go on."""
     session.broker.watchers.resume(_Listener(session))
 
 
-def forget(session: Session) -> None:
+def forget(session: SessionPort) -> None:
     """The connection is gone: nobody is told any more."""
     session.broker.watchers.leave(_Listener(session))
 

@@ -13,12 +13,12 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Handler, Session
+    from magnetar.broker.ports import Handler, SessionPort
 
 Command = pb.BaseCommand
 
 
-def partitions(session: Session, command: Command) -> None:
+def partitions(session: SessionPort, command: Command) -> None:
     request = command.partitionMetadata
 
     async def answer() -> None:
@@ -40,7 +40,7 @@ def partitions(session: Session, command: Command) -> None:
     )
 
 
-def look_up(session: Session, command: Command) -> None:
+def look_up(session: SessionPort, command: Command) -> None:
     request = command.lookupTopic
 
     async def answer() -> None:
@@ -70,12 +70,12 @@ def look_up(session: Session, command: Command) -> None:
     )
 
 
-def has_room(session: Session) -> None:
+def has_room(session: SessionPort) -> None:
     """The connection takes bytes again."""
     topic_lists.has_room(session)
 
 
-def left(session: Session) -> None:
+def left(session: SessionPort) -> None:
     """The connection is gone."""
     topic_lists.forget(session)
 

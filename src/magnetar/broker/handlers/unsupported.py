@@ -11,7 +11,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import CommandEvent
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import SessionPort
 
 _log = logging.getLogger("magnetar.broker.session")
 
@@ -24,7 +24,7 @@ _OF_TRANSACTIONS: Final = frozenset(
 )
 
 
-def refuse(session: Session, event: CommandEvent) -> None:
+def refuse(session: SessionPort, event: CommandEvent) -> None:
     """Answers with an error that names the command; a second CONNECT ends the connection."""
     if event.type == Type.CONNECT:
         session.close("CONNECT came twice")

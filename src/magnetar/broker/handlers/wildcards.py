@@ -11,15 +11,15 @@ from magnetar.auth.permissions import Action
 from magnetar.base.names import TopicName
 from magnetar.broker.errors import EmptyNameError, RefusedError
 from magnetar.broker.handlers import permission
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import SessionPort
 
 
-async def opened(session: Session, request: pb.CommandSubscribe) -> bool:
+async def opened(session: SessionPort, request: pb.CommandSubscribe) -> bool:
     """Whether the topic's name is a wildcard; then its consumer is opened. Raises RefusedError,
     AuthorizationError."""
     if "*" not in request.topic:
@@ -47,7 +47,7 @@ async def opened(session: Session, request: pb.CommandSubscribe) -> bool:
     return True
 
 
-async def unsubscribed(session: Session, consumer: AttachedConsumer) -> bool:
+async def unsubscribed(session: SessionPort, consumer: AttachedConsumer) -> bool:
     """Whether the consumer is one of a wildcard; then its subscriptions are deleted.
 
     Raises PreconditionFailedError while one of them has other consumers.

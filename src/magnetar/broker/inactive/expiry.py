@@ -12,7 +12,7 @@ from magnetar.runtime.tasks import in_slices
 if TYPE_CHECKING:
     from magnetar.base.names import TopicName
     from magnetar.broker.policies.policies import Policies
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
     from magnetar.broker.subscription.subscription import Subscription
     from magnetar.broker.topic.topic import Topic
 
@@ -37,7 +37,7 @@ def expiration_ms(namespace: Policies, default_minutes: int) -> int:
 class InactiveSubscriptions:
     """The unused durable subscriptions of the loaded topics of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
 
     async def round(self) -> None:

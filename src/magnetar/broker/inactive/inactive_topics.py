@@ -16,7 +16,7 @@ from magnetar.broker.watchers.selection import is_system
 from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
     from magnetar.broker.topic.any_topic import AnyTopic
 
 TOPICS_PER_TURN: Final = 100
@@ -28,7 +28,7 @@ _log = logging.getLogger("magnetar.broker.inactive")
 class InactiveTopics:
     """The unused topics of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
         self._partitioned = broker.config.inactive_partitioned
         """Whether a partitioned topic goes with the last of its partitions."""

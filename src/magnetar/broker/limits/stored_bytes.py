@@ -18,7 +18,7 @@ from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:
     from magnetar.broker.limits.tenants import StoredMark
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
 
 _log = logging.getLogger("magnetar.broker.limits")
 
@@ -32,7 +32,7 @@ _TOPICS_PER_TURN: Final = 200
 """Topics that are asked for their size before others have the loop."""
 
 
-async def limit_of(broker: Broker, tenant: str) -> int:
+async def limit_of(broker: BrokerPort, tenant: str) -> int:
     """Bytes that a tenant may store, by its document or the broker's setting; 0: without limit."""
     own: Any = (await broker.policies.tenant(tenant) or {}).get(STORED_BYTES_MAX)
     if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
@@ -41,7 +41,7 @@ async def limit_of(broker: Broker, tenant: str) -> int:
     return 0 if tenant == _SYSTEM else broker.config.tenants.stored_bytes_max
 
 
-async def look(broker: Broker) -> None:
+async def look(broker: BrokerPort) -> None:
     """One round over all tenants."""
     # What appears while the list is read is in use by topics, though the list does not have it.
     known = set(broker.stored.marks)
@@ -51,7 +51,7 @@ async def look(broker: Broker) -> None:
         await guarded(look_at(broker, tenant), f"tenant {tenant}: counting what it stores")
 
 
-async def look_at(broker: Broker, tenant: str, *, older_than_ms: float = 0) -> None:
+async def look_at(broker: BrokerPort, tenant: str, *, older_than_ms: float = 0) -> None:
     """Counts what one tenant stores, and refuses or takes its messages from now on.
 
     `older_than_ms`: a count that is younger will do.
@@ -83,7 +83,7 @@ async def look_at(broker: Broker, tenant: str, *, older_than_ms: float = 0) -> N
         await _send_away(broker, tenant)
 
 
-async def _stored(broker: Broker, tenant: str, mark: StoredMark) -> int:
+async def _stored(broker: BrokerPort, tenant: str, mark: StoredMark) -> int:
     """Bytes of all its topics; `mark` keeps the sizes of those that are not loaded."""
     sizes: dict[str, int] = {}
     total = 0
@@ -107,7 +107,7 @@ async def _stored(broker: Broker, tenant: str, mark: StoredMark) -> int:
     return total
 
 
-async def _send_away(broker: Broker, tenant: str) -> None:
+async def _send_away(broker: BrokerPort, tenant: str) -> None:
     async for topic in in_slices(list(broker.topics.values()), _TOPICS_PER_TURN):
         if topic.name.tenant == tenant:
             for producer in list(topic.producers.values()):

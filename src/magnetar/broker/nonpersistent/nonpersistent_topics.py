@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.limits.limits import Limits
 from magnetar.broker.nonpersistent.topic import NonPersistentTopic
-from magnetar.broker.registry.names import topic_path
 from magnetar.runtime.alarms import Alarms
 from magnetar.runtime.tasks import SingleFlight
-
-if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
 
 
 class NonPersistentTopics:
@@ -70,34 +65,3 @@ class NonPersistentTopics:
         """Sends all clients away."""
         for topic in list(self.topics.values()):
             self.remove(topic)
-
-
-async def opened(broker: Broker, name: TopicName, *, create: bool) -> NonPersistentTopic:
-    """The topic, which is not loaded: made when `create` says so and it may be made.
-
-    Raises TopicNotFoundError, PreconditionFailedError beyond limits.
-    """
-    broker.registry.check_serving()
-    # Those who come at once are one for the limits.
-    return await broker.nonpersistent.flights.run((str(name), create), lambda: _opened(broker, name, create))
-
-
-async def _opened(broker: Broker, name: TopicName, create: bool) -> NonPersistentTopic:
-    await broker.check_name(name)
-    # A partition is there, and counted, from the day its topic has so many.
-    if await broker.exists(name):
-        return await _held(broker, name, create)
-    if not (create and await broker.may_create(name)):
-        raise TopicNotFoundError(f"Topic {name} not found")
-    await broker.topic_turn(name.tenant)
-    async with broker.topic_quota.take(name.namespace_name):
-        return await _held(broker, name, create)
-
-
-async def _held(broker: Broker, name: TopicName, create: bool) -> NonPersistentTopic:
-    # Its namespace, or a partitioned topic that it is part of, may be going.
-    async with broker.names.making(topic_path(name)):
-        await broker.check_name(name)
-        if not await broker.exists(name) and not (create and await broker.may_create(name)):
-            raise TopicNotFoundError(f"Topic {name} not found")
-        return await broker.nonpersistent.open(name)

@@ -16,8 +16,12 @@ from magnetar.broker.filters.api import FilterError, Verdict
 from magnetar.broker.filters.judge import FilterCounts, Judge
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
 from magnetar.broker.nonpersistent.choosers import ActiveChooser, Chooser, KeyChooser, SharedChooser
-from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import (
+    AnySubscription,
+    AttachedConsumer,
+    KeySharedPolicy,
+    SubscriptionType,
+)
 from magnetar.broker.topic.entry import entry_hash
 from magnetar.wire.events import AckEvent
 

@@ -26,7 +26,7 @@ from magnetar.managedlog.config import UNLIMITED, Retention
 from magnetar.runtime.tasks import Rounds, yield_loop
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
 
 COPIES: Final = ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
 """Of the `persistence` policy, in the order of `Copies`."""
@@ -50,7 +50,7 @@ def copies_in_force(told: Copies, own: Policies, namespace: Policies) -> Copies 
 class PoliciesInForce:
     """The policies of a broker's topics, kept up to date."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
         self._told = broker.config
         self._limits = LimitsInForce(broker.config.limits, broker.config.cluster)

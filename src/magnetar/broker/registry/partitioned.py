@@ -15,13 +15,13 @@ from magnetar.broker.registry.names import topic_path
 from magnetar.runtime.tasks import SingleFlight
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
 
 
 class PartitionedTopics:
     """The partitioned topics of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
         self._deletions: SingleFlight[None] = SingleFlight()
 

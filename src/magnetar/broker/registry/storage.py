@@ -15,7 +15,7 @@ from magnetar.managedlog.log import ManagedLog
 
 if TYPE_CHECKING:
     from magnetar.broker.policies.in_force import PoliciesInForce
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
 
 _log = logging.getLogger("magnetar.broker")
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("magnetar.broker")
 class StoredTopics:
     """The topics of a broker, as storage has them. Called by flights, so once at a time for each name."""
 
-    def __init__(self, broker: Broker, in_force: PoliciesInForce) -> None:
+    def __init__(self, broker: BrokerPort, in_force: PoliciesInForce) -> None:
         self._broker = broker
         self._in_force = in_force
 

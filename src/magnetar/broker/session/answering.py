@@ -14,7 +14,7 @@ from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import SessionPort
 
 _log = logging.getLogger("magnetar.broker.session")
 
@@ -22,7 +22,7 @@ _CROWDED: Final = "requests in line"
 """Reason for which a connection is not read."""
 
 
-def owner_of(session: Session) -> str:
+def owner_of(session: SessionPort) -> str:
     """Whose commands take turns with those of others: its role's, or its address's."""
     return session.peer.rpartition(":")[0] if session.identity is None else session.identity.role
 
@@ -32,7 +32,7 @@ class Requests:
 
     __slots__ = ("_line", "_of")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionPort) -> None:
         # A session that is lost is freed without the garbage collector.
         self._of = weakref.ref(session)
         self._line = RequestLine()
@@ -82,12 +82,12 @@ class Requests:
             if line.is_next:
                 session.broker.turns.wait(owner_of(session), self)
 
-    def _begin_next(self, session: Session) -> None:
+    def _begin_next(self, session: SessionPort) -> None:
         request = self._line.begin()
         assert request is not None
         session.broker.tasks.spawn(self._work(session, request))
 
-    async def _work(self, session: Session, request: Request) -> None:
+    async def _work(self, session: SessionPort, request: Request) -> None:
         try:
             await session.broker.quotas.timing(owner_of(session), request.work)
         except MagnetarError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import SessionPort
 
 FEW: Final = 50
 """A session with no more consumers is lost at once."""
@@ -27,10 +27,10 @@ class Farewells:
     def __init__(self, soon: Callable[[Callable[[], None]], None]) -> None:
         """`soon` calls in the next turn of the loop."""
         self._soon = soon
-        self._lost: deque[Session] = deque()
+        self._lost: deque[SessionPort] = deque()
         """They still have consumers."""
 
-    def lost(self, session: Session) -> None:
+    def lost(self, session: SessionPort) -> None:
         """The session's connection is gone."""
         if len(session.consumers) <= FEW:
             session.lost()

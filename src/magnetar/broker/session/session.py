@@ -10,7 +10,7 @@ clients retry on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar.auth.identity import Identity
@@ -19,13 +19,13 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.errors import WIRE_CODES, ConsumerNotFoundError, wire_code
 from magnetar.broker.handlers import handshake, producers, table, texts, topics, unsupported
-from magnetar.broker.service import Broker
+from magnetar.broker.ports import BrokerPort
 from magnetar.broker.session.ack_receipts import AckReceipts
 from magnetar.broker.session.answering import Requests
 from magnetar.broker.session.openings import Openings
 from magnetar.broker.session.outputs import SHARES
 from magnetar.broker.session.transport import GONE, Transport
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.intake import TenantShare
 from magnetar.broker.topic.producer import Producer
@@ -47,15 +47,13 @@ _OUTPUT: Final = "output"
 Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
 
-Handler = Callable[["Session", Command], None]
-
 
 class Session:
     """State of one connection. Implements what topics and subscriptions ask of a connection."""
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BrokerPort,
         transport: Transport,
         *,
         peer: str,

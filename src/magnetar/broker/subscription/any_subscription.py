@@ -1,4 +1,7 @@
-"""What every subscription is, whether its topic stores messages or not: consumers, a type, counters."""
+"""What every subscription is, whether its topic stores messages or not: consumers, a type, counters.
+
+Subscription and attached consumer know each other, so both stand here.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Protocol
 
+from magnetar.base.entries import EntryRun
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.dispatch.consumer import Consumer
@@ -15,7 +19,6 @@ from magnetar.broker.errors import PreconditionFailedError
 from magnetar.broker.explain.view import View
 from magnetar.broker.filters.judge import FilterCounts
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
-from magnetar.broker.subscription.attached import AttachedConsumer
 from magnetar.broker.subscription.seek_fence import SeekFence
 from magnetar.broker.subscription.tally import Tally
 from magnetar.wire.events import AckEvent
@@ -40,6 +43,72 @@ class KeySharedPolicy:
 
 READ_AGAIN_MS: Final = 5_000
 """After entries could not be read they are tried again: an object store may answer then."""
+
+
+class ConsumerConnection(Protocol):
+    """What a subscription needs of a consumer's connection."""
+
+    out: list[bytes]
+    """Bytes to be written, in order; `queued` must follow an append."""
+
+    @property
+    def writable(self) -> bool: ...
+
+    def queued(self, size_bytes: int) -> None:
+        """Bytes were appended to `out`: they leave at the end of this tick."""
+
+    def consumer_detached(self, consumer: AttachedConsumer) -> None:
+        """The broker takes the consumer off (seek, unload, deletion): the client subscribes again."""
+
+    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
+        """Failover: tells the client whether its consumer is the active one."""
+
+    def end_of_topic(self, consumer: AttachedConsumer) -> None:
+        """The topic is terminated and the subscription has acknowledged everything."""
+
+    def ack_response(
+        self, consumer: AttachedConsumer, request_id: int, error: BaseException | None
+    ) -> None: ...
+
+
+class EntryEncoder(Protocol):
+    """Makes of entries what a consumer is sent: `wire.messages.MessageEncoder`, or what stands in for it.
+
+    A stand-in holds one and does not inherit from it: compiled classes have no interpreted subclasses.
+    """
+
+    def encode(
+        self,
+        run: EntryRun,
+        start: int,
+        stop: int,
+        out: list[bytes],
+        *,
+        redelivery_counts: list[int] | None = None,
+        ack_sets: list[tuple[int, ...] | None] | None = None,
+        consumer_epoch: int | None = None,
+        with_broker_metadata: bool = False,
+        rows: list[int] | None = None,
+    ) -> int: ...
+
+    def encode_unstored(self, entries: list[bytes], out: list[bytes]) -> int: ...
+
+
+@dataclass(slots=True, eq=False, kw_only=True, weakref_slot=True)
+class AttachedConsumer(Consumer):
+    """A consumer with its connection and its frame encoder."""
+
+    connection: ConsumerConnection
+    encoder: EntryEncoder
+    subscription: AnySubscription
+    broker_metadata: bool = False
+    """Whether the client asked for broker entry metadata (feature flag of CONNECT)."""
+    client_address: str = ""
+    client_version: str = ""
+    connected_ms: int = 0
+    properties: dict[str, str]
+    told_end: bool = False
+    """Whether the client was told that no message will follow."""
 
 
 class AnySubscription(ABC):

@@ -11,8 +11,7 @@ from magnetar.broker.dispatch.keyshared import KeySharedDispatcher
 from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.errors import ConsumerBusyError
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
-from magnetar.broker.subscription.any_subscription import KeySharedPolicy, SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer, KeySharedPolicy, SubscriptionType
 
 
 def goes_on(dispatcher: Dispatcher, type_: SubscriptionType, policy: KeySharedPolicy) -> bool:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.runtime.tasks import soon
 
 CROWDED_MS_MAX: Final = 1.0

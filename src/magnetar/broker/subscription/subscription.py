@@ -30,10 +30,10 @@ from magnetar.broker.subscription.acknowledging import acknowledge_each, acknowl
 from magnetar.broker.subscription.any_subscription import (
     READ_AGAIN_MS,
     AnySubscription,
+    AttachedConsumer,
     KeySharedPolicy,
     SubscriptionType,
 )
-from magnetar.broker.subscription.attached import AttachedConsumer
 from magnetar.broker.subscription.pump_turns import PumpTurns
 from magnetar.broker.topic import places
 from magnetar.broker.transactions.hidden import pass_all_hidden

@@ -32,12 +32,12 @@ from magnetar.broker.errors import (
     TopicTerminatedError,
     wire_code,
 )
-from magnetar.broker.full_disk import DiskMark, RoomWait
 from magnetar.broker.session.outputs import OutputBudget
 from magnetar.broker.subscription.any_subscription import AnySubscription
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.topic import places
 from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
+from magnetar.broker.topic.disk_mark import DiskMark, RoomWait
 from magnetar.broker.topic.entry import entry_hash, pieces_to_come
 from magnetar.broker.topic.producer import Producer
 from magnetar.broker.topic.unanswered import Unanswered

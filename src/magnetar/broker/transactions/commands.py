@@ -17,8 +17,8 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire import transactions as replies
 
 if TYPE_CHECKING:
-    from magnetar.broker.session.session import Handler, Session
-    from magnetar.broker.subscription.attached import AttachedConsumer
+    from magnetar.broker.ports import Handler, SessionPort
+    from magnetar.broker.subscription.any_subscription import AttachedConsumer
     from magnetar.broker.topic.any_topic import AnyTopic
     from magnetar.broker.topic.producer import Producer
     from magnetar.wire.events import AckEvent, SendRun, TxnBits
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Command = pb.BaseCommand
 
 
-def _who(session: Session) -> Who:
+def _who(session: SessionPort) -> Who:
     guard, identity = session.broker.guard, session.identity
     if guard is None or identity is None:
         return Who("")
@@ -41,7 +41,7 @@ async def _told(work: Coroutine[Any, Any, Any]) -> Any:
         raise CoordinatorNotFoundError(f"not now: {error}") from error
 
 
-def connect(session: Session, command: Command) -> None:
+def connect(session: SessionPort, command: Command) -> None:
     request = command.tcClientConnectRequest
 
     async def work() -> None:
@@ -53,7 +53,7 @@ def connect(session: Session, command: Command) -> None:
     )
 
 
-def begin(session: Session, command: Command) -> None:
+def begin(session: SessionPort, command: Command) -> None:
     request = command.newTxn
 
     async def work() -> None:
@@ -69,7 +69,7 @@ def begin(session: Session, command: Command) -> None:
     )
 
 
-def add_partitions(session: Session, command: Command) -> None:
+def add_partitions(session: SessionPort, command: Command) -> None:
     request = command.addPartitionToTxn
     txn: TxnBits = request.txnid_most_bits, request.txnid_least_bits
 
@@ -85,7 +85,7 @@ def add_partitions(session: Session, command: Command) -> None:
     )
 
 
-def add_subscriptions(session: Session, command: Command) -> None:
+def add_subscriptions(session: SessionPort, command: Command) -> None:
     request = command.addSubscriptionToTxn
     txn: TxnBits = request.txnid_most_bits, request.txnid_least_bits
 
@@ -102,7 +102,7 @@ def add_subscriptions(session: Session, command: Command) -> None:
     )
 
 
-def end(session: Session, command: Command) -> None:
+def end(session: SessionPort, command: Command) -> None:
     request = command.endTxn
     txn: TxnBits = request.txnid_most_bits, request.txnid_least_bits
     wanted = TxnState.COMMITTED if request.txn_action == pb.COMMIT else TxnState.ABORTED
@@ -116,7 +116,7 @@ def end(session: Session, command: Command) -> None:
     )
 
 
-def publish(session: Session, topic: AnyTopic, producer: Producer, run: SendRun) -> None:
+def publish(session: SessionPort, topic: AnyTopic, producer: Producer, run: SendRun) -> None:
     """SENDs of a transaction: taken as others are, or refused in their places among the receipts."""
     if not topic.closed and producer.ready:
         refusal: RefusedError | None = NotAllowedError("transactions are for persistent topics only")
@@ -128,7 +128,7 @@ def publish(session: Session, topic: AnyTopic, producer: Producer, run: SendRun)
     topic.publish(producer, run)
 
 
-def acknowledge(session: Session, consumer: AttachedConsumer, event: AckEvent) -> None:
+def acknowledge(session: SessionPort, consumer: AttachedConsumer, event: AckEvent) -> None:
     """An ACK of a transaction. Raises RefusedError."""
     request_id = event.request_id
 

@@ -18,7 +18,7 @@ from magnetar.broker.transactions.transaction import Transaction
 from magnetar.runtime.tasks import SingleFlight, gathered
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
     from magnetar.broker.topic.topic import Topic
 
 _log = logging.getLogger("magnetar.broker.transactions")
@@ -33,7 +33,7 @@ _SWEEP_MANY: Final = 256
 class Resolving:
     """Of one broker."""
 
-    def __init__(self, broker: Broker, kept: KeptTransactions, abort_of: AbortOf) -> None:
+    def __init__(self, broker: BrokerPort, kept: KeptTransactions, abort_of: AbortOf) -> None:
         """`abort_of`: see there."""
         self.coordinators: dict[int, Coordinator] = {}
         """Those that have begun a transaction."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from magnetar.base.ids import Position
@@ -17,9 +17,13 @@ from magnetar.managedlog.cursors.ack_words import words_of_bits
 from magnetar.wire.events import AckEvent
 
 if TYPE_CHECKING:
+    from magnetar.base.names import TopicName
+    from magnetar.broker.compaction.source import CompactedSource
     from magnetar.broker.dispatch.api import Dispatcher
-    from magnetar.broker.subscription.attached import AttachedConsumer
-    from magnetar.broker.subscription.subscription import Subscription
+    from magnetar.broker.filters.source import Place
+    from magnetar.broker.subscription.any_subscription import AttachedConsumer
+    from magnetar.broker.subscription.tally import Tally
+    from magnetar.managedlog.cursors.cursor import Cursor
 
 ACKS_MAX = 20_000
 """Entries and batches that a transaction may name in all subscriptions: its header stays small."""
@@ -29,10 +33,33 @@ AbortOf = Callable[[str, str, str], Awaitable[None]]
 """Aborts what is open in a subscription: topic, subscription, reason. See `Transactions.abort_of`."""
 
 
+class AckedSubscription(Protocol):
+    """The subscription whose acknowledgements these are: `subscription/subscription.py` `Subscription`."""
+
+    topic: TopicName
+    name: str
+    type: SubscriptionType
+    tally: Tally
+    transactions: SubscriptionAcks | None
+
+    @property
+    def acks(self) -> Cursor | CompactedSource: ...
+
+    @property
+    def cursor(self) -> Cursor: ...
+
+    @property
+    def mark_delete(self) -> Position: ...
+
+    def place(self) -> Place: ...
+
+    def pump(self) -> None: ...
+
+
 class SubscriptionAcks:
     """Of one subscription, from the first acknowledgement in a transaction on."""
 
-    def __init__(self, subscription: Subscription, abort_of: AbortOf) -> None:
+    def __init__(self, subscription: AckedSubscription, abort_of: AbortOf) -> None:
         self._of = ref(subscription)
         self._abort_of = abort_of
         self.pending = PendingAcks()
@@ -100,7 +127,7 @@ class SubscriptionAcks:
             dispatcher.see(self.view)
 
     @property
-    def _subscription(self) -> Subscription:
+    def _subscription(self) -> AckedSubscription:
         found = self._of()
         assert found is not None, "it is asked by its subscription"
         return found
@@ -152,7 +179,7 @@ class SubscriptionAcks:
             dispatcher.again(again)
 
 
-def acks_of(subscription: Subscription, abort_of: AbortOf) -> SubscriptionAcks:
+def acks_of(subscription: AckedSubscription, abort_of: AbortOf) -> SubscriptionAcks:
     """The subscription's part in transactions, made when it is first asked for."""
     if subscription.transactions is None:
         subscription.transactions = SubscriptionAcks(subscription, abort_of)

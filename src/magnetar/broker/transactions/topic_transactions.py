@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 from magnetar.base.clock import Clock
@@ -27,16 +27,32 @@ from magnetar.runtime.tasks import SingleFlight, gathered
 from magnetar.wire.events import TxnBits
 
 if TYPE_CHECKING:
-    from magnetar.broker.subscription.subscription import Subscription
-    from magnetar.broker.topic.topic import Topic
+    from magnetar.base.names import TopicName
+    from magnetar.broker.transactions.subscription_acks import AckedSubscription
+    from magnetar.managedlog.log import ManagedLog
 
 _log = logging.getLogger("magnetar.broker.transactions")
+
+
+class TransactionsTopic(Protocol):
+    """The topic whose part this is: `topic/topic.py` `Topic`."""
+
+    @property
+    def name(self) -> TopicName: ...
+
+    @property
+    def log(self) -> ManagedLog: ...
+
+    @property
+    def subscriptions(self) -> Mapping[str, AckedSubscription]: ...
 
 
 class TopicTransactions:
     """Of one loaded topic, from its first transaction on."""
 
-    def __init__(self, topic: Topic, kept: KeptTransactions, abort_of: AbortOf, clock: Clock) -> None:
+    def __init__(
+        self, topic: TransactionsTopic, kept: KeptTransactions, abort_of: AbortOf, clock: Clock
+    ) -> None:
         self.spans = Spans()
         self.recovered_entries = 0
         """Found when the topic was loaded."""
@@ -52,7 +68,7 @@ class TopicTransactions:
         topic.log.reading.visible = self.spans.visible
 
     @property
-    def _subscriptions(self) -> Mapping[str, Subscription]:
+    def _subscriptions(self) -> Mapping[str, AckedSubscription]:
         topic = self._of()
         return {} if topic is None else topic.subscriptions
 

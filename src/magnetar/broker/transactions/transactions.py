@@ -41,8 +41,8 @@ from magnetar.runtime.tasks import SingleFlight
 from magnetar.wire.events import AckEvent, SendRun, TxnBits
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
-    from magnetar.broker.subscription.attached import AttachedConsumer
+    from magnetar.broker.ports import BrokerPort
+    from magnetar.broker.subscription.any_subscription import AttachedConsumer
     from magnetar.broker.topic.topic import Topic
 
 _log = logging.getLogger("magnetar.broker.transactions")
@@ -54,7 +54,7 @@ ANYBODY: Final = Who("", superuser=True)
 class Transactions:
     """Of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerPort) -> None:
         self.enabled = broker.config.transactions
         self.counts = Counts()
         self.discovery = Discovery(broker.policies)

@@ -17,7 +17,7 @@ from magnetar.runtime.tasks import pause
 from magnetar.tiered.policy import NO_POLICY, OffloadPolicy, has_work
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
+    from magnetar.broker.ports import BrokerPort
 
 _log = logging.getLogger("magnetar.broker.unloaded")
 
@@ -64,7 +64,7 @@ class Seen:
 class UnloadedTopics:
     """The unloaded topics of one broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerPort) -> None:
         self._broker = broker
         self._woken = 0
         self.seen = Seen()

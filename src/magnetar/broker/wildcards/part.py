@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from magnetar.base.entries import EntryRun
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer, ConsumerConnection
 from magnetar.wire.messages import MessageEncoder
-
-if TYPE_CHECKING:
-    from magnetar.broker.wildcards.subscription import WildcardSubscription
 
 
 class Pool:
@@ -62,12 +59,23 @@ class PartConsumer(AttachedConsumer):
         self.pool.permits = value
 
 
+class PartOwner(Protocol):
+    """The wildcard's subscription: `subscription.py` `WildcardSubscription`."""
+
+    @property
+    def connection(self) -> ConsumerConnection: ...
+
+    def lost(self, consumer: AttachedConsumer) -> None: ...
+
+    def answered(self, request_id: int, error: BaseException | None) -> None: ...
+
+
 class PartConnection:
     """What one topic's subscription takes for the client's connection."""
 
     __slots__ = ("_owner",)
 
-    def __init__(self, owner: WildcardSubscription) -> None:
+    def __init__(self, owner: PartOwner) -> None:
         self._owner = owner
 
     @property

@@ -12,8 +12,13 @@ from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import ConsumerNotFoundError, NotAllowedError
 from magnetar.broker.explain.view import View
 from magnetar.broker.limits.topic_limits import SubscriptionLimits
-from magnetar.broker.subscription.any_subscription import AnySubscription, KeySharedPolicy, SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer, ConsumerConnection
+from magnetar.broker.subscription.any_subscription import (
+    AnySubscription,
+    AttachedConsumer,
+    ConsumerConnection,
+    KeySharedPolicy,
+    SubscriptionType,
+)
 from magnetar.broker.wildcards.part import PartConsumer, Pool
 from magnetar.wire.events import AckEvent
 

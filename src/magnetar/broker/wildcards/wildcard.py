@@ -11,8 +11,7 @@ from magnetar.base.levels import Levels, levels_of
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
 from magnetar.broker.errors import NotAllowedError, TopicNotFoundError, UnsupportedError
-from magnetar.broker.subscription.any_subscription import KeySharedPolicy, SubscriptionType
-from magnetar.broker.subscription.attached import AttachedConsumer
+from magnetar.broker.subscription.any_subscription import AttachedConsumer, KeySharedPolicy, SubscriptionType
 from magnetar.broker.watchers.selection import matching
 from magnetar.broker.watchers.watched import Update
 from magnetar.broker.wildcards.part import NotingEncoder, PartConnection, PartConsumer
@@ -21,8 +20,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.messages import MessageEncoder
 
 if TYPE_CHECKING:
-    from magnetar.broker.service import Broker
-    from magnetar.broker.session.session import Session
+    from magnetar.broker.ports import BrokerPort, SessionPort
 
 _log = logging.getLogger("magnetar.broker.wildcards")
 
@@ -32,7 +30,7 @@ _AGAIN_MS: Final = 200
 """After a topic sent the consumer away, or could not be opened, until it is tried again."""
 
 
-async def wildcard_of(broker: Broker, name: TopicName) -> Levels | None:
+async def wildcard_of(broker: BrokerPort, name: TopicName) -> Levels | None:
     """The wildcard that a client means by a name; None when it means a topic."""
     levels = levels_of(name)
     if levels is None or await broker.exists(name) or await broker.policies.partitions(name):
@@ -44,7 +42,7 @@ class Wildcard:
     """One consumer's wildcard."""
 
     def __init__(
-        self, session: Session, request: pb.CommandSubscribe, name: TopicName, levels: Levels
+        self, session: SessionPort, request: pb.CommandSubscribe, name: TopicName, levels: Levels
     ) -> None:
         self._session = session
         self._broker = session.broker

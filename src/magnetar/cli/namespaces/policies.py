@@ -16,7 +16,7 @@ from magnetar.adminclient.errors import AdminRefusedError
 from magnetar.base.errors import MagnetarError
 from magnetar.cli.caller import Caller, calls
 from magnetar.cli.output import table_lines
-from magnetar.cli.topics.wildcards import topics_named
+from magnetar.cli.wildcards import topics_named
 
 NAMESPACE: Final = {
     "autoSubscriptionCreation": "allowAutoSubscriptionCreation=false",

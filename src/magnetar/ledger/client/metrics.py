@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from magnetar.ledger.client.health import BookieHealth
 from magnetar.observability.catalogue import text_of
 from magnetar.observability.histogram import Histogram
 from magnetar.observability.metrics import Exposition, labels
-
-if TYPE_CHECKING:
-    from magnetar.ledger.client.pool import BookiePool
 
 _GOOD: Final = labels(("success", "true"))
 _BAD: Final = labels(("success", "false"))
@@ -56,7 +54,23 @@ class ClientMetrics:
         self.read_seconds = Histogram()
 
 
-def collect(pool: BookiePool, out: Exposition) -> Iterable[None]:
+class Counted(Protocol):
+    """The client whose counts these are: `pool.py` `BookiePool`."""
+
+    @property
+    def metrics(self) -> ClientMetrics: ...
+
+    @property
+    def health(self) -> BookieHealth: ...
+
+    @property
+    def now_s(self) -> float: ...
+
+    @property
+    def connections(self) -> int: ...
+
+
+def collect(pool: Counted, out: Exposition) -> Iterable[None]:
     """Adds the samples of one client to a scrape."""
     counts = pool.metrics
 

@@ -36,7 +36,7 @@ from magnetar.runtime.tasks import begin, happens_within
 from magnetar.runtime.threads import in_thread
 from magnetar.server.backup.manifest import BackupError
 from magnetar.server.storage.datafolder import DataFolder
-from magnetar.server.storage.message_stores import Kept
+from magnetar.server.storage.opened_stores import Kept
 
 _log = logging.getLogger("magnetar.backup")
 

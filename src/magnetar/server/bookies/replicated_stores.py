@@ -49,7 +49,7 @@ from magnetar.server.bookies.local_bookie import USER
 from magnetar.server.bookies.local_bookies import LocalBookies, bookie_names
 from magnetar.server.settings.config import MIB, StandaloneConfig
 from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
-from magnetar.server.storage.message_stores import Ends, MessageStores
+from magnetar.server.storage.opened_stores import Ends, MessageStores
 from magnetar.wire.bookkeeper.digests import DigestType
 from magnetar.wire.bookkeeper.packets import AROUND_MESSAGE_BYTES
 

@@ -3,83 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any
 
 from magnetar.base.clock import Clock
 from magnetar.base.errors import MagnetarError, StartupError
 from magnetar.bookie import metrics as bookie_metrics
 from magnetar.bookie.options import Durability, StoreOptions
 from magnetar.bookie.store import SegmentStore
-from magnetar.ledger.api import Ledgers
 from magnetar.ledger.embedded import EmbeddedLedgers
 from magnetar.ledger.guard import LedgerGuard
-from magnetar.managedlog.orphans import Listing
 from magnetar.metadata.embedded import EmbeddedMetadataStore
 from magnetar.metadata.memory import MemoryMetadataStore
-from magnetar.metadata.store import MetadataStore
 from magnetar.metadata.trust import MetadataTrust
 from magnetar.observability.metrics import Collector
-from magnetar.runtime.syncer import Syncer
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.storage.datafolder import METADATA_RESERVE_BYTES, DataFolder
-
-if TYPE_CHECKING:
-    from magnetar.metadata.bookkeeper.registry import ListBookies
-
-
-Ends: TypeAlias = Callable[[], Awaitable[Mapping[str, int]]]
-"""Asks for the segments that are written to, as paths in the data folder, and the byte up to which each is
-durable. All ends are of one moment: no message in front of them was confirmed by one behind them."""
-
-
-class Kept(Protocol):
-    """The messages in a data folder, for who takes a point in time of it."""
-
-    def held(self) -> AbstractAsyncContextManager[Ends]:
-        """No ledger is deleted in this block. Raises MagnetarError: it cannot be done now."""
-        ...
-
-
-class KeptHere:
-    """Messages that this process keeps."""
-
-    def __init__(self, store: SegmentStore) -> None:
-        self._store = store
-
-    @asynccontextmanager
-    async def held(self) -> AsyncIterator[Ends]:
-        """See `Kept`."""
-
-        async def ends() -> Mapping[str, int]:
-            name, end = self._store.supply.durable_end
-            return {f"bookie/segments/{name}": end}
-
-        with self._store.still.hold():
-            yield ends
-
-
-@dataclass(frozen=True, slots=True)
-class MessageStores:
-    """What the managed logs are put on."""
-
-    metadata: MetadataStore
-    ledgers: Ledgers
-    listing: Listing | None
-    """All ledgers, where none belongs to anybody else: those that nothing names may be deleted."""
-    syncer: Syncer
-    """What syncs messages to this process's own disk."""
-    bookies: ListBookies | None = None
-    """Names those that hold the messages; None: this process does."""
-    collectors: tuple[Collector, ...] = ()
-    """Metrics of the stores."""
-    trust: MetadataTrust = field(default_factory=MetadataTrust)
-    """Asked before anything is deleted because metadata does not name it."""
-    kept: Kept | None = None
-    """What a backup of the data folder asks; None: the messages do not lie there."""
+from magnetar.server.storage.opened_stores import KeptHere, MessageStores
 
 
 async def open_stores(
@@ -100,7 +41,7 @@ async def open_stores(
             return await _open_embedded(
                 config, folder, clock=clock, cleanup=cleanup, spawn=spawn, failed=failed
             )
-        # Nobody else pays for the import.
+        # Only bookies pay for the import.
         from magnetar.server.bookies import replicated_stores
 
         assert folder is not None, "the settings were checked"

@@ -16,7 +16,7 @@ from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.spark.read.read_options import ReadOptions
-from magnetar.spark.write.targets import target_partitions
+from magnetar.spark.targets import target_partitions
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
 

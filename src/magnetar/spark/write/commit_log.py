@@ -25,8 +25,8 @@ from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.client.reader import EntryReader
 from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.targets import end_of
 from magnetar.spark.write.staged import StagedEntry
-from magnetar.spark.write.targets import end_of
 from magnetar.wire.payload import entry_layout
 
 _U32: Final = struct.Struct(">I")

@@ -10,7 +10,7 @@ from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.spark.errors import OptionError
-from magnetar.spark.write.targets import target_partitions
+from magnetar.spark.targets import target_partitions
 
 _TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.02

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from magnetar.client.client import Client
 from magnetar.client.producer import Producer
+from magnetar.spark.targets import Targets
 from magnetar.spark.write.staged import StagedEntry
-from magnetar.spark.write.targets import Targets
 from magnetar.wire import pulsar_pb2 as pb
 
 

@@ -17,9 +17,9 @@ from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.client.reader import last_position, read_range
 from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.targets import Targets
 from magnetar.spark.write.sink_options import BATCHES_MAX
 from magnetar.spark.write.staged import StagedEntry
-from magnetar.spark.write.targets import Targets
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import entry_layout, parse_metadata
 

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from magnetar.client.client import Client
 from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.targets import Targets, topic_of
 from magnetar.spark.write.encode import EntryEncoder
 from magnetar.spark.write.sink_options import WriteOptions
 from magnetar.spark.write.staged import StagedEntry
-from magnetar.spark.write.targets import Targets, topic_of
 
 if TYPE_CHECKING:
     from magnetar.spark.write.written_columns import WrittenColumns

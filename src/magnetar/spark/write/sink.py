@@ -26,14 +26,14 @@ from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.retry import Retry
 from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.sink_topics import SUBSCRIPTION, commits_topic, home_of, staging_topic
+from magnetar.spark.targets import Targets, end_of
 from magnetar.spark.write.commit_log import CommitLog, Done, Manifest, QueryRun, StagedTask
 from magnetar.spark.write.deduplication import deduplicate
 from magnetar.spark.write.publishing import Publisher
 from magnetar.spark.write.sink_options import WriteOptions
-from magnetar.spark.write.sink_topics import SUBSCRIPTION, commits_topic, home_of, staging_topic
 from magnetar.spark.write.staged import StagedEntry, blocks, decode_block
 from magnetar.spark.write.staging import StagedReader, StagingWriter
-from magnetar.spark.write.targets import Targets, end_of
 from magnetar.wire import pulsar_pb2 as pb
 
 _log = logging.getLogger("magnetar.spark.sink")

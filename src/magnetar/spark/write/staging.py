@@ -18,8 +18,8 @@ from magnetar.client.client import Client
 from magnetar.client.producer import Producer
 from magnetar.client.reader import read_range
 from magnetar.spark.errors import SparkSourceError
+from magnetar.spark.sink_topics import SUBSCRIPTION
 from magnetar.spark.write.commit_log import StagedTask
-from magnetar.spark.write.sink_topics import SUBSCRIPTION
 from magnetar.spark.write.staged import StagedEntry, decode_block
 from magnetar.wire.payload import entry_layout, parse_metadata
 

@@ -18,16 +18,16 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.spark.errors import OptionError, SparkSourceError
+from magnetar.spark.sink_topics import SUBSCRIPTION, home_of, staging_topic
+from magnetar.spark.targets import Targets
 from magnetar.spark.write.commit_log import StagedTask
 from magnetar.spark.write.direct import publish_directly
 from magnetar.spark.write.publishing import Publisher
 from magnetar.spark.write.routing import Router
 from magnetar.spark.write.sink import Batch, Sink, entries_of
 from magnetar.spark.write.sink_options import WriteOptions
-from magnetar.spark.write.sink_topics import SUBSCRIPTION, home_of, staging_topic
 from magnetar.spark.write.staged import StagedEntry, blocks
 from magnetar.spark.write.staging import StagingWriter
-from magnetar.spark.write.targets import Targets
 from magnetar.spark.write.written_columns import WrittenColumns
 
 if TYPE_CHECKING:

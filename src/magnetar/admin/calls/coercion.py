@@ -22,7 +22,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from magnetar.admin.serving.errors import BadRequestError
+from magnetar.admin.calls.errors import BadRequestError
 
 INT_BITS: Final = 32
 LONG_BITS: Final = 64

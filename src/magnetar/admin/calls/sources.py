@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from magnetar.admin.serving.call import Service
-from magnetar.admin.serving.errors import ForbiddenError, MisdirectedError
+from magnetar.admin.calls.call import Service
+from magnetar.admin.calls.errors import ForbiddenError, MisdirectedError
 
 
 def host_of(connection: HTTPConnection) -> str:

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from magnetar.admin.serving.coercion import LONG_BITS, as_boolean, as_whole
-from magnetar.admin.serving.errors import BadRequestError
-from magnetar.admin.topics.rates import Rates
+from magnetar.admin.calls.coercion import LONG_BITS, as_boolean, as_whole
+from magnetar.admin.calls.errors import BadRequestError
+from magnetar.admin.calls.rates import Rates
 from magnetar.auth.identity import Identity
 from magnetar.base.ids import EARLIEST, LATEST, Position
 from magnetar.base.names import (

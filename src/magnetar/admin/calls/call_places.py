@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Final, TypeAlias
 
-from magnetar.admin.serving.call_turns import CallTurns
+from magnetar.admin.calls.call_turns import CallTurns
 from magnetar.broker.limits.token_bucket import TokenBucket
 from magnetar.runtime.tasks import soon
 

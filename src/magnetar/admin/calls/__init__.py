@@ -1,0 +1,1 @@
+"""One call of the admin API, as handlers see it. See README.md."""
