@@ -387,9 +387,8 @@ class ManagedLog:
     async def close(self) -> None:
         """Waits until everything appended is durable, makes the cursors durable, and seals the log.
 
-        Raises the first error met; the log is closed all the same, and what the listener was told of
-        is safe: opening the log again recovers it. Whoever calls it while it runs waits for its end.
-        """
+        Raises the first error met; it is closed all the same, and what the listener was told of is safe:
+        opening it again recovers that. Whoever calls it while it runs waits for its end."""
         async with self._lifecycle.ending:
             if self.state is LogState.CLOSED:
                 return
@@ -411,7 +410,7 @@ class ManagedLog:
                     await self._cursors.close()
             except MagnetarError as error:
                 errors.append(error)
-            self._end()
+            await self._end()
             if errors:
                 raise errors[0]
 
@@ -426,9 +425,10 @@ class ManagedLog:
             await self._lifecycle.abandon()
             # Who deletes the log reads next which ledgers the cursors name: none names others after that.
             await self._cursors.abandoned()
-            self._end()
+            await self._end()
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
+        await self._stored.settled()
         self.listener = None
         self._life.closed()
         self._cache.clear()

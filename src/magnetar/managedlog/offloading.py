@@ -169,6 +169,9 @@ class LogOffloading:
         self._making.discard(attempt)
 
     async def _update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
+        if self._log is None or self._log.state in (LogState.CLOSING, LogState.CLOSED):
+            # The log may be open anew by now, and would take what is written here for another owner's.
+            raise LedgerMovedError(f"log {self.name} was closed or deleted meanwhile")
         try:
             await self._stored.update(change)
         except LogFencedError as error:

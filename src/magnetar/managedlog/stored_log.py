@@ -10,6 +10,7 @@ from uuid import UUID
 from magnetar.managedlog.errors import LogFencedError
 from magnetar.managedlog.log_metadata import LogMetadata, decode, encode, log_path
 from magnetar.metadata.store import MUST_NOT_EXIST, BadVersionError, MetadataStore
+from magnetar.runtime.uninterrupted import uninterrupted
 from magnetar.tiered.context import OffloadedCopy
 
 
@@ -48,11 +49,12 @@ class StoredLog:
         """Whether nothing was stored yet: then there are no cursors either."""
         return self._version == MUST_NOT_EXIST
 
+    @uninterrupted
     async def update(self, change: Callable[[LogMetadata], LogMetadata]) -> None:
         """Stores what `change` makes of the value. Raises LogFencedError, MetadataError.
 
-        After a failure or cancellation it is unknown whether the change was stored; the next update
-        finds out by the version.
+        After a failure it is unknown whether the change was stored; the next update finds out by the version.
+        Who cancels it waits for its end: a version that nobody noted would look like another owner's.
         """
         async with self._lock:
             metadata = change(self.metadata)
@@ -73,6 +75,11 @@ class StoredLog:
             self.metadata = metadata
             self._gone.clear()
             self._copies_gone.clear()
+
+    async def settled(self) -> None:
+        """Returns when no update is under way: to be called before somebody opens the log anew."""
+        async with self._lock:
+            return
 
     def deleted(self, ledger_ids: Iterable[int]) -> None:
         """These ledgers need not be noted as to be deleted any more, from the next update on."""

@@ -77,10 +77,10 @@ def test_a_ledger_that_is_sealed_when_the_log_ends_is_not_looked_for() -> None:
         ledgers.auto_sync = True
         ledgers.sync()
         await process.settle()
-        assert closing.done()
-        assert isinstance(closing.exception(), MagnetarError)
         gate.set()
         await process.settle()
+        assert closing.done()
+        assert isinstance(closing.exception(), MagnetarError)
         assert trimming.done()
         assert trimming.exception() is None
 

@@ -36,6 +36,7 @@ from magnetar.managedlog.cursors.cursor_writes import CursorWrites, Durable, Pla
 from magnetar.managedlog.cursors.delta_ledger import DeltaLedger, give_back, outcome, seal
 from magnetar.managedlog.errors import CursorClosedError, LogFencedError
 from magnetar.metadata.store import BadVersionError, MetadataStore, NotFoundError
+from magnetar.runtime.uninterrupted import uninterrupted
 
 _log = logging.getLogger("magnetar.managedlog")
 
@@ -233,6 +234,7 @@ class CursorStore:
             await seal(old_ledger.writer)
         await self.sweep()
 
+    @uninterrupted
     async def _put(
         self,
         ledger_id: int | None = None,
@@ -245,8 +247,7 @@ class CursorStore:
         """
         async with self._put_lock:
             if self._writes.closed:
-                # Deleted or handed over meanwhile: the value is not ours, and that it changed no surprise.
-                raise CursorClosedError(f"{self._where} is closed")
+                raise CursorClosedError(f"{self._where} is closed")  # deleted or handed over: it is not ours
             if ledger_id is None or state is None:
                 ledger_id, state = self._ledger_id, self._bound
             active_ms = self.last_use.at_ms
@@ -255,10 +256,9 @@ class CursorStore:
             assert ledger_id not in deleted, "what the value names is deleted"
             if properties is None:
                 properties = self.cursor_properties
-            info = CursorValue(ledger_id, state, properties, active_ms, deleted, self.side_ledgers)
-            value = encode_info(info)
+            value = CursorValue(ledger_id, state, properties, active_ms, deleted, self.side_ledgers)
             try:
-                stat = await self._store.put(self._path, value, expected_version=self._version)
+                stat = await self._store.put(self._path, encode_info(value), expected_version=self._version)
             except BadVersionError as error:
                 fenced = LogFencedError(f"{self._where} was taken over by another owner")
                 self.fenced(fenced)

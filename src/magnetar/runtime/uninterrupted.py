@@ -1,0 +1,33 @@
+"""Work that goes on when its caller is cancelled, and that the caller waits for even then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def uninterrupted(
+    work: Callable[_P, Coroutine[Any, Any, _T]],
+) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """For a write that others carry out: whoever leaves in between would not know how it ended."""
+
+    @wraps(work)
+    async def to_its_end(*arguments: _P.args, **named: _P.kwargs) -> _T:
+        task, cancelled = asyncio.get_running_loop().create_task(work(*arguments, **named)), None
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            if not task.cancelled():
+                task.exception()  # nobody else looks at it
+            raise cancelled
+        return task.result()
+
+    return to_its_end
