@@ -12,6 +12,8 @@ every ledger goes into history within seconds, files are merged and tables looke
 In the end every acknowledged message must be in its topic, once where it is deduplicated, and must have come
 to both subscriptions; and in folders that are made of some backups must be what was acknowledged before each.
 With `--lake` each topic's table must agree with the list of its files and with every file.
+One more topic is deleted and emptied all the while, under clients that stay: what is published to it when
+the operator has ended must come to them.
 Which errors clients meet on the way is told, and does not count.
 """
 
@@ -58,8 +60,13 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "big": {"batching_enabled": False, "chunking_enabled": True},
     "keyed": {"batching_enabled": True, "batching_type": pulsar.BatchingType.KeyBased},
     "dedup": {"batching_enabled": True, "producer_name": "the-one"},
+    "doomed": {"batching_enabled": True},
 }
 """Topics, and how each is published to."""
+DOOMED: Final = "doomed"
+"""The topic that is deleted and emptied."""
+DOOMED_LAST: Final = 200
+"""Messages that it gets when that is over, and which count."""
 KILLS_S: Final = (5.0, 25.0)
 DRAIN_S: Final = 120.0
 CALL_S: Final = 30.0
@@ -174,11 +181,27 @@ class Run:
                 time.sleep(0.2)
         if producer is not None:
             producer.flush()
+        if lane.topic == DOOMED:
+            self._publish_last(lane, producer)
+
+    def _publish_last(self, lane: Lane, producer: Any) -> None:
+        """To the topic that is not deleted any more."""
+        end_s = time.monotonic() + DRAIN_S
+        while len(lane.acknowledged) < DOOMED_LAST and time.monotonic() < end_s:
+            try:
+                producer = producer or self._client.create_producer(lane.topic, **KINDS[lane.topic])
+                lane.sent += 1
+                producer.send(b"%d." % lane.sent)
+                lane.acknowledged.add(lane.sent)
+            except pulsar.PulsarException as error:
+                self.errors[f"publishing at last: {error}"] += 1
+                producer = None
 
     def _noting(self, lane: Lane, number: int) -> Callable[[Any, Any], None]:
         def note(result: Any, _: Any) -> None:
             if result == pulsar.Result.Ok:
-                lane.acknowledged.add(number)
+                if lane.topic != DOOMED:
+                    lane.acknowledged.add(number)
             else:
                 self.errors[f"publishing: {result}"] += 1
 
@@ -241,6 +264,10 @@ class Run:
             "seek": lambda: self.call("POST", f"{subscription}/resetcursor/{past_ms}"),
             "expire": lambda: self.call("POST", f"{subscription}/expireMessages/1"),
             "peek": lambda: self.call("GET", f"{topic}/subscription/shared/position/1"),
+            "delete": lambda: self.call("DELETE", f"{TOPICS}/{DOOMED}?force=true"),
+            "truncate": lambda: self.call("DELETE", f"{TOPICS}/{DOOMED}/truncate"),
+            "drop": lambda: self.call("DELETE", f"{TOPICS}/{DOOMED}/subscription/shared?force=true"),
+            "unload it": lambda: self.call("PUT", f"{TOPICS}/{DOOMED}/unload"),
         }
         if "--config" not in self._options:
             # A backup has history by reference: files that merges have replaced are gone in seconds here.
@@ -330,6 +357,8 @@ class Run:
             lost = sorted(lane.acknowledged - set(stored))
             repeated = sum(stored.values()) - len(stored)
             print(f"{lane.topic:6} {len(lane.acknowledged):7} acknowledged, {repeated} twice", flush=True)
+            if lane.topic == DOOMED and len(lane.acknowledged) < DOOMED_LAST:
+                wrong.append(f"{lane.topic}: takes no messages any more")
             if lost:
                 wrong.append(f"{lane.topic}: {len(lost)} are lost, from {lost[0]} on")
             if lane.topic == "dedup" and repeated:
@@ -343,7 +372,10 @@ class Run:
         )
         if "--config" in self._options:
             wrong += [
-                f"{lane.topic}: its table: {fault}" for lane in self.lanes for fault in self._table(lane)
+                f"{lane.topic}: its table: {fault}"
+                for lane in self.lanes
+                if lane.topic != DOOMED
+                for fault in self._table(lane)
             ]
         return wrong
 
