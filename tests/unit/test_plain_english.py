@@ -66,7 +66,6 @@ FAULTS_LEFT: dict[str, int] = {
     "docs/compatibility/policies.md": 4,
     "docs/compatibility/refusals.md": 2,
     "docs/compatibility.md": 5,
-    "docs/configuration.md": 4,
     "docs/decisions/0001-record-format-and-layout.md": 1,
     "docs/decisions/0002-commit-completion.md": 1,
     "docs/decisions/0003-embedded-metadata-store.md": 2,

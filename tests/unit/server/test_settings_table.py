@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.base.errors import StartupError
+from magnetar.cli.processes.config_command import descriptions
 from magnetar.server.settings.checks import check, largest
 from magnetar.server.settings.config import StandaloneConfig
 from magnetar.server.settings.pulsar_names import SAME, SCALED, SECRETS, TLS
@@ -19,7 +20,7 @@ NUMBERS = [field.name for field in fields(StandaloneConfig) if field.type == "in
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 ROW = re.compile(
     r"^\| (?P<names>`\w+`(?:, `\w+`)*) \|[^|]*\| ?(?P<default>[^|]*?) ?\| ?(?P<range>[^|]*?) ?"
-    r"\|[^|]*\| ?(?P<theirs>[^|]*?) ?\|$",
+    r"\| ?(?P<effect>[^|]*?) ?\| ?(?P<theirs>[^|]*?) ?\|$",
     re.MULTILINE,
 )
 
@@ -91,3 +92,41 @@ def test_pulsars_names_are_those_that_are_read() -> None:
     assert [pair for pair in pairs.items() if pair[0] not in TABLE[pair[1]][2]] == []
     told = {theirs for _, _, row in TABLE.values() for theirs in row}
     assert told - set(pairs) == set()
+
+
+DESCRIPTIONS = descriptions()
+UNIT = re.compile(
+    r"\b(?:bytes|MiB|seconds|minutes|hours|milliseconds|percent(?:age)?|port|number|copies|racks|partitions"
+    r"|messages|records|commands|calls|topics|bookies|niceness)\b",
+    re.IGNORECASE,
+)
+
+
+def plain(text: str) -> str:
+    """An effect as a declaration has it: without links, in one line."""
+    return " ".join(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).split()).lower().rstrip(".")
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(StandaloneConfig)])
+def test_every_setting_says_its_effect(name: str) -> None:
+    assert name in TABLE, "docs/configuration.md has no row for it"
+    assert len(DESCRIPTIONS.get(name, "").split()) >= 4, (
+        "its declaration has no docstring that says the effect"
+    )
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_have_a_unit_and_their_range(name: str) -> None:
+    said = DESCRIPTIONS[name]
+    assert UNIT.search(f"{name.replace('_', ' ')} {said}"), "of what is it a number?"
+    for bound in re.findall(r"[\d,]*\d(?: [KM]iB)?|`\w+`", TABLE[name][1]):
+        assert bound in said, "the declaration does not say the range of the table"
+
+
+def test_declarations_say_the_effect_of_the_table() -> None:
+    wrong = []
+    for row in ROW.finditer(DOCUMENT.read_text(encoding="utf-8")):
+        names = re.findall(r"\w+", row["names"])
+        if len(names) == 1 and not plain(DESCRIPTIONS[names[0]]).startswith(plain(row["effect"])):
+            wrong.append(f"{names[0]}: {plain(row['effect'])}")
+    assert wrong == []

@@ -18,40 +18,46 @@ class LedgerSettings(MonitoringSettings):
     """The part of the settings that is about where messages are kept."""
 
     bookies: int = 0
-    """Bookies that are started beside this process, on this machine; 0: messages are kept in this process.
-    A data folder stays with what it began with."""
+    """Number of bookies that the broker starts on this machine to store its messages; 0: the broker's process
+    stores them. A data folder cannot change between 0 and more. 0, or from `ledger_ensemble_size` to 100."""
     metadata_url: str = ""
-    """Metadata service of a cluster of bookies, ours or Apache's, which keeps the messages and everything
-    else: zk://host:port,host:port/ledgers or etcd://host:port/ledgers; empty: there is no such cluster."""
+    """Metadata service of a cluster of bookies, Magnetar's or Apache's, that keeps messages and everything
+    else: `zk://host:port,host:port/ledgers` or `etcd://host:port/ledgers`."""
     metadata_session_timeout_seconds: int = 10
-    """Without contact for so long, this process has lost its place in that cluster. At least 1."""
+    """Time, in seconds, without contact to the metadata service after which the broker loses its session and
+    exits. At least 1."""
     ledger_ensemble_size: int = 2
-    """Bookies that share the entries of a ledger."""
+    """Bookies that share the entries of a ledger. At least `ledger_write_quorum`."""
     ledger_write_quorum: int = 2
-    """Copies of each entry; at most `ledger_ensemble_size`."""
+    """Copies of each entry. From `ledger_ack_quorum` to `ledger_ensemble_size`."""
     ledger_ack_quorum: int = 2
-    """Copies that must be durable before an entry is acknowledged; at most `ledger_write_quorum`."""
+    """Copies that must be durable before an entry is acknowledged. From 1 to `ledger_write_quorum`."""
     ledger_digest: str = DIGESTS[0]
-    """How entries are checked: CRC32C, CRC32, HMAC or DUMMY (not at all)."""
+    """Checksum of entries on bookies: CRC32C, CRC32, HMAC or DUMMY."""
     bookie_racks_min: int = 2
-    """Racks that the copies of an entry should stand in, where the admin API was told the bookies' racks."""
+    """Number of racks in which the copies of an entry should be, when the racks are known
+    (`/admin/v2/bookies/racks-info`). At least 1."""
     bookie_racks_enforced: bool = False
-    """Whether no ledger is better than one whose copies stand in fewer racks."""
+    """True: a ledger is not created when it would have fewer racks, or fewer copies in a region, than
+    configured."""
     bookie_region_copies: str = ""
-    """Copies of each entry by region, as here=3,there=3, for bookies whose racks are as /here/rack; empty:
-    regions are of no account."""
+    """Copies of each entry by region, such as `here=3,there=3`, for bookies whose racks are named like
+    `/here/rack`."""
     bookie_tls: bool = False
-    """Whether bookies are talked to under TLS."""
+    """True: connect to bookies over TLS."""
     bookie_tls_ca: Path | None = None
-    """PEM file of who signs the bookies' certificates; None: whom this machine trusts."""
+    """PEM file of the authorities that sign the bookies' certificates; empty: those that the system
+    trusts."""
     bookie_tls_certificate: Path | None = None
+    """PEM file of the client certificate for bookies."""
     bookie_tls_key: Path | None = None
-    """PEM files of the certificate that is shown to bookies; None: none is."""
+    """PEM file of the key of `bookie_tls_certificate`."""
     bookie_tls_hostnames: bool = True
-    """Whether a bookie's certificate must be for the host that it is reached at."""
+    """True: a bookie's certificate must be valid for the host under which it is reached."""
     bookie_user: str = ""
+    """User of the SASL credentials for bookies; empty: none."""
     bookie_password: SecretSource | None = None
-    """User and password that are proven to bookies (SASL); empty: nothing is."""
+    """File with the password of `bookie_user`, or `data:;base64,` and the password."""
 
 
 def region_copies(text: str) -> dict[str, int]:

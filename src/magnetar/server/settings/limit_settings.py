@@ -29,72 +29,102 @@ class LimitSettings:
     """The part of the settings that is about limits."""
 
     encryption_required: bool = False
-    """Whether producers must encrypt their messages."""
+    """True: producers must encrypt their messages."""
     producers_max_per_topic: int = 0
+    """Largest number of producers of a topic; 0: no limit. At least 0."""
     consumers_max_per_topic: int = 0
+    """Largest number of consumers of a topic; 0: no limit. At least 0."""
     consumers_max_per_subscription: int = 0
+    """Largest number of consumers of a subscription; 0: no limit. At least 0."""
     subscriptions_max_per_topic: int = 0
+    """Largest number of subscriptions of a topic; 0: no limit. At least 0."""
     topics_max_per_namespace: int = 0
-    """Partitions count."""
+    """Largest number of topics of a namespace; each partition counts. 0: no limit. At least 0."""
     unacked_max_per_consumer: int = UNACKED_MESSAGES_MAX
-    """Messages of a Shared or Key_Shared consumer that wait for their acknowledgement."""
+    """Unacknowledged messages of a Shared or Key_Shared consumer; at the limit it gets no more. 0: no limit.
+    At least 0."""
     unacked_max_per_subscription: int = UNACKED_MESSAGES_MAX_SHARED
-    """Messages of a Shared or Key_Shared subscription that wait for their acknowledgement."""
+    """Unacknowledged messages of a Shared or Key_Shared subscription; at the limit it gets no more. 0: no
+    limit. At least 0."""
     unacked_max_per_broker: int = 0
-    """The same of all Shared and Key_Shared subscriptions together."""
+    """Unacknowledged messages of all Shared and Key_Shared subscriptions together; above it, subscriptions
+    that hold more than `unacked_blocked_percent` of it get no more. 0: no limit. At least 0."""
     unacked_blocked_percent: int = 16
-    """Part of that limit: beyond the limit, subscriptions that hold more than it get no more. 1 to 100."""
+    """Percentage of `unacked_max_per_broker`; above that limit, subscriptions that hold more than this part
+    of it get no more messages. From 1 to 100."""
     message_ttl_seconds: int = 0
-    """Age at which messages count as acknowledged."""
+    """Age, in seconds, at which messages count as acknowledged; 0: never. At least 0."""
     backlog_quota_bytes: int = 0
-    """Largest backlog of a topic's slowest subscription."""
+    """Largest backlog of a topic's slowest subscription, in bytes; 0: no limit. At least 0."""
     backlog_quota_seconds: int = 0
-    """Largest age of the oldest message that it has not acknowledged."""
+    """Largest age, in seconds, of the oldest message in the backlog of a topic's slowest subscription; 0: no
+    limit. At least 0."""
     backlog_quota_policy: str = QuotaPolicy.HOLD.value
-    """What happens above a quota: one of QuotaPolicy."""
+    """What happens above a quota: producers wait; also `producer_exception` (they get an error),
+    `consumer_backlog_eviction` (the slowest subscriptions lose their oldest entries)."""
     publish_rate_messages: int = 0
-    """Of a topic, each second; so are the following."""
+    """Messages per second published to one topic; 0: no limit. At least 0."""
     publish_rate_bytes: int = 0
+    """Bytes per second published to one topic; 0: no limit. At least 0."""
     dispatch_rate_messages: int = 0
+    """Messages per second delivered from one topic; 0: no limit. At least 0."""
     dispatch_rate_bytes: int = 0
+    """Bytes per second delivered from one topic; 0: no limit. At least 0."""
     subscription_dispatch_rate_messages: int = 0
-    """Of a subscription, each second."""
+    """Messages per second delivered to one subscription; 0: no limit. At least 0."""
     subscription_dispatch_rate_bytes: int = 0
+    """Bytes per second delivered to one subscription; 0: no limit. At least 0."""
     subscribe_rate: int = 0
-    """Subscribe commands of a consumer in each period."""
+    """Subscribe commands of one consumer in each period; 0: no limit. At least 0."""
     subscribe_rate_period_seconds: int = 30
+    """Period of `subscribe_rate`, in seconds. At least 1."""
     connections_max: int = 0
-    """Connections of clients; 0: as many as the limit of open files allows."""
+    """Largest number of client connections; a further one is refused with `NotAllowedError`. 0: the number
+    that the limit of open files allows. At least 0."""
     connections_max_per_address: int = 0
+    """Largest number of client connections from one address; a further one is refused with `NotAllowedError`.
+    0: no limit. At least 0."""
     connections_max_per_role: int = 0
-    """Of clients that proved who they are."""
+    """Largest number of client connections of one role, counted from their authentication; a further one is
+    refused with `NotAllowedError`. 0: no limit. At least 0."""
     connect_timeout_seconds: int = 10
-    """Time in which a new connection must finish its TLS handshake and send CONNECT; later it is closed.
-    At least 1."""
+    """Time, in seconds, in which a new connection must finish its TLS handshake and send CONNECT; later it is
+    closed. At least 1."""
     commands_per_second_per_role: int = 0
-    """Commands of one role, or of one address whose clients do not say who they are; messages and their
-    acknowledgements are none. Calls of the admin API are."""
+    """Commands per second of one role, or of one address without authentication: a token bucket of this size.
+    When it is empty, the broker does not read the connections that send commands, and answers calls of the
+    admin API and handshakes of WebSockets 429. One command is: each command except messages, acknowledgements
+    that arrive together, a call of the admin API, a handshake of a WebSocket, each text of a WebSocket. 0: no
+    limit. At least 0."""
     loop_percent_per_role: int = 0
-    """Percent of the event loop's time that commands, messages and calls of one role, or of such an address,
-    may take."""
+    """Percent of the event loop's time that one role, or one address without authentication, may use over
+    seconds: for reads and the work that they cause, requests, calls of the admin API, and input and output of
+    WebSockets. Above it, for at most 10 seconds, the broker does not read its connections, does not write to
+    its WebSockets, and answers its calls 429. Work for many roles together (syncs, dispatch, periodic work)
+    is not counted. Kafka has the same as `request_percentage`. 0: no limit. From 0 to 100."""
     tenant_stored_bytes_max: int = 0
-    """Bytes that a tenant may store over all its topics, offloaded ones included."""
+    """Bytes that a tenant may store over all its topics, offloaded ones included, unless it has a limit of
+    its own (`magnetar tenants limit-stored`). Above it its producers are refused until it stores less than 95
+    % of the limit. The broker counts every 5 s, and does not count its own tenant `pulsar`. 0: no limit. At
+    least 0."""
     topics_made_per_minute: int = 20_000
-    """Topics that a tenant may make in a minute, a partitioned one counted once: a token bucket of this size;
-    further creations wait."""
+    """Topics that one tenant may create in a minute: a token bucket of this size; further creations wait. 0:
+    no limit. At least 0."""
     subscription_expiration_minutes: int = 0
-    """How long a subscription without consumers stays."""
+    """Time, in minutes, for which a subscription without consumers stays, when its namespace says nothing; 0:
+    without limit. At least 0."""
     entry_filters: str = ""
     """Entry filters, separated by commas, that every subscription has where policies choose no others."""
     entry_filters_override: bool = True
-    """Whether policies of namespaces and topics may choose entry filters."""
+    """True: policies of namespaces and topics may choose entry filters."""
     entry_filters_allowed: str = ""
-    """Installed entry filters, separated by commas, that may be chosen beside our own. They run in this
-    process and can do whatever it can."""
+    """Installed entry filters, separated by commas, that may be chosen in addition to the built-in one; they
+    run in the broker with all of its rights."""
     entry_filter_budget_ms: int = 5
-    """Time that an entry filter may take for a vector before it is named in the log. At least 1."""
+    """Time, in milliseconds, that an entry filter may take for a vector of entries; the log names a slower
+    one. At least 1."""
     limits_interval_seconds: int = 60
-    """Time between two checks of message ages and backlog quotas. At least 1."""
+    """Time, in seconds, between two checks of message ages and backlog quotas. At least 1."""
 
 
 def tenant_limits(settings: LimitSettings) -> TenantLimits:

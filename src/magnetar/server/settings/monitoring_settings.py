@@ -17,21 +17,22 @@ class MonitoringSettings(OffloadSettings):
     """The part of the settings that is about monitoring."""
 
     canary_namespaces: str = ""
-    """Namespaces that have a canary, separated by commas, also patterns as `orders/*`; a namespace's property
-    `canary` says otherwise."""
+    """Namespaces that have a canary, separated by commas, also patterns such as `orders/*`; a namespace's
+    property `canary` overrides this."""
     canary_interval_seconds: int = 5
-    """Between two messages of a canary. At least 1."""
+    """Time, in seconds, between two messages of a canary. At least 1."""
     canary_timeout_seconds: int = 10
-    """After which a canary's message counts as lost. At least 1."""
+    """Time, in seconds, after which a canary's message counts as lost. At least 1."""
     metrics_roles: str = ""
     """Roles, separated by commas, that may read the metrics; superusers may anyway."""
     otlp_endpoint: str = ""
-    """OpenTelemetry collector that gets the metrics: http://host:4318 (OTLP over HTTP; also with a path) or
-    grpc://host:4317, https:// and grpcs:// over TLS; empty: none does."""
+    """OpenTelemetry collector that gets the metrics, `http://host:4318` or `grpc://host:4317`; `https` and
+    `grpcs` over TLS."""
     otlp_interval_seconds: int = 60
-    """Between two exports. At least 1."""
+    """Time, in seconds, between two exports of metrics. At least 1."""
     log_event_records_per_minute: int = PER_MINUTE_MAX
-    """Records of one event that the log takes; the next one says how many were left out. 0: all."""
+    """Log records of one event per minute; the next record says how many were left out. 0: no limit. At least
+    0."""
 
 
 def canary_settings(settings: MonitoringSettings) -> CanarySettings:

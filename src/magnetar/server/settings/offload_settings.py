@@ -14,38 +14,41 @@ class OffloadSettings(LimitSettings):
     """The part of the settings that is about offloading."""
 
     offload_url: str = ""
-    """Where sealed ledgers are copied to: file://, s3://, gs://, az:// or hdfs://; empty: a folder of the
-    data folder. Credentials never stand here."""
+    """Store that sealed ledgers are copied to: tiered storage."""
     offload_threshold_bytes: int = -1
-    """Bytes of a topic's newest sealed ledgers that stay without a copy, where policies say nothing; -1: no
-    ledger is copied because of its size."""
+    """Bytes of a topic's newest sealed ledgers that need no copy, when policies say nothing; older ledgers
+    are copied. -1: size is no reason to copy. At least -1."""
     offload_threshold_seconds: int = -1
-    """Age at which a sealed ledger is copied; -1: none is because of its age."""
+    """Age, in seconds, at which a sealed ledger is copied, when policies say nothing; -1: age is no reason to
+    copy. At least -1."""
     offload_deletion_lag_ms: int = 4 * 3_600_000
-    """How long the message store keeps a ledger after its copy is complete; -1: for ever."""
+    """Time, in milliseconds, for which the message store keeps a ledger after its copy is complete, when
+    policies say nothing; -1: without limit. At least -1."""
     offload_max_age_seconds: int = 0
-    """Age of a message at which its ledger is sealed and copied, where policies say nothing. At least 60; 0:
-    ledgers end by their size and age alone."""
+    """Age, in seconds, of a message at which its ledger is sealed and copied, when policies say nothing; 0:
+    ledgers end by their own size and age only. 0, or at least 60."""
     offload_interval_seconds: int = 60
-    """Between two looks at all topics. At least 1."""
+    """Time, in seconds, between two checks of all topics for ledgers to copy. At least 1."""
     offload_merge_interval_seconds: int = 600
-    """Between two looks for small objects that become one; 0: only on request."""
+    """Time, in seconds, between two searches for small files of history, which are merged; 0: on request
+    only. At least 0."""
     offload_niceness: int = 10
-    """By how much other processes of the machine go before the one that makes history's files. 0 to 19."""
+    """Niceness of the process that makes the files of history: higher values give other processes priority.
+    When other work uses all cores, history falls behind less with 0. From 0 to 19."""
     offload_busy_percent: int = 25
-    """Share of time that offloading takes while clients publish, at most. 2 to 100."""
+    """Largest share of time, in percent, that offloading takes while clients publish. From 2 to 100."""
     offload_bytes_per_s_max: int = 0
-    """Bytes of ledgers that are read for it each second, at most; 0: no limit."""
+    """Bytes of ledgers that offloading reads per second; 0: no limit. At least 0."""
     offload_read_cache_bytes: int = READ_CACHE_BYTES
-    """Bytes of copies kept in memory for consumers, over all topics. At least 8 MiB."""
+    """Memory for offloaded data that consumers read, over all topics. At least 8 MiB."""
     offload_orphan_hours: int = 24
-    """Age at which objects that no topic names are deleted. At least 1."""
+    """Age, in hours, at which objects that no topic names are deleted. At least 1."""
     offload_owner_poll_seconds: int = 5
-    """Between two looks at whose a store is. Who starts after a crash waits three times as long before it
-    offloads or deletes objects, unless the store lies in the data folder. At least 1."""
+    """Time, in seconds, between two checks of the owner of a store. After a crash a broker waits three times
+    as long before it offloads or deletes objects, unless the store is in the data folder. At least 1."""
     lake_catalog: str = ""
-    """Where Iceberg's tables over the copies are listed: the URL of a REST catalog or of a database,
-    "environment" for pyiceberg's own settings, "none" for no tables; empty: a file of the data folder."""
+    """Catalog of the Iceberg tables: the URL of a REST catalog or of a database, `environment`, or `none` for
+    no tables."""
 
 
 def default_policy(settings: OffloadSettings) -> OffloadPolicy:
