@@ -63,6 +63,9 @@ class Acks:
 class Pipe:
     writable = True
 
+    def ask_output(self) -> bool:
+        return self.writable
+
 
 def successor(position: Position) -> Position:
     return Position(position.ledger_id, position.entry_id + 1)

@@ -218,6 +218,34 @@ def test_the_toolbox_rule_sees(line: str) -> None:
     assert list(loose_ends(ast.parse(line)))
 
 
+def effects(tree: ast.Module) -> Iterator[str]:
+    """Properties that change what they are a property of."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        if not any(ast.unparse(each) == "property" for each in node.decorator_list):
+            continue
+        for inner in ast.walk(node):
+            targets: list[ast.expr] = []
+            if isinstance(inner, ast.Assign | ast.Delete):
+                targets = inner.targets
+            elif isinstance(inner, ast.AugAssign | ast.AnnAssign):
+                targets = [inner.target]
+            if any(ast.unparse(target).startswith("self.") for target in targets):
+                yield f"{inner.lineno}: {node.name}"
+
+
+def test_properties_have_no_effect() -> None:
+    """Who looks at something, as a page for operators does, must not change what happens next."""
+    found = [f"{name_of(path)}:{place}" for path in modules() for place in effects(parsed(path))]
+    assert found == [], "make it a method with the name of what it does, and a property of what it tells"
+
+
+def test_the_rule_about_properties_sees() -> None:
+    text = "class A:\n    @property\n    def a(self):\n        self.n += 1\n        return self.n\n"
+    assert list(effects(ast.parse(text))) == ["4: a"]
+
+
 LOGGING = {"critical", "debug", "error", "exception", "info", "log", "warning"}
 
 

@@ -340,6 +340,9 @@ def test_requests_that_nobody_offers_do_not_stall_readers() -> None:
 class Outlet:
     writable = True
 
+    def ask_output(self) -> bool:
+        return self.writable
+
 
 def member(number: int, permits: int) -> Consumer:
     return Consumer(number, f"c{number}", Outlet(), permits=permits)

@@ -134,6 +134,9 @@ class _Listener:
         self.writable = True
         self.heard: list[tuple[list[str], list[str]]] = []
 
+    def ask_output(self) -> bool:
+        return self.writable
+
     def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
         self.heard.append((topics, []))
 

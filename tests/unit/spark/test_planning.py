@@ -10,6 +10,7 @@ from magnetar.spark.read.ledgers import LogState
 from magnetar.spark.read.planning import (
     BYTES_PER_PARTITION,
     TASKS_MIN,
+    TriggerDelay,
     groups,
     pieces_of,
     share,
@@ -112,3 +113,16 @@ def test_very_many_small_ranges_share_tasks() -> None:
     assert len(full) == 100, "what is large has a task of its own"
     mixed = groups([BYTES_PER_PARTITION // 2 + 1] * 200)
     assert len(mixed) == 200
+
+
+def test_asking_whether_a_trigger_is_held_back_changes_nothing() -> None:
+    delay = TriggerDelay(rows_min=10, delay_ms=100, now_ms=0)
+    assert [delay.holds(5, 50), delay.holds(10, 50), delay.holds(5, 100), delay.holds(5, 100)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    delay.let_through(100)
+    assert delay.holds(5, 199)
+    assert not delay.holds(0, 200)

@@ -77,6 +77,10 @@ class Lane(OwnConnection):
         self._consumer: AttachedConsumer | None = None
         self._taken: list[Position] = []
 
+    def ask_output(self) -> bool:
+        """It takes everything at once."""
+        return True
+
     @property
     def is_open(self) -> bool:
         """Whether both ends are attached."""

@@ -16,7 +16,10 @@ class ConsumerOutlet(Protocol):
 
     @property
     def writable(self) -> bool:
-        """False while the peer does not keep up; `subscription.pump` is called when it ends."""
+        """Whether it takes more now. Only to be looked at: nobody is told when that changes."""
+
+    def ask_output(self) -> bool:
+        """The same; and when it does not, `subscription.pump` is called as soon as it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +71,13 @@ class Consumer:
     """When it last asked for messages."""
     first_flow_ms: int = 0
 
-    @property
-    def ready(self) -> bool:
-        """Whether an entry may be sent now."""
-        return self.permits > 0 and not self.blocked and self.outlet.writable
+    def ask_output(self) -> bool:
+        """Whether an entry may be sent now; if only its connection stops that, see `ConsumerOutlet`."""
+        return self.permits > 0 and not self.blocked and self.outlet.ask_output()
 
-    @property
-    def room(self) -> int:
-        """Messages that may be sent now, one by one."""
-        if not self.ready:
+    def ask_messages(self) -> int:
+        """Messages that may be sent now, one by one; as `ask_output`."""
+        if not self.ask_output():
             return 0
         return min(self.permits, self.unacked_max - self.unacked) if self.unacked_max else self.permits
 

@@ -135,14 +135,14 @@ class KeySharedDispatcher(SharedDispatcher):
     def _taker(self, key: KeyState) -> Consumer | None:
         """Who may get an entry of the hash now."""
         owner = key.owner or self._owner(key)
-        if owner is None or self.unacked.blocked or not owner.ready:
+        if owner is None or self.unacked.blocked or not owner.ask_output():
             return None
         if key.held and key.holder is not owner and not self.allow_out_of_order:
             return None
         return owner
 
     def want(self) -> Want | None:
-        if self.unacked.blocked or not any(consumer.ready for consumer in self._consumers):
+        if self.unacked.blocked or not any(consumer.ask_output() for consumer in self._consumers):
             return None
         if self._delays is not None and self._delays.loading:
             return None
@@ -257,7 +257,7 @@ class KeySharedDispatcher(SharedDispatcher):
                 continue
             room = room_of.get(owner)
             if room is None:
-                room = owner.room
+                room = owner.ask_messages()
             room_of[owner] = room - 1
             if room <= 0:
                 self._lines.add(Position(run.ledger_id, first + offset), key)

@@ -82,7 +82,7 @@ class Lines:
         self, consumers: Sequence[Consumer], taker: Callable[[KeyState], Consumer | None]
     ) -> KeyState | None:
         """A hash whose first waiting entry can be sent; `taker` says to whom."""
-        ready = tuple([consumer.ready for consumer in consumers])
+        ready = tuple([consumer.ask_output() for consumer in consumers])
         if ready == self.stuck:
             return None
         for _ in range(len(self.order)):

@@ -67,7 +67,7 @@ class SharedDispatcher:
         self._give_back(consumer, list(consumer.pending))
 
     def want(self) -> Want | None:
-        if self.unacked.blocked or not any(consumer.ready for consumer in self._consumers):
+        if self.unacked.blocked or not any(consumer.ask_output() for consumer in self._consumers):
             return None
         if self._delays is not None and self._delays.loading:
             return None
@@ -140,7 +140,7 @@ class SharedDispatcher:
         for _ in range(count):
             at = at if at < count else 0
             consumer = consumers[at]
-            if consumer.ready and (best is None or consumer.priority < best.priority):
+            if consumer.ask_output() and (best is None or consumer.priority < best.priority):
                 best, best_at = consumer, at
                 if consumer.priority == highest:
                     break

@@ -37,7 +37,7 @@ class SingleActiveDispatcher(ActiveConsumers):
 
     def want(self) -> Want | None:
         active = self.active
-        if active is None or active.permits <= 0 or not active.outlet.writable:
+        if active is None or active.permits <= 0 or not active.outlet.ask_output():
             return None
         return Want(self.read_position, min(active.permits, _ENTRIES_PER_READ), replay=False)
 

@@ -28,9 +28,8 @@ class _Listener:
 
     session: SessionPort
 
-    @property
-    def writable(self) -> bool:
-        return self.session.writable
+    def ask_output(self) -> bool:
+        return self.session.ask_output()
 
     def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
         self.session.reply(commands.watch_topic_list_success(request_id, watcher_id, topics, digest))

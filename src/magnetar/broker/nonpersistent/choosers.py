@@ -62,7 +62,7 @@ class ActiveChooser(ActiveConsumers):
 
     def divide(self, entries: list[bytes], counts: list[int] | None) -> list[ConsumerShare]:
         active = self.active
-        if active is None or not active.ready:
+        if active is None or not active.ask_output():
             return []
         if counts is None:
             taken = entries[: active.permits]
@@ -111,7 +111,7 @@ class SharedChooser:
 
     def _line(self) -> list[Consumer]:
         """Consumers of the best priority that has any that are ready, in the order of their turns."""
-        ready = [consumer for consumer in self._consumers if consumer.ready]
+        ready = [consumer for consumer in self._consumers if consumer.ask_output()]
         best = min((consumer.priority for consumer in ready), default=0)
         return [consumer for consumer in ready if consumer.priority == best]
 
@@ -144,6 +144,6 @@ class KeyChooser:
         division = _Division()
         for row, entry in enumerate(entries):
             owner = self._owners.owner(self._hash_of(entry))
-            if owner is not None and owner.ready:
+            if owner is not None and owner.ask_output():
                 division.give(owner, entry, 1 if counts is None else counts[row])
         return division.shares()

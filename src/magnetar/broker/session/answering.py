@@ -68,7 +68,7 @@ class Requests:
         if session is None:
             return
         turns = session.broker.turns
-        while line.is_next and session.writable:
+        while line.is_next and session.ask_output():
             if not turns.begins():
                 turns.wait(owner_of(session), self)
                 return
@@ -77,7 +77,7 @@ class Requests:
     def go_on(self) -> None:
         """Its turn: one more begins."""
         line, session = self._line, self._of()
-        if session is not None and line.is_next and session.writable:
+        if session is not None and line.is_next and session.ask_output():
             self._begin_next(session)
             if line.is_next:
                 session.broker.turns.wait(owner_of(session), self)

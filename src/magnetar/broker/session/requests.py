@@ -74,17 +74,19 @@ class RequestLine:
     @property
     def crowded(self) -> bool:
         """Whether nothing more should be read: from a full line on, until half of it is gone."""
-        count, size = len(self._waiting), self._waiting_bytes
-        if self._crowded:
-            self._crowded = count > WAITING_MAX // 2 or size > WAITING_BYTES_MAX // 2
-        else:
-            self._crowded = count > WAITING_MAX or size > WAITING_BYTES_MAX
         return self._crowded
+
+    def _measure(self) -> None:
+        """The line has changed: it may be crowded now, or not any more."""
+        part = 2 if self._crowded else 1
+        is_long = len(self._waiting) > WAITING_MAX // part
+        self._crowded = is_long or self._waiting_bytes > WAITING_BYTES_MAX // part
 
     def add(self, request: Request) -> None:
         """Puts a request at the end of the line."""
         self._waiting.append(request)
         self._waiting_bytes += request.size_bytes
+        self._measure()
 
     @property
     def is_next(self) -> bool:
@@ -102,6 +104,7 @@ class RequestLine:
             return None
         first = self._waiting.pop(0)
         self._waiting_bytes -= first.size_bytes
+        self._measure()
         self._running += 1
         self._running_bytes += first.size_bytes
         self._large_running |= first.large
@@ -120,3 +123,4 @@ class RequestLine:
             request.work.close()
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._measure()

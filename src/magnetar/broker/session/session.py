@@ -212,6 +212,10 @@ class Session:
 
     @property
     def writable(self) -> bool:
+        waiting, below = self.out_bytes + self._unsent_bytes, self.out_bytes < self._output_bytes_max
+        return below and self.transport_writable and self._outputs.allows(waiting) and not self.closed
+
+    def ask_output(self) -> bool:
         if self.out_bytes < self._output_bytes_max and self.transport_writable:
             waiting = self.out_bytes + self._unsent_bytes
             outputs = self._outputs
@@ -312,9 +316,7 @@ class Session:
         attached = self.producers.get(run.producer_id)
         if attached is None:
             if run.producer_id not in self.closed_producers:
-                self._transport.close(
-                    f"SEND for producer {run.producer_id}, which this connection has not opened"
-                )
+                self.close(f"SEND for producer {run.producer_id}, which this connection has not opened")
             return
         size = run.size_bytes
         self._in_flight_bytes += size
@@ -333,10 +335,8 @@ class Session:
         consumer = self.consumers.get(event.consumer_id)
         if consumer is None:
             if event.request_id is not None:
-                code, text = WIRE_CODES[ConsumerNotFoundError], "the consumer is not connected"
-                self.reply(
-                    commands.ack_response(event.consumer_id, event.request_id, code=code, message=text)
-                )
+                code, why = WIRE_CODES[ConsumerNotFoundError], "the consumer is not connected"
+                self.reply(commands.ack_response(event.consumer_id, event.request_id, code=code, message=why))
             return
         try:
             if event.request_id is not None:

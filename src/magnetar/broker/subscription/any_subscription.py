@@ -54,6 +54,8 @@ class ConsumerConnection(Protocol):
     @property
     def writable(self) -> bool: ...
 
+    def ask_output(self) -> bool: ...
+
     def queued(self, size_bytes: int) -> None:
         """Bytes were appended to `out`: they leave at the end of this tick."""
 

@@ -32,9 +32,8 @@ _UNANSWERED_MAX: Final = 16
 class Client(Protocol):
     """Who watches: a connection."""
 
-    @property
-    def writable(self) -> bool:
-        """Whether it takes more now; if not, `TopicWatchers.resume` follows as soon as it does."""
+    def ask_output(self) -> bool:
+        """Whether it takes more now; if not, `TopicWatchers.resume` follows when it does."""
 
     def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
         """The watch has begun; `topics` are those that match now."""
@@ -272,7 +271,7 @@ class TopicWatchers:
         if topics is watcher.seen and not watcher.requests:
             return
         # What is not told now is part of the next difference: nothing piles up for who does not read.
-        watcher.held = not watcher.client.writable
+        watcher.held = not watcher.client.ask_output()
         if watcher.held:
             return
         watched = watcher.watched
@@ -295,4 +294,4 @@ class TopicWatchers:
             digest = watched.digest
             listed = [] if digest == known_digest else sorted(watched.topics)
             watcher.client.watching(request_id, watcher.watcher_id, listed, digest)
-            watcher.held = bool(watcher.requests) and not watcher.client.writable
+            watcher.held = bool(watcher.requests) and not watcher.client.ask_output()

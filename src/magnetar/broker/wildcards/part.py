@@ -92,6 +92,10 @@ class PartConnection:
         """The client's."""
         return self._owner.connection.writable
 
+    def ask_output(self) -> bool:
+        """The client's."""
+        return self._owner.connection.ask_output()
+
     def queued(self, size_bytes: int) -> None:
         self._owner.connection.queued(size_bytes)
 

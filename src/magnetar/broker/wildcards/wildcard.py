@@ -165,8 +165,7 @@ class Wildcard:
 
     # -- what the room of watchers asks of a client ------------------------------------------------
 
-    @property
-    def writable(self) -> bool:
+    def ask_output(self) -> bool:
         """It takes everything at once."""
         return True
 

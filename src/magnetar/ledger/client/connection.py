@@ -112,9 +112,8 @@ class BookieConnection(asyncio.BufferedProtocol):
         """Whether a request can be answered."""
         return not self._is_lost and self._transport is not None and not self._transport.is_closing()
 
-    @property
-    def next_txn_id(self) -> int:
-        """A number for a request of version 3."""
+    def take_txn_id(self) -> int:
+        """A number for a request of version 3, each once."""
         self._txn_id += 1
         return self._txn_id
 
@@ -146,7 +145,7 @@ class BookieConnection(asyncio.BufferedProtocol):
         The answer comes in version 3 whatever version is spoken else.
         """
         self._parser.is_v2 = False
-        request = StartTls(self.next_txn_id)
+        request = StartTls(self.take_txn_id())
         answer = await self._asked(request.txn_id, request, is_v2=False)
         if not isinstance(answer, TlsStarts) or answer.status is not Status.OK:
             raise OSError("the bookie offers no TLS")
@@ -183,7 +182,7 @@ class BookieConnection(asyncio.BufferedProtocol):
 
     async def _auth_step(self, payload: bytes) -> bytes | None:
         """What the bookie says; None when it need not know who we are."""
-        number = None if self._is_v2 else self.next_txn_id
+        number = None if self._is_v2 else self.take_txn_id()
         key = "auth" if number is None else number
         answer = await self._asked(key, Auth(_SASL, payload, number), is_v2=self._is_v2)
         if isinstance(answer, AuthDone) and answer.status is Status.OK:

@@ -272,7 +272,7 @@ class BookiePool:
             return Read(
                 ledger_id,
                 entry_id,
-                txn_id=None if self.options.use_v2 else connection.next_txn_id,
+                txn_id=None if self.options.use_v2 else connection.take_txn_id(),
                 fence=fence_key is not None,
                 master_key=fence_key,
                 high_priority=recovery,
@@ -318,7 +318,7 @@ class BookiePool:
         assert not self.options.use_v2
 
         def request(connection: BookieConnection) -> ListEntries:
-            return ListEntries(ledger_id, connection.next_txn_id)
+            return ListEntries(ledger_id, connection.take_txn_id())
 
         def done(response: Response | None) -> None:
             if isinstance(response, EntriesListed):

@@ -17,7 +17,7 @@ def force(pool: BookiePool, bookie: str, ledger_id: int, answered: Callable[[Sta
     def done(response: Response | None) -> None:
         answered(response.status if isinstance(response, Forced) else Status.IO_ERROR)
 
-    pool.ask(bookie, ledger_id, lambda connection: ForceLedger(ledger_id, connection.next_txn_id), done)
+    pool.ask(bookie, ledger_id, lambda connection: ForceLedger(ledger_id, connection.take_txn_id()), done)
 
 
 def write_lac(
@@ -39,7 +39,7 @@ def write_lac(
         answered(response.status if isinstance(response, LacWritten) else Status.IO_ERROR)
 
     def request(connection: BookieConnection) -> WriteLac:
-        return WriteLac(ledger_id, last_confirmed, master_key, blob, connection.next_txn_id)
+        return WriteLac(ledger_id, last_confirmed, master_key, blob, connection.take_txn_id())
 
     pool.ask(bookie, ledger_id, request, done)
 
@@ -58,7 +58,7 @@ def read_lac(
         else:
             answered(Status.IO_ERROR, None, None)
 
-    pool.ask(bookie, ledger_id, lambda connection: ReadLac(ledger_id, connection.next_txn_id), done)
+    pool.ask(bookie, ledger_id, lambda connection: ReadLac(ledger_id, connection.take_txn_id()), done)
 
 
 def wait_for_more(
@@ -76,7 +76,7 @@ def wait_for_more(
         return Read(
             ledger_id,
             LAST_ENTRY,
-            txn_id=connection.next_txn_id,
+            txn_id=connection.take_txn_id(),
             previous_lac=previous,
             timeout_ms=int(1_000 * wait_s),
             piggyback=True,

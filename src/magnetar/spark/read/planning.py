@@ -87,8 +87,8 @@ class TriggerDelay:
 
     def holds(self, rows: int, now_ms: int) -> bool:
         """Whether `rows` are to wait for more. Times are of a clock that only goes forward."""
-        if rows >= self._rows_min or now_ms - self._since_ms >= self._delay_ms:
-            if rows:
-                self._since_ms = now_ms
-            return False
-        return True
+        return rows < self._rows_min and now_ms - self._since_ms < self._delay_ms
+
+    def let_through(self, now_ms: int) -> None:
+        """A trigger with rows begins: the next one is held back from here on."""
+        self._since_ms = now_ms

@@ -118,7 +118,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 last = cluster.with_end_index(name, Offset(end, None))
                 begin = cluster.with_start_index(name, state, begin)
                 backlogs[topic] = Backlog(name, state, begin, last)
-        if self._holds_back(backlogs, limit):
+        if not self._let_through(backlogs, limit):
             return start
         self._admit(backlogs, limit)
         for topic, backlog in backlogs.items():
@@ -126,15 +126,23 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[topic] = backlog.end
         return encode_offsets(ends)
 
-    def _holds_back(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> bool:
-        """Whether there is too little for a trigger. Never where a query ends at what is there now."""
+    def _let_through(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> bool:
+        """Begins a trigger and returns True, or returns False when there is too little for one.
+
+        That is never so where a query ends at what is there now.
+        """
         rows_min = self._options.rows_per_trigger_min
         if rows_min is None or self._target is not None or isinstance(limit, ReadAllAvailable):
-            return False
+            return True
         now_ms = time.monotonic_ns() // 1_000_000
         if self._delay is None:
             self._delay = TriggerDelay(rows_min, self._options.trigger_delay_ms, now_ms)
-        return self._delay.holds(sum(backlog.rows for backlog in backlogs.values()), now_ms)
+        rows = sum(backlog.rows for backlog in backlogs.values())
+        if self._delay.holds(rows, now_ms):
+            return False
+        if rows:
+            self._delay.let_through(now_ms)
+        return True
 
     def _admit(self, backlogs: Mapping[str, Backlog], limit: ReadLimit) -> None:
         # Spark carries one limit, and says by this one that none counts; the others are applied here.
