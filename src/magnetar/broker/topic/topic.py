@@ -221,9 +221,8 @@ class Topic(AnyTopic):
                 self.dedup.persisted(head.producer.name, head.mark, position, head.count)
             connection = head.producer.connection
             if head.refusal is not None:
-                connection.send_errors(
-                    head.producer, head.sequence_ids, wire_code(head.refusal), str(head.refusal)
-                )
+                code, reason = wire_code(head.refusal), str(head.refusal)
+                connection.send_errors(head.producer, head.sequence_ids, code, reason)
             else:
                 connection.receipts(head.producer, head.sequence_ids, head.highest_ids, position)
             connection.published(head.size_bytes)

@@ -125,5 +125,5 @@ def _header(txn_id: TxnId) -> str:
 
 
 async def _delete(store: MetadataStore, path: str) -> None:
-    with contextlib.suppress(NotFoundError):
+    with contextlib.suppress(NotFoundError):  # gone is what was asked for
         await store.delete(path)

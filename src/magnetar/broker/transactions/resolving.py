@@ -118,7 +118,7 @@ class Resolving:
                 self.any_hidden = self.any_hidden or bool(ledgers)
             await part.keep(txn, ledgers)
         except TopicNotFoundError:
-            pass
+            pass  # Deleted: nothing of it is left to be decided.
         except MagnetarError as error:
             _log.warning("transaction %s on %s: %s; it is tried again", txn.id, name, error)
             key = ("transaction", txn.id, name)

@@ -286,7 +286,7 @@ class Transactions:
         """Aborts it if nobody ends it already."""
         try:
             await self.end(txn.id, TxnState.ABORTED, ANYBODY, reason=reason)
-        except (RefusedError, MetadataError) as error:
+        except (RefusedError, MetadataError) as error:  # somebody ended it, or its timeout asks again
             _log.info("transaction %s: %s", txn.id, error)
 
     async def abort_of(self, topic: str, subscription: str, reason: str) -> None:
