@@ -4,7 +4,8 @@ Every round starts the broker on the same data, lets a worker take inputs, write
 transactions, of which a fifth is aborted, and kills the broker at a random moment. What was ending then is
 ended again: the answer must be what readers see.
 
-MAGNETAR_TXN_ROUNDS, MAGNETAR_TXN_INPUTS and MAGNETAR_TXN_AT_ONCE make it larger; MAGNETAR_KILL_SEED replays its random choices.
+MAGNETAR_TXN_ROUNDS, MAGNETAR_TXN_INPUTS and MAGNETAR_TXN_AT_ONCE make it larger; MAGNETAR_KILL_SEED replays
+its random choices.
 """
 
 from __future__ import annotations

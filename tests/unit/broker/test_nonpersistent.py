@@ -197,7 +197,7 @@ def test_there_is_no_last_message_and_seek_does_nothing() -> None:
     async def story(world: World) -> None:
         _, receiver = await pair(world)
         refused = await receiver.ask(Type.GET_LAST_MESSAGE_ID, consumer_id=1, request_id=7)
-        assert refused.error == NotAllowedError.code
+        assert refused.error == pb.NotAllowedError
         done = await receiver.ask(Type.SEEK, consumer_id=1, request_id=8, message_publish_time=5)
         assert not hasattr(done, "error")
         assert not receiver.commands(Type.CLOSE_CONSUMER)
