@@ -1,7 +1,7 @@
 """How many fields a command may have: what has more is refused before it is decoded (pure).
 
 protobuf makes an object of each field that is a message. A command of 1.5 MiB, the longest that may carry a
-schema, has room for 800,000 empty properties, which take 600 ms and 60 MB until somebody counts them. Here
+schema, holds up to 800,000 empty properties, which take 600 ms and 60 MB until they are counted. Here
 they are counted on the bytes, and no further than they may be.
 """
 
