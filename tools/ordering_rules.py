@@ -131,7 +131,7 @@ RULES: Final = (
         (SPARES,),
     ),
     Rule(
-        "nobody reads a file that is written over",
+        "no reader uses a file that is written over",
         "a reader of a deleted ledger gets bytes of another",
         "bookie/supply.py",
         "        if not segment.is_read and stat.st_nlink == 1 and self.spares.reserve(",
@@ -148,7 +148,7 @@ RULES: Final = (
     ),
     Rule(
         "a segment is listed before it is written to",
-        "its file is lost, and nobody notices",
+        "its file is lost unnoticed",
         "bookie/supply.py",
         "            self._roster.add(segment_id)\n",
         "            pass\n",
@@ -499,7 +499,7 @@ RULES: Final = (
         ("unit/broker/test_inactive_topics.py",),
     ),
     Rule(
-        "objects that nobody names go by the settled time",
+        "objects that no log names are deleted by the settled time",
         "as above",
         "managedlog/orphan_objects.py",
         "self._clock.settled_ms() - each.modified_ms",
@@ -627,7 +627,7 @@ RULES: Final = (
     # -- tiered storage
     Rule(
         "intent before object",
-        "objects that nobody names stay for ever",
+        "objects that no log names stay for ever",
         "tiered/attempt.py",
         "        return self._do(self._remember_intent())\n\n    def _do",
         "        return self._do(Convert(0))\n\n    def _do",

@@ -40,7 +40,7 @@ SECURITY_RULES: Final = (
     # -- what a token must be
     Rule(
         "a token has a bound",
-        "whoever connects makes the broker parse as much as he likes",
+        "a client makes the broker parse without limit before it connects",
         "auth/claims.py",
         "    if len(token) > TOKEN_BYTES_MAX:\n",
         "    if False:\n",
@@ -56,7 +56,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a token is signed",
-        "whoever writes a token himself is who he says",
+        "a token that its client wrote is accepted",
         "auth/claims.py",
         "algorithms=list(algorithms)",
         'algorithms=[*algorithms, "none"]',
@@ -64,7 +64,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a role is a text",
-        "a token without a role, or with a number in its place, is somebody",
+        "a token without a role, or with a number in its place, gets a role",
         "auth/claims.py",
         "    if not isinstance(role, str) or not role:\n",
         "    if not role:\n",
@@ -72,7 +72,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a role is not empty",
-        "a token whose role is empty is somebody",
+        "a token whose role is empty gets a role",
         "auth/claims.py",
         "    if not isinstance(role, str) or not role:\n",
         "    if not isinstance(role, str):\n",
@@ -104,7 +104,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a token is for this audience",
-        "a token for somebody else lets in here",
+        "a token for another audience is accepted",
         "auth/claims.py",
         "    if not any(isinstance(each, str) and each in audiences for each in listed):\n",
         "    if not listed:\n",
@@ -136,7 +136,7 @@ SECURITY_RULES: Final = (
     ),
     # -- passwords and certificates
     Rule(
-        "who is not there is refused",
+        "an unknown user is refused",
         "an unknown user comes in with the password of a decoy",
         "auth/basic.py",
         "if not good or hashed is None or not colon:",
@@ -185,7 +185,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "what was remembered ends with its credential",
-        "who has expired is let in from memory",
+        "an expired credential is accepted from the cache",
         "auth/remembered.py",
         "end_ms = min(end_ms, answer.expires_ms)",
         "pass",
@@ -209,7 +209,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "memory of credentials is bounded",
-        "who guesses fills the memory",
+        "a client that guesses passwords fills the memory",
         "auth/remembered.py",
         "    if len(entries) >= _ENTRIES_MAX:\n",
         "    if False:\n",
@@ -258,7 +258,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a client's word behind a proxy is proven",
-        "a proxy's client is whoever it says",
+        "a proxy names any role for its client",
         "broker/guard.py",
         "        if not self.authentication.verify_original:\n",
         "        if True:\n",
@@ -274,7 +274,7 @@ SECURITY_RULES: Final = (
     ),
     # -- rights
     Rule(
-        "a cluster's rights are nobody's grant",
+        "a cluster's rights need no grant",
         "a tenant's administrator administers the cluster",
         "auth/permissions.py",
         "    if action in (Action.ADMINISTER_CLUSTER, Action.READ_METRICS):\n",
@@ -283,7 +283,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a grant administers no tenant",
-        "whoever may produce administers",
+        "a role that may produce administers",
         "auth/permissions.py",
         "    if action is Action.ADMINISTER_TENANT:\n        return False\n",
         "    if action is Action.ADMINISTER_TENANT:\n        return bool(namespace.get('auth_policies'))\n",
@@ -291,7 +291,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a right is a granted one",
-        "who may consume may produce",
+        "a role that may consume may produce",
         "auth/permissions.py",
         "    if action.value not in granted:\n",
         "    if not granted:\n",
@@ -299,7 +299,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a subscription is of its roles",
-        "everybody who may consume takes another's subscription",
+        "every role that may consume takes another's subscription",
         "auth/permissions.py",
         "    if roles and role not in roles:\n",
         "    if False:\n",
@@ -315,7 +315,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "the cluster needs a superuser",
-        "everybody administers the cluster",
+        "every role administers the cluster",
         "broker/guard.py",
         "        if not self.is_superuser(identity):\n            raise",
         "        if False:\n            raise",
@@ -396,7 +396,7 @@ SECURITY_RULES: Final = (
     ),
     # -- who has not said who it is
     Rule(
-        "who waits for CONNECT has a deadline",
+        "a connection that waits for CONNECT has a deadline",
         "idle sockets stay for ever",
         "broker/session/greetings.py",
         ("            if self._looks - came <= self._looks_max:\n                return\n"),
@@ -421,7 +421,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a frame before CONNECT is small",
-        "who says a size gets the memory",
+        "a client that announces a size gets the memory",
         "broker/session/connection.py",
         "            if needed > CONNECT_BYTES_MAX:\n",
         "            if False:\n",
@@ -430,7 +430,7 @@ SECURITY_RULES: Final = (
     # -- shares of a turn
     Rule(
         "a read handles some commands",
-        "one read of PINGs stops everybody",
+        "one read of PINGs stops all clients",
         "broker/session/command_turns.py",
         "            self.per_read = 1\n",
         "            self.per_read = 8\n",
@@ -438,7 +438,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a turn begins some requests",
-        "one connection's requests stop everybody",
+        "one connection's requests stop all clients",
         "broker/session/command_turns.py",
         "        if self._waiting or self._begun >= _REQUESTS_PER_TURN:\n",
         "        if self._waiting:\n",
@@ -538,7 +538,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "addresses take turns with their calls",
-        "who makes one call waits for who makes two hundred",
+        "a client with one call waits for a client with two hundred",
         "admin/calls/call_turns.py",
         "        self._line.setdefault(address, {})[number] = place\n",
         '        self._line.setdefault("", {})[number] = place\n',
@@ -546,7 +546,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "frames of a WebSocket come a few at a time",
-        "one read full of PINGs stops everybody",
+        "one read full of PINGs stops all clients",
         "websocket/pieces.py",
         "while at < size and self.frames < FRAMES_MAX:",
         "while at < size:",
@@ -554,7 +554,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "WebSockets take turns",
-        "thousands of WebSockets that send a little each stop everybody",
+        "thousands of WebSockets that send a little each stop all clients",
         "admin/serving/socket_protocol.py",
         "        if self.turns.spent:\n",
         "        if False:\n",
@@ -562,7 +562,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "calls are in the quota of their role",
-        "who calls over HTTP has no quota",
+        "a client over HTTP has no quota",
         "admin/serving/app.py",
         "        quotas.count(owner, 1)\n",
         "",
@@ -570,7 +570,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "the time of calls is in the quota of their role",
-        "who calls over HTTP has all of the loop's time",
+        "a client over HTTP has all of the loop's time",
         "admin/serving/app.py",
         "await self._broker.quotas.timing(owner, _answered(handler, call))",
         "await _answered(handler, call)",
@@ -578,7 +578,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "texts of WebSockets are of their role's quota",
-        "who is held back on connections goes on over WebSockets",
+        "a role that is held back on connections continues over WebSockets",
         "websocket/app.py",
         "        endpoint.share.count()\n",
         "",
@@ -619,7 +619,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "pieces are let go with their message",
-        "who is through with large messages is counted for them",
+        "a socket that is done with large messages is counted for them",
         "websocket/deliveries.py",
         "            # Its total was the producer's word.\n            self._let_go(uuid)\n",
         "",
@@ -635,7 +635,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a damaged entry is not delivered",
-        "a WebSocket gets bytes that nobody published",
+        "a WebSocket gets bytes that no producer published",
         "websocket/deliveries.py",
         "        if not event.intact:\n",
         "        if False:\n",
@@ -659,7 +659,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "the tenant that holds most gives way",
-        "who holds little is closed for another tenant",
+        "a socket that holds little is closed for another tenant",
         "websocket/memory.py",
         "        mine = [holder for holder in self._by_holder if holder.tenant == tenant]\n",
         "        mine = list(self._by_holder)\n",
@@ -682,7 +682,7 @@ SECURITY_RULES: Final = (
         (MEMORY,),
     ),
     Rule(
-        "who answers no ping is dropped with what waits for it",
+        "a client that answers no ping is disconnected with its output",
         "a client that does not read keeps its socket for ever",
         "admin/serving/socket_protocol.py",
         "        super().keepalive_timeout()\n        self.transport.abort()\n",
@@ -690,7 +690,7 @@ SECURITY_RULES: Final = (
         (HTTP_SERVER,),
     ),
     Rule(
-        "who gives way is dropped with what waits for it",
+        "a socket that must close is disconnected with its output",
         "a client that does not read keeps the memory of all",
         "websocket/app.py",
         "        self._abort()\n",
@@ -699,7 +699,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a slow client stops dispatch",
-        "what nobody reads waits in memory",
+        "unread output waits in memory without limit",
         "websocket/line.py",
         "        if self._waiting_bytes > _WAITING_BYTES_MAX:\n",
         "        if False:\n",
@@ -755,7 +755,7 @@ SECURITY_RULES: Final = (
     ),
     # -- what is opened
     Rule(
-        "who shares a process opens no more than it can spare",
+        "clients of a shared process open no more sockets than it can spare",
         "one message takes gigabytes",
         "client/compression.py",
         "    if bytes_max is not None and size > bytes_max:\n",
@@ -772,7 +772,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a payload is as long as was said",
-        "compaction and filters read bytes of nobody",
+        "compaction and filters read bytes beyond the entry",
         "client/compression.py",
         "    if not whole or len(plain) != size:\n",
         "    if not whole:\n",
@@ -781,7 +781,7 @@ SECURITY_RULES: Final = (
     # -- entry filters
     Rule(
         "an expression is short",
-        "parsing it stops everybody",
+        "parsing it stops all clients",
         "broker/filters/expression.py",
         "        if len(text) > _CHARS_MAX:\n",
         "        if False:\n",
@@ -789,7 +789,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "metadata that an expression sees are bounded",
-        "a message with very many properties stops everybody",
+        "a message with very many properties stops all clients",
         "broker/filters/expression.py",
         "        if candidate.metadata.ByteSize() > _METADATA_BYTES_MAX:\n",
         "        if False:\n",
@@ -797,7 +797,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "work on a batch is bounded",
-        "a batch that says very much stops everybody",
+        "a batch with very much metadata stops all clients",
         "broker/filters/expression.py",
         "        return said_bytes > self._said_bytes_max or any(\n",
         "        return any(\n",
@@ -805,7 +805,7 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "a turn judges some entries",
-        "many entries at once stop everybody",
+        "many entries at once stop all clients",
         "broker/filters/judge.py",
         "            if left_bytes < 0 and place:\n",
         "            if False:\n",
@@ -829,7 +829,7 @@ SECURITY_RULES: Final = (
         (STORED,),
     ),
     Rule(
-        "topics that nobody loaded are counted",
+        "topics that are not loaded are counted",
         "a restart makes a tenant's history free",
         "broker/limits/stored_bytes.py",
         "                size = 0 if found is None else found.size_bytes\n",
@@ -869,8 +869,8 @@ SECURITY_RULES: Final = (
         (UNACKED,),
     ),
     Rule(
-        "who holds little goes on",
-        "one tenant's unacknowledged messages stop everybody's",
+        "a subscription that holds little continues",
+        "one tenant's unacknowledged messages stop all tenants",
         "broker/dispatch/unacked.py",
         "        if limit.total > self.part:\n",
         "        if True:\n",
@@ -919,7 +919,7 @@ SECURITY_RULES: Final = (
         (HTTP_SERVER,),
     ),
     Rule(
-        "an answer that nobody takes ends its connection",
+        "an answer that is not read ends its connection",
         "clients that read nothing take memory and sockets",
         "admin/serving/loop_server.py",
         "        elif now_s - self._stuck[1] > STUCK_S:\n",
