@@ -529,6 +529,22 @@ SECURITY_RULES: Final = (
         ("unit/wire/test_fields.py",),
     ),
     Rule(
+        "lists of ids come in slices",
+        "one ACK of a megabyte has the loop for a quarter of a second",
+        "broker/session/slices.py",
+        "if len(event.positions) > ACKS_MAX or",
+        "if",
+        ("unit/broker/test_slices.py",),
+    ),
+    Rule(
+        "a text of a WebSocket has few parts",
+        "one text has the loop for most of a second",
+        "websocket/documents.py",
+        """    if text.count('"') + text.count("[") + text.count("{") > _QUOTES_MAX:\n""",
+        "    if False:\n",
+        ("unit/websocket/test_publishing.py",),
+    ),
+    Rule(
         "calls take turns",
         "an address has the loop for as long as all its calls take",
         "admin/calls/call_places.py",

@@ -11,6 +11,7 @@ from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.broker.wildcards.subscription import WildcardSubscription
+from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
 from magnetar.websocket import documents
 from magnetar.websocket.dead_letters import DeadLetters
@@ -31,6 +32,8 @@ from magnetar.wire.frames import position_of
 
 _Type = pb.BaseCommand.Type
 
+_WRITTEN_MAX: Final = 64
+"""Messages written before others have the event loop: an entry of a megabyte may hold ten thousand."""
 _HELD_MAX: Final = 50_000
 """Messages that a client that pulls may hold; nothing more is delivered before it settles some."""
 
@@ -254,11 +257,15 @@ class ConsumerSocket(Endpoint):
     # -- to the client -----------------------------------------------------------------------------
 
     async def write(self, output: Output) -> None:
+        written = 0
         while True:
             while self._answers:
                 await output.text(self._answers.popleft())
             if self._end is None and self._room() > 0 and (self._ready or await self._open_next()):
                 await self._deliver(output)
+                written += 1
+                if written % _WRITTEN_MAX == 0:
+                    await yield_loop()
                 continue
             await self._until_woken()
 

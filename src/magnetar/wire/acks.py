@@ -20,6 +20,10 @@ from magnetar.wire.events import AckEvent, TxnBits
 from magnetar.wire.frames import FRAME_HEAD, position_of, read_varint, varint
 
 _WORD: Final = (1 << 64) - 1
+_ACK_WORDS_MAX: Final = 1 << 14
+"""Of one set: a million messages in a batch."""
+_WORDS_MAX: Final = 1 << 16
+"""Of all sets of an ACK; entries behind are not acknowledged, and come again."""
 
 _WINDOW_MIN: Final = 16
 _WINDOW_MAX: Final = 1024
@@ -126,12 +130,18 @@ _IGNORED_ID_TAGS: Final = frozenset((0x18, 0x20, 0x30))
 
 def ack_of_command(command: pb.CommandAck) -> AckEvent:
     """The event of a parsed CommandAck, of any shape."""
+    words_left = _WORDS_MAX
     positions: list[Position] = []
     batch_acks: list[tuple[Position, tuple[int, ...], int]] = []
     for message_id in command.message_id:
         position = position_of(message_id)
         if message_id.ack_set:
-            words = tuple(word & _WORD for word in message_id.ack_set)
+            # What is behind are messages that no batch has; the broker keeps no more of them either.
+            said = message_id.ack_set[:_ACK_WORDS_MAX]
+            words_left -= len(said)
+            if words_left < 0:
+                break
+            words = tuple(word & _WORD for word in said)
             batch_acks.append((position, words, max(message_id.batch_size, 0)))
         else:
             positions.append(position)

@@ -1,7 +1,7 @@
 """How long a command can be: what is longer is refused by its first bytes, before it is decoded (pure).
 
 What a message holds is no part of its command. A command is some names and numbers; three kinds carry a
-schema, two name positions without end. Whoever sends more than that costs its sender as much as it costs us.
+schema, two name positions. Whoever sends more than that costs its sender as much as it costs us.
 
 Source: bounds of the texts in commands, `broker/handlers/texts.py`, at four bytes a character.
 """
@@ -18,7 +18,8 @@ _WITH_PROPERTIES_BYTES_MAX: Final = 384 << 10
 """256 KiB of properties more."""
 _WITH_SCHEMA_BYTES_MAX: Final = (1 << 20) + (512 << 10)
 """A schema of 1 MiB, its properties, and those of the producer or of consumer and subscription."""
-_NO_LIMIT: Final = 1 << 32
+_WITH_IDS_BYTES_MAX: Final = (1 << 20) + (512 << 10)
+"""A hundred thousand ids of messages; clients send a thousand, or what one consumer may hold, 50,000."""
 _SUBSCRIBE: Final = 4
 _PRODUCER: Final = 5
 _ACK: Final = 10
@@ -33,8 +34,8 @@ _BYTES_MAX: Final = {
     _GET_OR_CREATE_SCHEMA: _WITH_SCHEMA_BYTES_MAX,
     _LOOKUP: _WITH_PROPERTIES_BYTES_MAX,
     _GET_TOPICS: _WITH_PROPERTIES_BYTES_MAX,
-    _ACK: _NO_LIMIT,
-    _REDELIVER: _NO_LIMIT,
+    _ACK: _WITH_IDS_BYTES_MAX,
+    _REDELIVER: _WITH_IDS_BYTES_MAX,
 }
 
 ENVELOPE_BYTES: Final = 40

@@ -152,3 +152,10 @@ def test_parameters() -> None:
     for query in ({"priorityLevel": "x"}, {"receiverQueueSize": "-1"}, {"subscriptionMode": "X"}):
         with pytest.raises(BadQueryError):
             consumer_options(query)
+
+
+@pytest.mark.parametrize("parts", ['"a":"b",' * 2_600, '"a":[' + "[" * 10_000, '"a":' + "{" * 10_000])
+def test_a_text_of_very_many_parts_is_refused_unread(parts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was read"))
+    with pytest.raises(MessageError, match="too many parts"):
+        outgoing_of('{"payload":"","properties":{' + parts, 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 from magnetar.auth.identity import shown_role
@@ -20,6 +20,7 @@ from magnetar.broker.service import Broker
 from magnetar.broker.session.answering import owner_of
 from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.broker.session.session import Session
+from magnetar.broker.session.slices import sliced
 from magnetar.wire.frames import FrameError, frame_bytes_max
 from magnetar.wire.server import ServerParser
 
@@ -54,12 +55,14 @@ class Connection(asyncio.BufferedProtocol):
         "_large",
         "_left",
         "_loop",
+        "_more",
         "_parser",
         "_peer",
         "_quotas",
         "_rests",
         "_session",
         "_shared",
+        "_slices",
         "_tail",
         "_transport",
         "_turns",
@@ -72,6 +75,9 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = ServerParser(frame_bytes_max(broker.config.message_bytes_max))
         self._turns, self._quotas = broker.turns, broker.quotas
         self._tail = self._left = b""
+        self._slices: Iterator[list[object]] = iter(())
+        self._more: list[object] = []
+        """What was read, and is handled in a later turn; `_slices` gives what is behind."""
         self._large: bytearray | None = None
         self._filled = 0
         self._flush_scheduled = False
@@ -126,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._left = b""
+        self._left, self._more = b"", []
         self._broker.alarms.discard(self)
         self._turns.forget(owner_of(self._session), self)
         self._broker.farewells.lost(self._session)
@@ -150,7 +156,8 @@ class Connection(asyncio.BufferedProtocol):
             events, consumed = parser.parse(buffer, size, self._turns.per_read)
         except FrameError as error:
             self._tail = b""
-            self._guarded_handle(error.events)
+            # The first turn of it: what is dropped of a list of ids comes again.
+            self._guarded_handle(next(sliced(error.events), ()))
             self.close(f"illegal frame: {error}")
             return
         if consumed == size:
@@ -161,7 +168,9 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._keep(buffer, consumed, size)
         if events:
-            self._guarded_handle(events)
+            self._slices = sliced(events)
+            self._guarded_handle(next(self._slices, ()))
+            self._more = next(self._slices, [])
         if parser.commands or timed:
             self._count(parser.commands, begun_ms)
 
@@ -175,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         if rest_ms and not self._closing:
             self._session.throttle(_TURN)
             self._rest(rest_ms)
-        elif commands and (self._left or turns.spent) and not self._closing:
+        elif commands and (self._more or self._left or turns.spent) and not self._closing:
             # Also within a read of the loop, which would go on with this socket else.
             self._session.throttle(_TURN)
             turns.wait(owner_of(self._session), self)
@@ -197,11 +206,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Its turn: the next of its commands, or the next read."""
+        if self._more:
+            more, self._more = self._more, next(self._slices, [])
+            if not self._closing:
+                begun_ms = self._quotas.now_ms() if self._quotas.timed else None
+                self._guarded_handle(more)
+                self._write_out()
+                self._quotas.count(owner_of(self._session), 0, begun_ms)
+                self._turns.wait(owner_of(self._session), self)
+            return
         left, self._left = self._left, b""
         if left and not self._closing:
             self._parse(left, len(left))
             self._write_out()
-        if not self._left and not self._rests:
+        if not (self._left or self._more or self._rests):
             self._session.unthrottle(_TURN)
 
     def _keep(self, buffer: bytearray | bytes, start: int, end: int) -> None:
