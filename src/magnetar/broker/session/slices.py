@@ -39,8 +39,8 @@ def sliced(events: Sequence[object]) -> Iterator[list[object]]:
 def _slices(event: object) -> Iterator[object] | None:
     """None: it is short."""
     if isinstance(event, AckEvent):
-        # A cumulative one names one position; a transaction's are counted as they are.
-        if event.cumulative or event.transactional:
+        # A cumulative one names one position; those of a transaction succeed or fail together.
+        if event.cumulative or event.txn is not None:
             return None
         batches = event.batch_acks or []
         if len(event.positions) > ACKS_MAX or len(batches) > BATCH_ACKS_MAX or _words(batches) > WORDS_MAX:
