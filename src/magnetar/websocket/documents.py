@@ -74,7 +74,7 @@ class Order:
 
 
 _QUOTES_MAX: Final = 10_000
-"""And brackets, of a text: two thousand properties. A text of 6 MiB has room for a million parts, which take
+"""And brackets, of a text: two thousand properties. A text of 6 MiB may hold a million parts, which take
 most of a second."""
 
 
