@@ -10,8 +10,14 @@ wire=$root/src/magnetar/wire
 # the working directory is.
 "${PYTHON:-python3}" -m grpc_tools.protoc \
     --proto_path="$wire" --python_out="$wire" --pyi_out="$wire" "$wire/pulsar.proto"
-# Schema.Type has a value named None, which cannot be written as an annotation.
-sed '/^ *None: /d' "$wire/pulsar_pb2.pyi" > "$wire/pulsar_pb2.pyi.new"
+# Schema.Type has a value named None, which cannot be written as an annotation. Fields that hold the ids of
+# producers, consumers and requests get the types that these have everywhere else.
+sed -e '/^ *None: /d' \
+    -e 's/^    producer_id: int$/    producer_id: _ids.ProducerId/' \
+    -e 's/^    consumer_id: int$/    consumer_id: _ids.ConsumerId/' \
+    -e 's/^    request_id: int$/    request_id: _ids.RequestId/' \
+    -e '1i from magnetar.base import ids as _ids' \
+    "$wire/pulsar_pb2.pyi" > "$wire/pulsar_pb2.pyi.new"
 mv "$wire/pulsar_pb2.pyi.new" "$wire/pulsar_pb2.pyi"
 # The same for BookKeeper's protocol.
 "${PYTHON:-python3}" -m grpc_tools.protoc \

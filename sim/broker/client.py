@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from magnetar.base.ids import ConsumerId, ProducerId, RequestId
 from magnetar.broker.service import Broker
 from magnetar.broker.session.session import Session
 from magnetar.wire import pulsar_pb2 as pb
@@ -128,9 +129,9 @@ class Client:
             return False
         return True
 
-    def number(self) -> int:
+    def number(self) -> RequestId:
         self._requests += 1
-        return self._requests
+        return RequestId(self._requests)
 
     async def opened(self, kind: pb.BaseCommand.Type, **body: Any) -> bool:
         """Opens on a new connection; whether the broker let it."""
@@ -182,7 +183,7 @@ class ProducingClient(Client):
         assert line is not None
         self._refused = False
         metadata = pb.MessageMetadata(producer_name=self.name, sequence_id=number, publish_time=1)
-        line.say(encode_send(1, number, 1, build_entry(metadata, b"%d" % number)))
+        line.say(encode_send(ProducerId(1), number, 1, build_entry(metadata, b"%d" % number)))
         if not await self.until(lambda: self.stored >= number or self.away or self._refused or line.closed):
             self.violations.append(f"{self.name}: message {number} was not answered")
         return self.stored >= number and not line.closed
@@ -202,7 +203,7 @@ class ConsumingClient(Client):
     def __init__(self, *arguments: Any, unsubscribes: bool) -> None:
         super().__init__(*arguments)
         self.received: set[int] = set()
-        self.ids = 1
+        self.ids = ConsumerId(1)
         self.unsubscribes = unsubscribes
 
     def _subscribe(self) -> pb.CommandSubscribe:
@@ -228,7 +229,7 @@ class ConsumingClient(Client):
             await self.rest()
             if self.unsubscribes and self._pause() < 0.1 and not self.away:
                 leaving = pb.CommandUnsubscribe(consumer_id=self.ids, request_id=self.number())
-                self.ids += self._requests % 2
+                self.ids = ConsumerId(self.ids + self._requests % 2)
                 coming = self._subscribe()
                 coming.request_id = number = self.number()
                 line.say(

@@ -30,6 +30,7 @@ from google.protobuf.message import Message
 
 from fuzzing.catalogue import ROOT
 from fuzzing.grammar import Choices, document
+from magnetar.base.ids import ProducerId
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.frames import encode_command
@@ -145,7 +146,7 @@ def _send(choices: Choices) -> bytes:
     checked = len(head).to_bytes(4, "big") + head + payload
     entry = b"\x0e\x01" + crc32c(checked).to_bytes(4, "big") + checked
     count = abs(choices.number()) % (1 << 31) or 1
-    return choices.damaged(encode_send(choices.below(3), choices.below(200), count, entry))
+    return choices.damaged(encode_send(ProducerId(choices.below(3)), choices.below(200), count, entry))
 
 
 _CONNECT: Final = encode_command(

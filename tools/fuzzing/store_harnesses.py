@@ -13,7 +13,7 @@ from magnetar.admin.topics.messages import message_answer
 from magnetar.base.clock import ManualClock
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import CorruptDataError
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.bookie.blocks import (
     HEADER_BYTES,
@@ -132,7 +132,7 @@ def _readers(data: bytes) -> object:
         shown = len(type(error).__name__)
     try:
         _, metadata_at, payload_at = entry_layout(data)
-        event = MessageEvent(1, position, data, metadata_at, payload_at)
+        event = MessageEvent(ConsumerId(1), position, data, metadata_at, payload_at)
         opened = Opener("FAIL", 1 << 20).open(event)
         sent = [delivered(message, "id") for message in opened.messages]
     except (EntryError, UndeliverableError):

@@ -9,7 +9,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from fuzzing.harness import BrokenRuleError, Harness, described, require
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position, ProducerId
 from magnetar.broker.topic.batches import open_batch
 from magnetar.broker.topic.claims import refusals
 from magnetar.client.compression import compress, compression_type
@@ -168,8 +168,10 @@ def _batch_seeds(kind: int) -> list[bytes]:
 
 def _frame_seeds() -> list[bytes]:
     entry = build_entry(_sound_metadata(), b"payload")
-    sends = b"".join(encode_send(1, number, 1, entry) for number in range(3))
-    acks = b"".join(encode_ack(1, [Position(3, number), Position(3, number + 1)]) for number in range(3))
+    sends = b"".join(encode_send(ProducerId(1), number, 1, entry) for number in range(3))
+    acks = b"".join(
+        encode_ack(ConsumerId(1), [Position(3, number), Position(3, number + 1)]) for number in range(3)
+    )
     commands = (
         pb.BaseCommand(type=pb.BaseCommand.PING, ping=pb.CommandPing()),
         pb.BaseCommand(
@@ -185,7 +187,7 @@ def _frame_seeds() -> list[bytes]:
     return [
         sends,
         acks,
-        encode_flow(1, 100),
+        encode_flow(ConsumerId(1), 100),
         *(encode_command(command) for command in commands),
         sends + acks,
     ]
@@ -213,12 +215,18 @@ def _command_bytes(frame: bytes) -> bytes:
 
 def _send_seeds() -> list[bytes]:
     entry = build_entry(_sound_metadata(), b"payload")
-    return [_command_bytes(encode_send(*ids, entry)) for ids in ((1, 2, 1), (300, 1 << 40, 9))]
+    return [
+        _command_bytes(encode_send(ProducerId(number), sequence_id, count, entry))
+        for number, sequence_id, count in ((1, 2, 1), (300, 1 << 40, 9))
+    ]
 
 
 def _ack_seeds() -> list[bytes]:
     positions = [Position(3, number) for number in range(120, 140)]
-    return [_command_bytes(encode_ack(1, positions)), _command_bytes(encode_ack(500, positions[:1]))]
+    return [
+        _command_bytes(encode_ack(ConsumerId(1), positions)),
+        _command_bytes(encode_ack(ConsumerId(500), positions[:1])),
+    ]
 
 
 def _bookie_seeds(*, is_v2: bool) -> list[bytes]:

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NewType
+
+ProducerId = NewType("ProducerId", int)
+"""A producer of one connection; its client chooses the number."""
+ConsumerId = NewType("ConsumerId", int)
+"""A consumer of one connection; its client chooses the number."""
+RequestId = NewType("RequestId", int)
+"""A command of one connection that is answered by its number; the client chooses it."""
 
 
 class Position(NamedTuple):

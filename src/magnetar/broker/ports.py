@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from magnetar.base.ids import ConsumerId, ProducerId
 from magnetar.broker.subscription.any_subscription import ConsumerConnection
 from magnetar.broker.topic.producer import ProducerConnection
 from magnetar.wire import pulsar_pb2 as pb
@@ -238,6 +239,6 @@ class SessionPort(ConsumerConnection, ProducerConnection, Protocol):
 
     def send_away(self, consumer: AttachedConsumer) -> None: ...
 
-    def settle_reader(self, consumer_id: int) -> None: ...
+    def settle_reader(self, consumer_id: ConsumerId) -> None: ...
 
-    def forget_producer(self, producer_id: int) -> None: ...
+    def forget_producer(self, producer_id: ProducerId) -> None: ...

@@ -13,7 +13,7 @@ from magnetar.adminclient.admin import Admin
 from magnetar.adminclient.target import AdminTarget, Remedies
 from magnetar.base.closing import Closing
 from magnetar.base.errors import ClientError
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.client.connection import Connection
 from magnetar.client.errors import RefusedError
@@ -241,7 +241,7 @@ class Client(Closing):
             _subscribe(connection, topic, subscription, create_topic=create_topic)
             if position is not None:
                 request_id = connection.session.next_request_id()
-                ack = encode_ack(1, [position], cumulative=True, request_id=request_id)
+                ack = encode_ack(ConsumerId(1), [position], cumulative=True, request_id=request_id)
                 answer = connection.request(
                     request_id, ack, f"ack of {position} in {subscription!r}"
                 ).ackResponse

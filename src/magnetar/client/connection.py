@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import magnetar
 from magnetar.base.closing import Closing
 from magnetar.base.errors import ProtocolError
+from magnetar.base.ids import RequestId
 from magnetar.client.errors import RefusedError, RequestTimeoutError, UnreachableError
 from magnetar.client.options import ClientOptions
 from magnetar.client.service_url import ServiceUrl
@@ -165,7 +166,7 @@ class Connection(Closing):
                 raise RequestTimeoutError(self._name, what, timeout_s)
             self.read(left)
 
-    def request(self, request_id: int, frame: bytes, what: str) -> pb.BaseCommand:
+    def request(self, request_id: RequestId, frame: bytes, what: str) -> pb.BaseCommand:
         """Sends a request and returns its answer.
 
         Raises RefusedError when the answer is an ERROR; answers that carry an error of their own are the
@@ -177,7 +178,7 @@ class Connection(Closing):
             raise RefusedError(what, answer.error.error, answer.error.message)
         return answer
 
-    def call(self, command: pb.BaseCommand, request_id: int, what: str) -> pb.BaseCommand:
+    def call(self, command: pb.BaseCommand, request_id: RequestId, what: str) -> pb.BaseCommand:
         """`request` for a command that is not encoded yet."""
         return self.request(request_id, encode_command(command), what)
 

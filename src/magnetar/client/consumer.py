@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar.base.closing import Closing
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.deliveries import DeliveryReader, EntryColumns
@@ -18,7 +18,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.acks import encode_ack, encode_flow
 
 _Type = pb.BaseCommand.Type
-_CONSUMER_ID: Final = 1
+_CONSUMER_ID: Final = ConsumerId(1)
 
 
 class EntryConsumer(Closing):

@@ -12,7 +12,7 @@ from typing import Final
 
 from magnetar.base.closing import Closing
 from magnetar.base.errors import ClientError
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.errors import UnreachableError
@@ -21,7 +21,7 @@ from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import encode_send
 
 _Type = pb.BaseCommand.Type
-_PRODUCER_ID: Final = 1
+_PRODUCER_ID: Final = ProducerId(1)
 
 _PENDING_BYTES_MAX: Final = 8 << 20
 """Sent without a receipt; bounds what the broker holds for us."""

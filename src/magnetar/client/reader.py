@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from magnetar.base.closing import Closing
 from magnetar.base.errors import ClientError
-from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.base.ids import EARLIEST, LATEST, ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.client.client import Client
 from magnetar.client.deliveries import DeliveryReader, EntryColumns
@@ -26,7 +26,7 @@ from magnetar.wire.frames import position_of
 
 _Type = pb.BaseCommand.Type
 
-_CONSUMER_ID: Final = 1
+_CONSUMER_ID: Final = ConsumerId(1)
 
 _PERMITS: Final = 1 << 28
 """The broker may send at will: the connection has one reader, which stops reading when it has enough, so

@@ -7,6 +7,7 @@ read and writes what it says.
 
 from __future__ import annotations
 
+from magnetar.base.ids import ConsumerId, ProducerId, RequestId
 from magnetar.client.deliveries import DeliveryReader
 from magnetar.wire import commands, features
 from magnetar.wire import pulsar_pb2 as pb
@@ -84,36 +85,36 @@ class ClientSession:
         )
         self.outgoing.append(encode_command(pb.BaseCommand(type=_Type.AUTH_RESPONSE, authResponse=body)))
 
-    def next_request_id(self) -> int:
+    def next_request_id(self) -> RequestId:
         """An id that no other request of this session has."""
         self._last_request_id += 1
-        return self._last_request_id
+        return RequestId(self._last_request_id)
 
     def connected(self) -> pb.BaseCommand | None:
         """The answer to CONNECT, once."""
         return self._replies.pop(_CONNECT_REQUEST, None)
 
-    def reply(self, request_id: int) -> pb.BaseCommand | None:
+    def reply(self, request_id: RequestId) -> pb.BaseCommand | None:
         """The answer to a request, once; None while there is none."""
         return self._replies.pop(request_id, None)
 
-    def deliver_to(self, consumer_id: int, reader: DeliveryReader) -> None:
+    def deliver_to(self, consumer_id: ConsumerId, reader: DeliveryReader) -> None:
         """Entries for the consumer go to `reader`; those of unknown consumers are dropped."""
         self._deliveries[consumer_id] = reader
 
-    def receipts(self, producer_id: int) -> ReceiptRun | None:
+    def receipts(self, producer_id: ProducerId) -> ReceiptRun | None:
         """Receipts of a producer since the last call."""
         return self._receipts.pop(producer_id, None)
 
-    def send_error(self, producer_id: int) -> pb.CommandSendError | None:
+    def send_error(self, producer_id: ProducerId) -> pb.CommandSendError | None:
         """The first publish of the producer that was refused; None when none was."""
         return self._send_errors.get(producer_id)
 
-    def is_producer_closed(self, producer_id: int) -> bool:
+    def is_producer_closed(self, producer_id: ProducerId) -> bool:
         """Whether the broker let the producer go."""
         return producer_id in self._closed_producers
 
-    def is_consumer_closed(self, consumer_id: int) -> bool:
+    def is_consumer_closed(self, consumer_id: ConsumerId) -> bool:
         """Whether the broker let the consumer go."""
         return consumer_id in self._closed_consumers
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.broker.wildcards.subscription import WildcardSubscription
@@ -86,7 +86,7 @@ class ConsumerSocket(Endpoint):
     async def _subscribe(self, part: Part) -> None:
         options = self.options
         self._last_id += 1
-        consumer_id = self._last_id
+        consumer_id = ConsumerId(self._last_id)
         body = pb.CommandSubscribe(
             topic=str(part.topic),
             subscription=self.subscription,
@@ -244,7 +244,7 @@ class ConsumerSocket(Endpoint):
 
     def _taken_off(self, part: Part) -> None:
         """The broker sends again what is not acknowledged, once the part is back."""
-        part.consumer_id = -1
+        part.consumer_id = ConsumerId(-1)
         dropped = [event for owner, event in self._events if owner is part]
         self._events = deque((owner, event) for owner, event in self._events if owner is not part)
         self._opened_bytes -= sum(each.size_bytes for owner, each in self._ready if owner is part)

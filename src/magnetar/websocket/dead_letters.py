@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from magnetar.base.ids import ProducerId
 from magnetar.base.names import TopicName
 from magnetar.websocket.deliveries import Incoming
 from magnetar.websocket.errors import WebSocketError
@@ -36,7 +37,7 @@ _ORIGIN: Final = "ORIGIN_MESSAGE_ID"
 class _Grave:
     """The producer on one dead letter topic."""
 
-    def __init__(self, topic: TopicName, producer_id: int, name: str, next_id: int) -> None:
+    def __init__(self, topic: TopicName, producer_id: ProducerId, name: str, next_id: int) -> None:
         self.topic = topic
         self.producer_id = producer_id
         self.name = name
@@ -139,7 +140,7 @@ class DeadLetters:
         grave = self._graves.get(topic)
         if grave is None:
             self._last_id += 1
-            producer_id = self._last_id
+            producer_id = ProducerId(self._last_id)
             body = pb.CommandProducer(topic=str(topic), producer_id=producer_id)
             answer = await line.ask(_Type.PRODUCER, body)
             grave = _Grave(topic, producer_id, answer.producer_name, answer.last_sequence_id + 1)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import magnetar
 from magnetar.auth.identity import Credentials
+from magnetar.base.ids import RequestId
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.broker.session.session import Session
@@ -23,7 +24,7 @@ from magnetar.wire import features
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.client import ClientEvent, ClientParser
 from magnetar.wire.events import CommandEvent, ServerEvent
-from magnetar.wire.frames import NO_ID, frame_bytes_max
+from magnetar.wire.frames import NO_REQUEST, frame_bytes_max
 
 _Type = pb.BaseCommand.Type
 
@@ -77,7 +78,7 @@ class Line:
 
     async def connect(self, credentials: Credentials, original_role: str) -> None:
         """Raises RefusedByBrokerError, LineClosedError."""
-        answer = self._expect(NO_ID)
+        answer = self._expect(NO_REQUEST)
         body = pb.CommandConnect(
             client_version=f"Magnetar-WebSocket-v{magnetar.__version__}",
             protocol_version=features.PROTOCOL_VERSION,
@@ -86,7 +87,7 @@ class Line:
             original_principal=original_role,
         )
         self.hand(CommandEvent(_Type.CONNECT, pb.BaseCommand(type=_Type.CONNECT, connect=body)))
-        await self._answered(NO_ID, answer)
+        await self._answered(NO_REQUEST, answer)
         # The WebSocket API tells of it when asked, so all clients can take it.
         self.session.takes_end_of_topic = True
 
@@ -142,7 +143,7 @@ class Line:
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def _expect(self, request_id: int) -> asyncio.Future[pb.BaseCommand]:
+    def _expect(self, request_id: RequestId) -> asyncio.Future[pb.BaseCommand]:
         answer: asyncio.Future[pb.BaseCommand] = self._loop.create_future()
         if self.closed:
             answer.set_exception(LineClosedError(self.close_reason))
@@ -150,7 +151,7 @@ class Line:
             self._answers[request_id] = answer
         return answer
 
-    async def _answered(self, request_id: int, answer: asyncio.Future[pb.BaseCommand]) -> Any:
+    async def _answered(self, request_id: RequestId, answer: asyncio.Future[pb.BaseCommand]) -> Any:
         try:
             async with asyncio.timeout(ANSWER_S):
                 command = await answer
@@ -173,7 +174,7 @@ class Line:
             self._loop.call_soon(self.hand, CommandEvent(_Type.PONG, pong))
             return
         body = getattr(event.command, _BODIES[kind])
-        request_id = NO_ID if kind == _Type.CONNECTED else getattr(body, "request_id", None)
+        request_id = NO_REQUEST if kind == _Type.CONNECTED else getattr(body, "request_id", None)
         answer = None if request_id is None else self._answers.get(request_id)
         if answer is None:
             self._hear(event)

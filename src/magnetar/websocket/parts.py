@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position
 from magnetar.base.names import TopicName
 from magnetar.runtime.threads import in_thread
 from magnetar.websocket.deliveries import Opened, Opener
@@ -22,7 +22,7 @@ class Part:
         self.number = number
         self.topic = topic
         self.opener = opener
-        self.consumer_id = -1
+        self.consumer_id = ConsumerId(-1)
         """Of its present consumer; each time it is opened it gets another."""
         self.permits = 0
         """Messages that the broker may still send."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from magnetar.base.errors import ClientError
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import TopicName
 from magnetar.broker.service import Broker
 from magnetar.runtime.tasks import call_later
@@ -65,7 +65,7 @@ class ProducerSocket(Endpoint):
         names = [self._topic.with_partition(i) for i in range(count)] if count else [self._topic]
         for number, name in enumerate(names, 1):
             publishing = Publishing(
-                number,
+                ProducerId(number),
                 self.broker.clock,
                 self._held,
                 compression=options.compression,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar.base.clock import Clock
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, ProducerId
 from magnetar.client.compression import compress
 from magnetar.websocket.documents import Outgoing
 from magnetar.websocket.memory import ByteCount
@@ -56,7 +56,7 @@ class Publishing:
 
     def __init__(
         self,
-        producer_id: int,
+        producer_id: ProducerId,
         clock: Clock,
         held: ByteCount,
         *,

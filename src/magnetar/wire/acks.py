@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.base.ids import Position, positions_of
+from magnetar.base.ids import ConsumerId, Position, RequestId, positions_of
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, TxnBits
 from magnetar.wire.frames import FRAME_HEAD, position_of, read_varint, varint
@@ -72,12 +72,13 @@ def decode_ack(data: bytes, at: int, stop: int) -> AckEvent | None:
             ids = alike_entry_ids(data, at, stop, stride, low_at - start, entry_end - low_at)
             positions += positions_of(ledger_id, ids)
             at += stride * len(ids)
-    request_id: int | None = None
+    request_id: RequestId | None = None
     if at < stop and data[at] == 0x40:
-        request_id, at = read_varint(data, at + 1, stop)
+        number, at = read_varint(data, at + 1, stop)
+        request_id = RequestId(number)
     if at != stop:
         return None
-    return AckEvent(consumer_id, positions, cumulative=kind == 1, request_id=request_id)
+    return AckEvent(ConsumerId(consumer_id), positions, cumulative=kind == 1, request_id=request_id)
 
 
 def alike_entry_ids(
@@ -164,11 +165,11 @@ def txn_of(command: pb.CommandAck | pb.CommandSend) -> TxnBits | None:
 
 
 def encode_ack(
-    consumer_id: int,
+    consumer_id: ConsumerId,
     positions: Iterable[Position],
     *,
     cumulative: bool = False,
-    request_id: int | None = None,
+    request_id: RequestId | None = None,
 ) -> bytes:
     """An ACK frame for whole entries; a cumulative one takes one position. Ids must be >= 0."""
     parts = [b"\x08", varint(consumer_id), b"\x10\x01" if cumulative else b"\x10\x00"]
@@ -182,7 +183,7 @@ def encode_ack(
     return FRAME_HEAD.pack(len(body) + 4, len(body)) + body
 
 
-def encode_flow(consumer_id: int, permits: int) -> bytes:
+def encode_flow(consumer_id: ConsumerId, permits: int) -> bytes:
     """A FLOW frame: the consumer takes `permits` >= 0 more messages."""
     flow = b"\x08" + varint(consumer_id) + b"\x10" + varint(permits)
     body = b"\x08\x0b\x5a" + varint(len(flow)) + flow

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position, ProducerId
 from magnetar.wire.acks import encode_ack, encode_flow
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import CommandEvent
@@ -97,7 +97,7 @@ class ClientParser:
 
     def _plain_messages(self, shape: FrameShape, ledger_id: int, partition: int, data: bytes, at: int) -> int:
         """Takes messages of this shape from `data[at:]`; returns where the first other frame starts."""
-        consumer_id = shape.owner
+        consumer_id = ConsumerId(shape.owner)
         prefix = shape.prefix
         tail = shape.tail
         flag = shape.flag
@@ -225,7 +225,9 @@ class ClientParser:
         run.ledger_ids.extend([receipt.ledger_id] * (len(entry_ids) - before))
         return at
 
-    def _add_receipt(self, producer_id: int, sequence_id: int, ledger_id: int, entry_id: int) -> ReceiptRun:
+    def _add_receipt(
+        self, producer_id: ProducerId, sequence_id: int, ledger_id: int, entry_id: int
+    ) -> ReceiptRun:
         run = self._run
         if run is None or run.producer_id != producer_id:
             run = self._run = ReceiptRun(producer_id)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position, ProducerId, RequestId
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.frames import NO_ID, encode_command
+from magnetar.wire.frames import NO_ID, NO_REQUEST, encode_command
 
 _Type = pb.BaseCommand.Type
 
@@ -53,26 +53,26 @@ def auth_challenge(server_version: str, protocol_version: int, method: str, data
     return encode_command(pb.BaseCommand(type=_Type.AUTH_CHALLENGE, authChallenge=body))
 
 
-def success(request_id: int, *, schema: pb.Schema | None = None) -> bytes:
+def success(request_id: RequestId, *, schema: pb.Schema | None = None) -> bytes:
     """A request succeeded and has no other answer."""
     body = pb.CommandSuccess(request_id=request_id, schema=schema)
     return encode_command(pb.BaseCommand(type=_Type.SUCCESS, success=body))
 
 
-def error(request_id: int, code: pb.ServerError, message: str) -> bytes:
+def error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
     """A request failed."""
     body = pb.CommandError(request_id=request_id, error=code, message=message)
     return encode_command(pb.BaseCommand(type=_Type.ERROR, error=body))
 
 
-def send_error(producer_id: int, sequence_id: int, code: pb.ServerError, message: str) -> bytes:
+def send_error(producer_id: ProducerId, sequence_id: int, code: pb.ServerError, message: str) -> bytes:
     """A publish failed."""
     body = pb.CommandSendError(producer_id=producer_id, sequence_id=sequence_id, error=code, message=message)
     return encode_command(pb.BaseCommand(type=_Type.SEND_ERROR, send_error=body))
 
 
 def producer_success(
-    request_id: int,
+    request_id: RequestId,
     producer_name: str,
     *,
     last_sequence_id: int = -1,
@@ -96,19 +96,19 @@ def producer_success(
     return encode_command(pb.BaseCommand(type=_Type.PRODUCER_SUCCESS, producer_success=body))
 
 
-def close_producer(producer_id: int, request_id: int = NO_ID) -> bytes:
+def close_producer(producer_id: ProducerId, request_id: RequestId = NO_REQUEST) -> bytes:
     """The broker lets a producer go: the client looks the topic up again. The id answers no request."""
     body = pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id)
     return encode_command(pb.BaseCommand(type=_Type.CLOSE_PRODUCER, close_producer=body))
 
 
-def close_consumer(consumer_id: int, request_id: int = NO_ID) -> bytes:
+def close_consumer(consumer_id: ConsumerId, request_id: RequestId = NO_REQUEST) -> bytes:
     """The broker lets a consumer go: the client looks the topic up again. The id answers no request."""
     body = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
     return encode_command(pb.BaseCommand(type=_Type.CLOSE_CONSUMER, close_consumer=body))
 
 
-def partitions(request_id: int, count: int) -> bytes:
+def partitions(request_id: RequestId, count: int) -> bytes:
     """A topic has `count` partitions; 0 says that it is not partitioned."""
     body = pb.CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
@@ -120,7 +120,7 @@ def partitions(request_id: int, count: int) -> bytes:
     )
 
 
-def partitions_error(request_id: int, code: pb.ServerError, message: str) -> bytes:
+def partitions_error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
     """The number of partitions cannot be told."""
     body = pb.CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
@@ -134,7 +134,7 @@ def partitions_error(request_id: int, code: pb.ServerError, message: str) -> byt
 
 
 def lookup_response(
-    request_id: int,
+    request_id: RequestId,
     service_url: str,
     *,
     service_url_tls: str = "",
@@ -159,7 +159,7 @@ def lookup_response(
     return encode_command(pb.BaseCommand(type=_Type.LOOKUP_RESPONSE, lookupTopicResponse=body))
 
 
-def lookup_error(request_id: int, code: pb.ServerError, message: str) -> bytes:
+def lookup_error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
     """The owner of a topic cannot be told."""
     body = pb.CommandLookupTopicResponse(
         request_id=request_id,
@@ -171,21 +171,25 @@ def lookup_error(request_id: int, code: pb.ServerError, message: str) -> bytes:
 
 
 def ack_response(
-    consumer_id: int, request_id: int, *, code: pb.ServerError | None = None, message: str | None = None
+    consumer_id: ConsumerId,
+    request_id: RequestId,
+    *,
+    code: pb.ServerError | None = None,
+    message: str | None = None,
 ) -> bytes:
     """The ack with this request id was applied, or failed with `code`."""
     body = pb.CommandAckResponse(consumer_id=consumer_id, request_id=request_id, error=code, message=message)
     return encode_command(pb.BaseCommand(type=_Type.ACK_RESPONSE, ackResponse=body))
 
 
-def active_consumer_change(consumer_id: int, *, active: bool) -> bytes:
+def active_consumer_change(consumer_id: ConsumerId, *, active: bool) -> bytes:
     """The consumer became the active one of its subscription, or stopped to be. For version 12 and later."""
     body = pb.CommandActiveConsumerChange(consumer_id=consumer_id, is_active=active)
     return encode_command(pb.BaseCommand(type=_Type.ACTIVE_CONSUMER_CHANGE, active_consumer_change=body))
 
 
 def last_message_id(
-    request_id: int,
+    request_id: RequestId,
     last: Position,
     *,
     partition: int = -1,
@@ -204,7 +208,7 @@ def last_message_id(
 
 
 def topics_of_namespace(
-    request_id: int,
+    request_id: RequestId,
     topics: Iterable[str],
     *,
     filtered: bool = False,
@@ -221,7 +225,7 @@ def topics_of_namespace(
 
 
 def watch_topic_list_success(
-    request_id: int, watcher_id: int, topics: Iterable[str], topics_hash: str
+    request_id: RequestId, watcher_id: int, topics: Iterable[str], topics_hash: str
 ) -> bytes:
     """The watch has begun; names of the topics that match, none when the client's hash was right."""
     body = pb.CommandWatchTopicListSuccess(
@@ -240,19 +244,19 @@ def watch_topic_update(
     return encode_command(pb.BaseCommand(type=_Type.WATCH_TOPIC_UPDATE, watchTopicUpdate=body))
 
 
-def schema_found(request_id: int, schema: pb.Schema, version: bytes) -> bytes:
+def schema_found(request_id: RequestId, schema: pb.Schema, version: bytes) -> bytes:
     """The schema asked for; `version` is eight bytes, big-endian."""
     body = pb.CommandGetSchemaResponse(request_id=request_id, schema=schema, schema_version=version)
     return encode_command(pb.BaseCommand(type=_Type.GET_SCHEMA_RESPONSE, getSchemaResponse=body))
 
 
-def schema_error(request_id: int, code: pb.ServerError, message: str) -> bytes:
+def schema_error(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
     """The schema asked for cannot be given."""
     body = pb.CommandGetSchemaResponse(request_id=request_id, error_code=code, error_message=message)
     return encode_command(pb.BaseCommand(type=_Type.GET_SCHEMA_RESPONSE, getSchemaResponse=body))
 
 
-def schema_registered(request_id: int, version: bytes) -> bytes:
+def schema_registered(request_id: RequestId, version: bytes) -> bytes:
     """GET_OR_CREATE_SCHEMA succeeded; `version` is eight bytes, big-endian."""
     body = pb.CommandGetOrCreateSchemaResponse(request_id=request_id, schema_version=version)
     return encode_command(
@@ -260,7 +264,7 @@ def schema_registered(request_id: int, version: bytes) -> bytes:
     )
 
 
-def schema_refused(request_id: int, code: pb.ServerError, message: str) -> bytes:
+def schema_refused(request_id: RequestId, code: pb.ServerError, message: str) -> bytes:
     """GET_OR_CREATE_SCHEMA failed."""
     body = pb.CommandGetOrCreateSchemaResponse(request_id=request_id, error_code=code, error_message=message)
     return encode_command(
@@ -273,7 +277,7 @@ def consumer_stats(stats: pb.CommandConsumerStatsResponse) -> bytes:
     return encode_command(pb.BaseCommand(type=_Type.CONSUMER_STATS_RESPONSE, consumerStatsResponse=stats))
 
 
-def reached_end_of_topic(consumer_id: int) -> bytes:
+def reached_end_of_topic(consumer_id: ConsumerId) -> bytes:
     """No message will follow. Never for C++ clients, see `features.CPP_CLIENT_COMMANDS`."""
     body = pb.CommandReachedEndOfTopic(consumer_id=consumer_id)
     return encode_command(pb.BaseCommand(type=_Type.REACHED_END_OF_TOPIC, reachedEndOfTopic=body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position, ProducerId, RequestId
 from magnetar.wire import pulsar_pb2 as pb
 
 SEQUENCE_IDS_END: Final = 1 << 63
@@ -31,7 +31,7 @@ class SendRun:
         "txn",
     )
 
-    producer_id: int
+    producer_id: ProducerId
     sequence_ids: list[int]
     highest_sequence_ids: list[int] | None
     """Last sequence id of each frame's batch, or of the frame where it named none; None when no frame did."""
@@ -51,7 +51,7 @@ class SendRun:
     txn: TxnBits | None
     """The transaction that all frames belong to; None: to none."""
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: ProducerId) -> None:
         self.producer_id = producer_id
         self.sequence_ids = []
         self.highest_sequence_ids = None
@@ -137,7 +137,7 @@ class AckEvent:
         "validation_error",
     )
 
-    consumer_id: int
+    consumer_id: ConsumerId
     cumulative: bool
     """Everything up to the position, not only the position. Then there is normally one position."""
     positions: list[Position]
@@ -148,7 +148,7 @@ class AckEvent:
     Words are unsigned 64-bit, least significant word first; a set bit is a message that is still NOT
     acknowledged. None when there are none.
     """
-    request_id: int | None
+    request_id: RequestId | None
     """The client waits for an ACK_RESPONSE with this id."""
     validation_error: int | None
     """Why the client threw the message away (`CommandAck.ValidationError`); it counts as acknowledged."""
@@ -157,12 +157,12 @@ class AckEvent:
 
     def __init__(
         self,
-        consumer_id: int,
+        consumer_id: ConsumerId,
         positions: list[Position],
         *,
         cumulative: bool = False,
         batch_acks: list[tuple[Position, tuple[int, ...], int]] | None = None,
-        request_id: int | None = None,
+        request_id: RequestId | None = None,
         validation_error: int | None = None,
         txn: TxnBits | None = None,
     ) -> None:
@@ -187,10 +187,10 @@ class FlowEvent:
 
     __slots__ = ("consumer_id", "permits")
 
-    consumer_id: int
+    consumer_id: ConsumerId
     permits: int
 
-    def __init__(self, consumer_id: int, permits: int) -> None:
+    def __init__(self, consumer_id: ConsumerId, permits: int) -> None:
         self.consumer_id = consumer_id
         self.permits = permits
 

@@ -21,7 +21,7 @@ from typing import Final
 from google.protobuf.message import DecodeError, Message
 
 from magnetar.base.errors import ProtocolError
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, RequestId
 from magnetar.wire import pulsar_pb2 as pb
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024
@@ -35,6 +35,9 @@ MAGIC_BROKER_METADATA: Final = 0x0E02
 
 NO_ID: Final = (1 << 64) - 1
 """-1 as the unsigned field that holds ledger and entry ids: "no position"."""
+
+NO_REQUEST: Final = RequestId(NO_ID)
+"""Of what no request asked for."""
 
 FRAME_HEAD: Final = struct.Struct(">II")
 """totalSize, commandSize."""

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position
 from magnetar.wire.frames import FRAME_HEAD, FrameError, read_varint, varint
 from magnetar.wire.payload import EntryError, checksum_matches, entry_layout, split_broker_metadata
 
@@ -51,7 +51,7 @@ class MessageEncoder:
 
     __slots__ = ("_consumer", "_partition")
 
-    def __init__(self, consumer_id: int, partition: int = -1) -> None:
+    def __init__(self, consumer_id: ConsumerId, partition: int = -1) -> None:
         """`partition` is the topic's index; -1, for none, is left out of message ids."""
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = b"" if partition < 0 else b"\x18" + varint(partition)
@@ -224,7 +224,7 @@ class MessageEvent:
 
     # No slots: most attributes nearly always keep the class's value, and what is not set costs nothing.
 
-    consumer_id: int
+    consumer_id: ConsumerId
     position: Position
     partition: int = -1
     """-1 when the broker did not say."""
@@ -245,7 +245,7 @@ class MessageEvent:
 
     def __init__(
         self,
-        consumer_id: int,
+        consumer_id: ConsumerId,
         position: Position,
         entry: bytes,
         metadata_at: int,
@@ -267,7 +267,7 @@ class MessageEvent:
 class Message(NamedTuple):
     """A CommandMessage without an ack set."""
 
-    consumer_id: int
+    consumer_id: ConsumerId
     position: Position
     low_at: int
     """Where the entry id lies."""
@@ -310,11 +310,16 @@ def decode_message(data: bytes, at: int, stop: int) -> Message | None:
     if at != stop or redelivery_count >> 32:
         return None
     return Message(
-        consumer_id, Position(ledger_id, entry_id), low_at, partition, redelivery_count, consumer_epoch
+        ConsumerId(consumer_id),
+        Position(ledger_id, entry_id),
+        low_at,
+        partition,
+        redelivery_count,
+        consumer_epoch,
     )
 
 
-def event_of_entry(consumer_id: int, position: Position, data: bytes) -> MessageEvent:
+def event_of_entry(consumer_id: ConsumerId, position: Position, data: bytes) -> MessageEvent:
     """The event of a message whose frame ends with `data`.
 
     Raises FrameError when its broker metadata is no such thing. A damaged entry is told to the broker

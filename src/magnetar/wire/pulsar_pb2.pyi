@@ -1,3 +1,4 @@
+from magnetar.base import ids as _ids
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -468,7 +469,7 @@ class CommandSuccess(_message.Message):
     __slots__ = ("request_id", "schema")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     schema: Schema
     def __init__(self, request_id: _Optional[int] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ...) -> None: ...
 
@@ -477,7 +478,7 @@ class CommandError(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     error: ServerError
     message: str
     def __init__(self, request_id: _Optional[int] = ..., error: _Optional[_Union[ServerError, str]] = ..., message: _Optional[str] = ...) -> None: ...
@@ -491,7 +492,7 @@ class CommandPartitionedTopicMetadata(_message.Message):
     ORIGINAL_AUTH_METHOD_FIELD_NUMBER: _ClassVar[int]
     METADATA_AUTO_CREATION_ENABLED_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    request_id: int
+    request_id: _ids.RequestId
     original_principal: str
     original_auth_data: str
     original_auth_method: str
@@ -512,7 +513,7 @@ class CommandPartitionedTopicMetadataResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     partitions: int
-    request_id: int
+    request_id: _ids.RequestId
     response: CommandPartitionedTopicMetadataResponse.LookupType
     error: ServerError
     message: str
@@ -529,7 +530,7 @@ class CommandLookupTopic(_message.Message):
     ADVERTISED_LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    request_id: int
+    request_id: _ids.RequestId
     authoritative: bool
     original_principal: str
     original_auth_data: str
@@ -559,7 +560,7 @@ class CommandLookupTopicResponse(_message.Message):
     brokerServiceUrl: str
     brokerServiceUrlTls: str
     response: CommandLookupTopicResponse.LookupType
-    request_id: int
+    request_id: _ids.RequestId
     authoritative: bool
     error: ServerError
     message: str
@@ -582,7 +583,7 @@ class CommandGetTopicsOfNamespace(_message.Message):
     TOPICS_PATTERN_FIELD_NUMBER: _ClassVar[int]
     TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     namespace: str
     mode: CommandGetTopicsOfNamespace.Mode
     topics_pattern: str
@@ -597,7 +598,7 @@ class CommandGetTopicsOfNamespaceResponse(_message.Message):
     FILTERED_FIELD_NUMBER: _ClassVar[int]
     TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     topics: _containers.RepeatedScalarFieldContainer[str]
     filtered: bool
     topics_hash: str
@@ -611,7 +612,7 @@ class CommandWatchTopicList(_message.Message):
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_PATTERN_FIELD_NUMBER: _ClassVar[int]
     TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     watcher_id: int
     namespace: str
     topics_pattern: str
@@ -624,7 +625,7 @@ class CommandWatchTopicListSuccess(_message.Message):
     WATCHER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     watcher_id: int
     topic: _containers.RepeatedScalarFieldContainer[str]
     topics_hash: str
@@ -646,7 +647,7 @@ class CommandWatchTopicListClose(_message.Message):
     __slots__ = ("request_id", "watcher_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     WATCHER_ID_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     watcher_id: int
     def __init__(self, request_id: _Optional[int] = ..., watcher_id: _Optional[int] = ...) -> None: ...
 
@@ -684,8 +685,8 @@ class CommandProducer(_message.Message):
     TXN_ENABLED_FIELD_NUMBER: _ClassVar[int]
     INITIAL_SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    producer_id: int
-    request_id: int
+    producer_id: _ids.ProducerId
+    request_id: _ids.RequestId
     producer_name: str
     encrypted: bool
     metadata: _containers.RepeatedCompositeFieldContainer[KeyValue]
@@ -706,7 +707,7 @@ class CommandProducerSuccess(_message.Message):
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_READY_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     producer_name: str
     last_sequence_id: int
     schema_version: bytes
@@ -725,7 +726,7 @@ class CommandSend(_message.Message):
     IS_CHUNK_FIELD_NUMBER: _ClassVar[int]
     MARKER_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
-    producer_id: int
+    producer_id: _ids.ProducerId
     sequence_id: int
     num_messages: int
     txnid_least_bits: int
@@ -742,7 +743,7 @@ class CommandSendReceipt(_message.Message):
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
-    producer_id: int
+    producer_id: _ids.ProducerId
     sequence_id: int
     message_id: MessageIdData
     highest_sequence_id: int
@@ -754,7 +755,7 @@ class CommandSendError(_message.Message):
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    producer_id: int
+    producer_id: _ids.ProducerId
     sequence_id: int
     error: ServerError
     message: str
@@ -766,8 +767,8 @@ class CommandCloseProducer(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ASSIGNEDBROKERSERVICEURL_FIELD_NUMBER: _ClassVar[int]
     ASSIGNEDBROKERSERVICEURLTLS_FIELD_NUMBER: _ClassVar[int]
-    producer_id: int
-    request_id: int
+    producer_id: _ids.ProducerId
+    request_id: _ids.RequestId
     assignedBrokerServiceUrl: str
     assignedBrokerServiceUrlTls: str
     def __init__(self, producer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., assignedBrokerServiceUrl: _Optional[str] = ..., assignedBrokerServiceUrlTls: _Optional[str] = ...) -> None: ...
@@ -822,8 +823,8 @@ class CommandSubscribe(_message.Message):
     topic: str
     subscription: str
     subType: CommandSubscribe.SubType
-    consumer_id: int
-    request_id: int
+    consumer_id: _ids.ConsumerId
+    request_id: _ids.RequestId
     consumer_name: str
     priority_level: int
     durable: bool
@@ -844,7 +845,7 @@ class CommandFlow(_message.Message):
     __slots__ = ("consumer_id", "messagePermits")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGEPERMITS_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
+    consumer_id: _ids.ConsumerId
     messagePermits: int
     def __init__(self, consumer_id: _Optional[int] = ..., messagePermits: _Optional[int] = ...) -> None: ...
 
@@ -855,7 +856,7 @@ class CommandMessage(_message.Message):
     REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     ACK_SET_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
+    consumer_id: _ids.ConsumerId
     message_id: MessageIdData
     redelivery_count: int
     ack_set: _containers.RepeatedScalarFieldContainer[int]
@@ -890,14 +891,14 @@ class CommandAck(_message.Message):
     TXNID_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
+    consumer_id: _ids.ConsumerId
     ack_type: CommandAck.AckType
     message_id: _containers.RepeatedCompositeFieldContainer[MessageIdData]
     validation_error: CommandAck.ValidationError
     properties: _containers.RepeatedCompositeFieldContainer[KeyLongValue]
     txnid_least_bits: int
     txnid_most_bits: int
-    request_id: int
+    request_id: _ids.RequestId
     def __init__(self, consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_id: _Optional[_Iterable[_Union[MessageIdData, _Mapping]]] = ..., validation_error: _Optional[_Union[CommandAck.ValidationError, str]] = ..., properties: _Optional[_Iterable[_Union[KeyLongValue, _Mapping]]] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class CommandAckResponse(_message.Message):
@@ -908,19 +909,19 @@ class CommandAckResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
+    consumer_id: _ids.ConsumerId
     txnid_least_bits: int
     txnid_most_bits: int
     error: ServerError
     message: str
-    request_id: int
+    request_id: _ids.RequestId
     def __init__(self, consumer_id: _Optional[int] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., error: _Optional[_Union[ServerError, str]] = ..., message: _Optional[str] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class CommandActiveConsumerChange(_message.Message):
     __slots__ = ("consumer_id", "is_active")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     IS_ACTIVE_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
+    consumer_id: _ids.ConsumerId
     is_active: bool
     def __init__(self, consumer_id: _Optional[int] = ..., is_active: _Optional[bool] = ...) -> None: ...
 
@@ -929,8 +930,8 @@ class CommandUnsubscribe(_message.Message):
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
-    request_id: int
+    consumer_id: _ids.ConsumerId
+    request_id: _ids.RequestId
     force: bool
     def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., force: _Optional[bool] = ...) -> None: ...
 
@@ -940,8 +941,8 @@ class CommandSeek(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_PUBLISH_TIME_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
-    request_id: int
+    consumer_id: _ids.ConsumerId
+    request_id: _ids.RequestId
     message_id: MessageIdData
     message_publish_time: int
     def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., message_publish_time: _Optional[int] = ...) -> None: ...
@@ -949,7 +950,7 @@ class CommandSeek(_message.Message):
 class CommandReachedEndOfTopic(_message.Message):
     __slots__ = ("consumer_id",)
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
+    consumer_id: _ids.ConsumerId
     def __init__(self, consumer_id: _Optional[int] = ...) -> None: ...
 
 class CommandCloseConsumer(_message.Message):
@@ -958,8 +959,8 @@ class CommandCloseConsumer(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ASSIGNEDBROKERSERVICEURL_FIELD_NUMBER: _ClassVar[int]
     ASSIGNEDBROKERSERVICEURLTLS_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
-    request_id: int
+    consumer_id: _ids.ConsumerId
+    request_id: _ids.RequestId
     assignedBrokerServiceUrl: str
     assignedBrokerServiceUrlTls: str
     def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., assignedBrokerServiceUrl: _Optional[str] = ..., assignedBrokerServiceUrlTls: _Optional[str] = ...) -> None: ...
@@ -969,7 +970,7 @@ class CommandRedeliverUnacknowledgedMessages(_message.Message):
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
+    consumer_id: _ids.ConsumerId
     message_ids: _containers.RepeatedCompositeFieldContainer[MessageIdData]
     consumer_epoch: int
     def __init__(self, consumer_id: _Optional[int] = ..., message_ids: _Optional[_Iterable[_Union[MessageIdData, _Mapping]]] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
@@ -978,8 +979,8 @@ class CommandGetLastMessageId(_message.Message):
     __slots__ = ("consumer_id", "request_id")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    consumer_id: int
-    request_id: int
+    consumer_id: _ids.ConsumerId
+    request_id: _ids.RequestId
     def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class CommandGetLastMessageIdResponse(_message.Message):
@@ -988,7 +989,7 @@ class CommandGetLastMessageIdResponse(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_MARK_DELETE_POSITION_FIELD_NUMBER: _ClassVar[int]
     last_message_id: MessageIdData
-    request_id: int
+    request_id: _ids.RequestId
     consumer_mark_delete_position: MessageIdData
     def __init__(self, last_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., request_id: _Optional[int] = ..., consumer_mark_delete_position: _Optional[_Union[MessageIdData, _Mapping]] = ...) -> None: ...
 
@@ -996,8 +997,8 @@ class CommandConsumerStats(_message.Message):
     __slots__ = ("request_id", "consumer_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
-    consumer_id: int
+    request_id: _ids.RequestId
+    consumer_id: _ids.ConsumerId
     def __init__(self, request_id: _Optional[int] = ..., consumer_id: _Optional[int] = ...) -> None: ...
 
 class CommandConsumerStatsResponse(_message.Message):
@@ -1018,7 +1019,7 @@ class CommandConsumerStatsResponse(_message.Message):
     MSGRATEEXPIRED_FIELD_NUMBER: _ClassVar[int]
     MSGBACKLOG_FIELD_NUMBER: _ClassVar[int]
     MESSAGEACKRATE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     error_code: ServerError
     error_message: str
     msgRateOut: float
@@ -1041,7 +1042,7 @@ class CommandGetSchema(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     topic: str
     schema_version: bytes
     def __init__(self, request_id: _Optional[int] = ..., topic: _Optional[str] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
@@ -1053,7 +1054,7 @@ class CommandGetSchemaResponse(_message.Message):
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     error_code: ServerError
     error_message: str
     schema: Schema
@@ -1066,7 +1067,7 @@ class CommandGetOrCreateSchema(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PRODUCERNAME_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     topic: str
     schema: Schema
     producerName: str
@@ -1078,7 +1079,7 @@ class CommandGetOrCreateSchemaResponse(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     error_code: ServerError
     error_message: str
     schema_version: bytes
@@ -1097,7 +1098,7 @@ class CommandTcClientConnectRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TC_ID_FIELD_NUMBER: _ClassVar[int]
     SCALABLE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     tc_id: int
     scalable: bool
     def __init__(self, request_id: _Optional[int] = ..., tc_id: _Optional[int] = ..., scalable: _Optional[bool] = ...) -> None: ...
@@ -1107,7 +1108,7 @@ class CommandTcClientConnectResponse(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     error: ServerError
     message: str
     def __init__(self, request_id: _Optional[int] = ..., error: _Optional[_Union[ServerError, str]] = ..., message: _Optional[str] = ...) -> None: ...
@@ -1118,7 +1119,7 @@ class CommandNewTxn(_message.Message):
     TXN_TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     TC_ID_FIELD_NUMBER: _ClassVar[int]
     SCALABLE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txn_ttl_seconds: int
     tc_id: int
     scalable: bool
@@ -1131,7 +1132,7 @@ class CommandNewTxnResponse(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     error: ServerError
@@ -1145,7 +1146,7 @@ class CommandAddPartitionToTxn(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SCALABLE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     partitions: _containers.RepeatedScalarFieldContainer[str]
@@ -1159,7 +1160,7 @@ class CommandAddPartitionToTxnResponse(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     error: ServerError
@@ -1173,7 +1174,7 @@ class CommandAddSubscriptionToTxn(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     SCALABLE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     subscription: _containers.RepeatedCompositeFieldContainer[Subscription]
@@ -1187,7 +1188,7 @@ class CommandAddSubscriptionToTxnResponse(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     error: ServerError
@@ -1201,7 +1202,7 @@ class CommandEndTxn(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     SCALABLE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     txn_action: TxnAction
@@ -1215,7 +1216,7 @@ class CommandEndTxnResponse(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     error: ServerError
@@ -1230,7 +1231,7 @@ class CommandEndTxnOnPartition(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     TXNID_LEAST_BITS_OF_LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     topic: str
@@ -1245,7 +1246,7 @@ class CommandEndTxnOnPartitionResponse(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     error: ServerError
@@ -1260,7 +1261,7 @@ class CommandEndTxnOnSubscription(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     TXNID_LEAST_BITS_OF_LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     subscription: Subscription
@@ -1275,7 +1276,7 @@ class CommandEndTxnOnSubscriptionResponse(_message.Message):
     TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    request_id: int
+    request_id: _ids.RequestId
     txnid_least_bits: int
     txnid_most_bits: int
     error: ServerError

@@ -16,6 +16,7 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from magnetar.base.ids import ProducerId
 from magnetar.wire.frames import FRAME_HEAD, NO_ID, read_varint, varint
 
 _BLOCK_ROWS_MIN: Final = 4
@@ -26,7 +27,7 @@ _SEQUENCE_TAG_AT: Final = 12
 
 
 def encode_receipts(
-    producer_id: int,
+    producer_id: ProducerId,
     sequence_ids: list[int],
     highest_sequence_ids: list[int] | None,
     ledger_id: int,
@@ -90,7 +91,7 @@ def _consecutive(ids: list[int], start: int, count_max: int) -> int:
 
 
 def encode_unstored_receipts(
-    producer_id: int, sequence_ids: list[int], highest_sequence_ids: list[int] | None
+    producer_id: ProducerId, sequence_ids: list[int], highest_sequence_ids: list[int] | None
 ) -> bytes:
     """One frame per sequence id, joined, of messages that nobody stored: all have the id 0:0.
 
@@ -119,7 +120,7 @@ def encode_unstored_receipts(
 
 
 def encode_duplicate_receipt(
-    producer_id: int, sequence_id: int, highest_sequence_id: int | None = None
+    producer_id: ProducerId, sequence_id: int, highest_sequence_id: int | None = None
 ) -> bytes:
     """The receipt of a message that was stored before: its id is -1:-1."""
     unknown = varint(NO_ID)
@@ -142,13 +143,13 @@ class ReceiptRun:
 
     __slots__ = ("entry_ids", "ledger_ids", "producer_id", "sequence_ids")
 
-    producer_id: int
+    producer_id: ProducerId
     sequence_ids: list[int]
     ledger_ids: list[int]
     """-1 for a message that was a duplicate, or when the broker named no position."""
     entry_ids: list[int]
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: ProducerId) -> None:
         self.producer_id = producer_id
         self.sequence_ids = []
         self.ledger_ids = []
@@ -161,7 +162,7 @@ class ReceiptRun:
 class Receipt(NamedTuple):
     """A CommandSendReceipt, and where its ids lie in the bytes."""
 
-    producer_id: int
+    producer_id: ProducerId
     sequence_id: int
     sequence_at: int
     ledger_id: int
@@ -196,7 +197,7 @@ def decode_receipt(data: bytes, at: int, stop: int) -> Receipt | None:
         _, at = read_varint(data, at + 1, stop)
     if at != stop:
         return None
-    return Receipt(producer_id, sequence_id, sequence_at, ledger_id, entry_id, entry_at)
+    return Receipt(ProducerId(producer_id), sequence_id, sequence_at, ledger_id, entry_id, entry_at)
 
 
 @lru_cache(maxsize=256)

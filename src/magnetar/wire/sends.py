@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from magnetar.base.ids import ProducerId
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.frames import (
     CHECKSUM_HEAD,
@@ -104,7 +105,7 @@ def check_entry(entry: bytes) -> tuple[bool, bool]:
 
 
 def encode_send(
-    producer_id: int,
+    producer_id: ProducerId,
     sequence_id: int,
     num_messages: int,
     entry: bytes,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from magnetar.base.ids import positions_of
+from magnetar.base.ids import ConsumerId, ProducerId, positions_of
 from magnetar.wire.acks import ack_of_command, alike_entry_ids, decode_ack, encode_ack, txn_of
 from magnetar.wire.checksum import crc32c
 from magnetar.wire.events import (
@@ -178,7 +178,7 @@ class ServerParser:
         run = self._runs.get(shape.owner)
         is_new = run is None or run.txn is not None
         if run is None or run.txn is not None:
-            run = SendRun(shape.owner)
+            run = SendRun(ProducerId(shape.owner))
         prefix = shape.prefix
         tail = shape.tail
         flag = shape.flag
@@ -285,7 +285,7 @@ class ServerParser:
                     permits, body = read_varint(data, body + 1, stop)
                     if body == stop and permits <= 0xFFFFFFFF:
                         self.commands += 1
-                        self._events.append(FlowEvent(consumer_id, permits))
+                        self._events.append(FlowEvent(ConsumerId(consumer_id), permits))
                         return
         elif stop - body >= 128 and data[at + 8 : at + 11] == b"\x08\x0a\x52":
             size, body = read_varint(data, at + 11, stop)
@@ -303,7 +303,7 @@ class ServerParser:
             self._any_command(data[at + 8 : stop], entry)
             return
         producer_id, sequence_id, count, highest, chunked, low_at = fields
-        has_checksum = self._add_send(producer_id, sequence_id, count, highest, chunked, entry)
+        has_checksum = self._add_send(ProducerId(producer_id), sequence_id, count, highest, chunked, entry)
         # A large frame is cut alone: `data` ends with its command, and a shape needs what follows. Ids near
         # their end are looked at one by one: the next of a shape may be out of range with its batch.
         if low_at and has_checksum and stop + 2 <= len(data) and sequence_id < _SHAPED_IDS_END:
@@ -318,7 +318,7 @@ class ServerParser:
 
     def _add_send(
         self,
-        producer_id: int,
+        producer_id: ProducerId,
         sequence_id: int,
         count: int,
         highest_sequence_id: int | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.base.ids import RequestId
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import TxnBits
 from magnetar.wire.frames import encode_command
@@ -10,19 +11,19 @@ _Type = pb.BaseCommand.Type
 _Code = pb.ServerError
 
 
-def connected(request_id: int, code: _Code | None = None, text: str | None = None) -> bytes:
+def connected(request_id: RequestId, code: _Code | None = None, text: str | None = None) -> bytes:
     """The coordinator is here, or is not."""
     body = pb.CommandTcClientConnectResponse(request_id=request_id, error=code, message=text)
     return encode_command(pb.BaseCommand(type=_Type.TC_CLIENT_CONNECT_RESPONSE, tcClientConnectResponse=body))
 
 
-def begun(request_id: int, txn: TxnBits) -> bytes:
+def begun(request_id: RequestId, txn: TxnBits) -> bytes:
     """A transaction has begun."""
     body = pb.CommandNewTxnResponse(request_id=request_id, txnid_most_bits=txn[0], txnid_least_bits=txn[1])
     return encode_command(pb.BaseCommand(type=_Type.NEW_TXN_RESPONSE, newTxnResponse=body))
 
 
-def not_begun(request_id: int, coordinator: int, code: _Code, text: str) -> bytes:
+def not_begun(request_id: RequestId, coordinator: int, code: _Code, text: str) -> bytes:
     """None has."""
     body = pb.CommandNewTxnResponse(
         request_id=request_id, txnid_most_bits=coordinator, error=code, message=text
@@ -31,7 +32,7 @@ def not_begun(request_id: int, coordinator: int, code: _Code, text: str) -> byte
 
 
 def partitions_added(
-    request_id: int, txn: TxnBits, code: _Code | None = None, text: str | None = None
+    request_id: RequestId, txn: TxnBits, code: _Code | None = None, text: str | None = None
 ) -> bytes:
     """Topics may get messages of the transaction, or may not."""
     body = pb.CommandAddPartitionToTxnResponse(
@@ -43,7 +44,7 @@ def partitions_added(
 
 
 def subscriptions_added(
-    request_id: int, txn: TxnBits, code: _Code | None = None, text: str | None = None
+    request_id: RequestId, txn: TxnBits, code: _Code | None = None, text: str | None = None
 ) -> bytes:
     """Subscriptions may get acknowledgements of the transaction, or may not."""
     body = pb.CommandAddSubscriptionToTxnResponse(
@@ -54,7 +55,7 @@ def subscriptions_added(
     )
 
 
-def ended(request_id: int, txn: TxnBits, code: _Code | None = None, text: str | None = None) -> bytes:
+def ended(request_id: RequestId, txn: TxnBits, code: _Code | None = None, text: str | None = None) -> bytes:
     """The transaction has ended as asked, or not."""
     body = pb.CommandEndTxnResponse(
         request_id=request_id, txnid_most_bits=txn[0], txnid_least_bits=txn[1], error=code, message=text

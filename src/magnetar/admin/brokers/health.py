@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import PERSISTENT, TopicName
 from magnetar.broker.errors import PersistenceFailedError, ServiceNotReadyError
 from magnetar.broker.service import Broker
@@ -81,10 +81,12 @@ def _entry(broker: Broker) -> bytes:
 
 async def _publish(topic: Topic, broker: Broker, entry: bytes) -> Position:
     probe = _Probe()
-    producer = Producer(producer_id=0, name=f"health-{broker.new_producer_name()}", connection=probe)
+    producer = Producer(
+        producer_id=ProducerId(0), name=f"health-{broker.new_producer_name()}", connection=probe
+    )
     topic.attach_producer(producer)
     try:
-        run = SendRun(0)
+        run = SendRun(ProducerId(0))
         run.add(0, 1, None, entry, good=True)
         run.size_bytes = len(entry)
         topic.publish(producer, run)

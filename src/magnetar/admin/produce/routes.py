@@ -8,7 +8,7 @@ from magnetar.admin.calls.call import Call, Operation, Route
 from magnetar.admin.calls.errors import BadRequestError
 from magnetar.admin.produce import documents
 from magnetar.admin.produce.publishing import Outcome, publish
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import TopicName
 from magnetar.broker.limits.enforcement import check_quotas
 from magnetar.broker.lookup import partitions
@@ -73,7 +73,7 @@ async def _publish(
 ) -> list[Outcome]:
     name = request.producer_name or call.broker.new_producer_name()
     usual = topic.last_sequence(name) + 1
-    run = SendRun(0)
+    run = SendRun(ProducerId(0))
     for place, row in enumerate(rows):
         message = request.messages[row]
         number = documents.sequence_of(message, usual + place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from magnetar.base.ids import ProducerId
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError
 
 
@@ -21,7 +22,7 @@ class ProducerCandidate(Protocol):
     """What the rules look at. Candidates are told apart by identity."""
 
     @property
-    def producer_id(self) -> int: ...
+    def producer_id(self) -> ProducerId: ...
 
     @property
     def name(self) -> str: ...

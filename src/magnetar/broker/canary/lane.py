@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import LATEST, Position
+from magnetar.base.ids import LATEST, ConsumerId, Position, ProducerId, RequestId
 from magnetar.broker.canary.state import CanaryState
 from magnetar.broker.subscription.any_subscription import (
     AnySubscription,
@@ -90,7 +90,7 @@ class Lane(OwnConnection):
         """Attaches both ends. Raises RefusedError."""
         subscription = await topic.reader(self._name, ReaderStart(LATEST, None))
         consumer = AttachedConsumer(
-            consumer_id=0,
+            consumer_id=ConsumerId(0),
             name=self._name,
             outlet=self,
             connection=self,
@@ -101,7 +101,9 @@ class Lane(OwnConnection):
         )
         try:
             subscription.attach(consumer, SubscriptionType.EXCLUSIVE, KeySharedPolicy())
-            producer = Producer(producer_id=0, name=self._name, connection=self, connected_ms=now_ms)
+            producer = Producer(
+                producer_id=ProducerId(0), name=self._name, connection=self, connected_ms=now_ms
+            )
             self._topic, self._subscription, self._consumer = topic, subscription, consumer
             topic.attach_producer(producer)
         except MagnetarError:
@@ -131,7 +133,7 @@ class Lane(OwnConnection):
         number = self._state.begin(self._loop.time())
         metadata = pb.MessageMetadata(producer_name=self._name, sequence_id=number, publish_time=now_ms)
         entry = payload.build_entry(metadata, b"canary")
-        run = SendRun(0)
+        run = SendRun(ProducerId(0))
         run.add(number, 1, None, entry, good=True)
         run.size_bytes = len(entry)
         topic.publish(producer, run)
@@ -176,7 +178,7 @@ class Lane(OwnConnection):
         consumer, subscription = self._consumer, self._subscription
         if consumer is None or subscription is None:
             return
-        subscription.ack(consumer, AckEvent(0, positions))
+        subscription.ack(consumer, AckEvent(ConsumerId(0), positions))
         subscription.flow(consumer, len(positions))
 
     def queued(self, size_bytes: int) -> None: ...
@@ -189,5 +191,5 @@ class Lane(OwnConnection):
     def end_of_topic(self, consumer: AttachedConsumer) -> None: ...
 
     def ack_response(
-        self, consumer: AttachedConsumer, request_id: int, error: BaseException | None
+        self, consumer: AttachedConsumer, request_id: RequestId, error: BaseException | None
     ) -> None: ...

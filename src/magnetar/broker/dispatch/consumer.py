@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position
 
 UNACKED_MESSAGES_MAX: Final = 50_000
 """Messages a Shared or Key_Shared consumer may hold unacknowledged (Pulsar's default)."""
@@ -36,7 +36,7 @@ class Pending:
 class Consumer:
     """State of one consumer of a subscription. Changed by its dispatcher only."""
 
-    consumer_id: int
+    consumer_id: ConsumerId
     """Chosen by the client, unique on its connection."""
     name: str
     outlet: ConsumerOutlet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.auth.permissions import Action
-from magnetar.base.ids import EARLIEST, LATEST
+from magnetar.base.ids import EARLIEST, LATEST, ConsumerId
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
 from magnetar.broker.errors import (
@@ -168,7 +168,7 @@ def close_consumer(session: SessionPort, command: Command) -> None:
     session.reply(commands.success(request.request_id))
 
 
-def _consumer_of(session: SessionPort, consumer_id: int) -> AttachedConsumer:
+def _consumer_of(session: SessionPort, consumer_id: ConsumerId) -> AttachedConsumer:
     consumer = session.consumers.get(consumer_id)
     if consumer is None:
         raise WrongConsumerError("Consumer not found", remedy=f"no consumer {consumer_id} is connected")

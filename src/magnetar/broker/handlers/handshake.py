@@ -14,7 +14,7 @@ from magnetar.broker.handlers import renewals
 from magnetar.broker.session.greetings import CONNECT_BYTES_MAX
 from magnetar.wire import commands, features
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.frames import NO_ID
+from magnetar.wire.frames import NO_REQUEST
 
 if TYPE_CHECKING:
     from magnetar.broker.guard import Guard
@@ -68,7 +68,7 @@ def arrive(session: SessionPort) -> None:
 
 
 def _refuse(session: SessionPort, error: MagnetarError) -> None:
-    session.reply(commands.error(NO_ID, wire_code(error), str(error)))
+    session.reply(commands.error(NO_REQUEST, wire_code(error), str(error)))
     session.close(str(error))
 
 

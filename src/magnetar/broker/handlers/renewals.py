@@ -15,7 +15,7 @@ from magnetar.broker import guard as guards
 from magnetar.broker.errors import wire_code
 from magnetar.wire import commands, features
 from magnetar.wire import pulsar_pb2 as pb
-from magnetar.wire.frames import NO_ID
+from magnetar.wire.frames import NO_REQUEST
 
 if TYPE_CHECKING:
     from magnetar.auth.identity import Credentials
@@ -101,7 +101,7 @@ async def _verify(session: SessionPort, guard: Guard, renewal: Renewal, credenti
 def _refuse(session: SessionPort, error: AuthenticationError) -> None:
     if session.identity is not None:
         guards.ended(session.identity, session.peer, str(error))
-    session.reply(commands.error(NO_ID, wire_code(error), str(error)))
+    session.reply(commands.error(NO_REQUEST, wire_code(error), str(error)))
     session.close(str(error))
 
 

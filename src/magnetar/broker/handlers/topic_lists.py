@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.auth.permissions import Action
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import RequestId
 from magnetar.base.names import NamespaceName
 from magnetar.broker import guard as guards
 from magnetar.broker import lookup
@@ -31,10 +32,10 @@ class _Listener:
     def ask_output(self) -> bool:
         return self.session.ask_output()
 
-    def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
+    def watching(self, request_id: RequestId, watcher_id: int, topics: list[str], digest: str) -> None:
         self.session.reply(commands.watch_topic_list_success(request_id, watcher_id, topics, digest))
 
-    def watching_failed(self, request_id: int, error: MagnetarError) -> None:
+    def watching_failed(self, request_id: RequestId, error: MagnetarError) -> None:
         self.session.reply(commands.error(request_id, wire_code(error), str(error)))
 
     def topics_changed(self, watcher_id: int, update: Update) -> None:

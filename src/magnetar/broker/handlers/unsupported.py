@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from magnetar.base.ids import RequestId
 from magnetar.broker.errors import WIRE_CODES, UnsupportedError
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
@@ -45,9 +46,9 @@ def refuse(session: SessionPort, event: CommandEvent) -> None:
     session.reply(commands.error(request_id, _CODE, refusal))
 
 
-def _request_id(command: pb.BaseCommand) -> int | None:
+def _request_id(command: pb.BaseCommand) -> RequestId | None:
     """The request id of any command; None for commands that have none."""
     for field, body in command.ListFields():
         if field.message_type is not None and "request_id" in field.message_type.fields_by_name:
-            return int(body.request_id)
+            return RequestId(body.request_id)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
+from magnetar.base.ids import ConsumerId
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.limits.token_bucket import Rate, TokenBucket
 
@@ -25,7 +26,7 @@ class SubscribeLimiter:
         self._buckets: dict[tuple[str, str, int], TokenBucket] = {}
         """Whoever came last is last."""
 
-    def admit(self, address: str, name: str, consumer_id: int, now_ms: int) -> None:
+    def admit(self, address: str, name: str, consumer_id: ConsumerId, now_ms: int) -> None:
         """One subscribe of this consumer. Raises NotAllowedError beyond the rate."""
         key = (address, name, consumer_id)
         bucket = self._buckets.pop(key, None)

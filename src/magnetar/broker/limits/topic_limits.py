@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from magnetar.base.clock import Clock
+from magnetar.base.ids import ConsumerId
 from magnetar.broker.dispatch.consumer import UNACKED_MESSAGES_MAX
 from magnetar.broker.dispatch.unacked import UNACKED_MESSAGES_MAX_SHARED, UnackedOfBroker
 from magnetar.broker.errors import (
@@ -160,7 +161,11 @@ class TopicLimits:
             )
 
     def admit_subscribe(
-        self, subscriptions: Mapping[str, Holder], name: str, type_name: str, caller: tuple[str, str, int]
+        self,
+        subscriptions: Mapping[str, Holder],
+        name: str,
+        type_name: str,
+        caller: tuple[str, str, ConsumerId],
     ) -> None:
         """Before a subscription is opened or made. `caller`: address, consumer's name and id.
 

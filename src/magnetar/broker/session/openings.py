@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from magnetar.base.ids import RequestId
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.runtime.turns import Turns
 
@@ -23,11 +24,11 @@ class Openings:
         self._leaving: dict[int, int] = {}
         self._turns = Turns()
 
-    def begin(self, id_: int, request_id: int) -> bool:
+    def begin(self, id_: int, request_id: RequestId) -> bool:
         """Notes an attempt; False while another one is under way."""
         return self._attempts.setdefault(id_, request_id) == request_id
 
-    def check(self, id_: int, request_id: int) -> None:
+    def check(self, id_: int, request_id: RequestId) -> None:
         """Raises ServiceNotReadyError when the client has closed the id since this attempt began."""
         if self._attempts.get(id_) != request_id:
             raise ServiceNotReadyError(f"{self._kind} {id_} was closed before it was opened")
@@ -60,7 +61,7 @@ class Openings:
         """The client closes the id: an attempt under way will fail."""
         self._attempts.pop(id_, None)
 
-    def ended(self, id_: int, request_id: int) -> None:
+    def ended(self, id_: int, request_id: RequestId) -> None:
         """An attempt has ended, in whatever way."""
         if self._attempts.get(id_) == request_id:
             del self._attempts[id_]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from magnetar.base.ids import RequestId
 from magnetar.wire import pulsar_pb2 as pb
 
 RUNNING_MAX: Final = 32
@@ -32,7 +33,7 @@ class NumberedCommand(Protocol):
     """A command that is answered by its number."""
 
     @property
-    def request_id(self) -> int: ...
+    def request_id(self) -> RequestId: ...
     def ByteSize(self) -> int: ...  # noqa: N802  # protobuf's name
 
 
@@ -40,7 +41,7 @@ class NumberedCommand(Protocol):
 class Request:
     """One request."""
 
-    request_id: int
+    request_id: RequestId
     work: Coroutine[Any, Any, None]
     refuse: Refusal
     size_bytes: int

@@ -16,7 +16,7 @@ from typing import Final
 from magnetar.auth.identity import Identity
 from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import ConsumerId, Position, ProducerId, RequestId
 from magnetar.broker.errors import WIRE_CODES, ConsumerNotFoundError, wire_code
 from magnetar.broker.handlers import handshake, producers, table, texts, topics, unsupported
 from magnetar.broker.ports import BrokerPort
@@ -305,7 +305,9 @@ class Session:
         if self.takes_end_of_topic:
             self.reply(commands.reached_end_of_topic(consumer.consumer_id))
 
-    def ack_response(self, consumer: AttachedConsumer, request_id: int, error: BaseException | None) -> None:
+    def ack_response(
+        self, consumer: AttachedConsumer, request_id: RequestId, error: BaseException | None
+    ) -> None:
         self._ack_receipts.answered()
         code, text = (None, None) if error is None else (wire_code(error), str(error))
         self.reply(commands.ack_response(consumer.consumer_id, request_id, code=code, message=text))
@@ -385,13 +387,13 @@ class Session:
         self.leave(consumer)
         self.reply(commands.close_consumer(consumer.consumer_id))
 
-    def settle_reader(self, consumer_id: int) -> None:
+    def settle_reader(self, consumer_id: ConsumerId) -> None:
         """A reader that a seek took off was opened again, or will not be."""
         consumer = self._between.pop(consumer_id, None)
         if consumer is not None:
             self.leave(consumer)
 
-    def forget_producer(self, producer_id: int) -> None:
+    def forget_producer(self, producer_id: ProducerId) -> None:
         self.producers.pop(producer_id, None)
         self.closed_producers[producer_id] = None
         if len(self.closed_producers) > _CLOSED_PRODUCERS_KEPT:

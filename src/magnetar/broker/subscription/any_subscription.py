@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from magnetar.base.entries import EntryRun
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, RequestId
 from magnetar.base.names import TopicName
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import PreconditionFailedError
@@ -69,7 +69,7 @@ class ConsumerConnection(Protocol):
         """The topic is terminated and the subscription has acknowledged everything."""
 
     def ack_response(
-        self, consumer: AttachedConsumer, request_id: int, error: BaseException | None
+        self, consumer: AttachedConsumer, request_id: RequestId, error: BaseException | None
     ) -> None: ...
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import Position
+from magnetar.base.ids import Position, ProducerId, RequestId
 from magnetar.broker.access.state import AccessMode
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -73,11 +73,14 @@ class OwnConnection:
         """See `ProducerConnection`: a shared producer is ready at once."""
 
 
+_NO_REQUEST: Final = RequestId(0)
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Producer:
     """A producer that is attached to a topic."""
 
-    producer_id: int
+    producer_id: ProducerId
     """Chosen by the client, unique on its connection."""
     name: str
     connection: ProducerConnection
@@ -88,7 +91,7 @@ class Producer:
     """Given by the client: under which it held the topic before; once it is ready: the current one."""
     ready: bool = False
     """Whether it may publish; kept by the topic."""
-    request_id: int = 0
+    request_id: RequestId = _NO_REQUEST
     """The client's request that is to be answered."""
     user_named: bool = False
     encrypted: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import RequestId
 from magnetar.base.names import PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.watchers.pattern import PatternError
@@ -35,10 +36,10 @@ class Client(Protocol):
     def ask_output(self) -> bool:
         """Whether it takes more now; if not, `TopicWatchers.resume` follows when it does."""
 
-    def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
+    def watching(self, request_id: RequestId, watcher_id: int, topics: list[str], digest: str) -> None:
         """The watch has begun; `topics` are those that match now."""
 
-    def watching_failed(self, request_id: int, error: MagnetarError) -> None:
+    def watching_failed(self, request_id: RequestId, error: MagnetarError) -> None:
         """The watch could not begin."""
 
     def topics_changed(self, watcher_id: int, update: Update) -> None:
@@ -52,7 +53,7 @@ class _Watcher:
         self.client = client
         self.watcher_id = watcher_id
         self.watched = watched
-        self.requests: list[tuple[int, str]] = []
+        self.requests: list[tuple[RequestId, str]] = []
         """Requests to be answered, each with the digest of what its client knows."""
         self.seen: frozenset[TopicName] = frozenset()
         """The namespace's topics that were looked at."""
@@ -146,7 +147,7 @@ class TopicWatchers:
         pattern: str | Matcher,
         *,
         watcher_id: int,
-        request_id: int,
+        request_id: RequestId,
         known_digest: str,
     ) -> None:
         """Begins a watch; the client hears the list, unless `known_digest` says that it knows it, and then

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from magnetar.base.entries import EntryRun
+from magnetar.base.ids import ConsumerId, RequestId
 from magnetar.broker.subscription.any_subscription import AttachedConsumer, ConsumerConnection
 from magnetar.wire.messages import MessageEncoder
 
@@ -25,7 +26,7 @@ class NotingEncoder:
 
     __slots__ = ("_encoder", "_note")
 
-    def __init__(self, consumer_id: int, note: Callable[[int], None]) -> None:
+    def __init__(self, consumer_id: ConsumerId, note: Callable[[int], None]) -> None:
         # No partition: the client takes the wildcard for one topic.
         self._encoder = MessageEncoder(consumer_id)
         self._note = note
@@ -67,7 +68,7 @@ class PartOwner(Protocol):
 
     def lost(self, consumer: AttachedConsumer) -> None: ...
 
-    def answered(self, request_id: int, error: BaseException | None) -> None: ...
+    def answered(self, request_id: RequestId, error: BaseException | None) -> None: ...
 
 
 class PartConnection:
@@ -108,5 +109,7 @@ class PartConnection:
     def end_of_topic(self, consumer: AttachedConsumer) -> None:
         """Others may follow."""
 
-    def ack_response(self, consumer: AttachedConsumer, request_id: int, error: BaseException | None) -> None:
+    def ack_response(
+        self, consumer: AttachedConsumer, request_id: RequestId, error: BaseException | None
+    ) -> None:
         self._owner.answered(request_id, error)

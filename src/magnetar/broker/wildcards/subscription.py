@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import EARLIEST, LATEST, Position
+from magnetar.base.ids import EARLIEST, LATEST, Position, RequestId
 from magnetar.base.names import TopicName
 from magnetar.broker.dispatch.consumer import Consumer
 from magnetar.broker.errors import ConsumerNotFoundError, NotAllowedError
@@ -197,7 +197,7 @@ class WildcardSubscription(AnySubscription):
             raise NotAllowedError("the acknowledgement names no message")
         return list(found.items())
 
-    def answered(self, request_id: int, error: BaseException | None) -> None:
+    def answered(self, request_id: RequestId, error: BaseException | None) -> None:
         """One topic has applied its part of an acknowledgement, or has not."""
         left, first = self._acks.pop(request_id)
         first = first or error

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magnetar.base.errors import MagnetarError
+from magnetar.base.ids import RequestId
 from magnetar.base.levels import Levels, levels_of
 from magnetar.base.names import TopicName
 from magnetar.broker import lookup
@@ -75,7 +76,9 @@ class Wildcard:
         except BaseException:
             self.subscription.detach(consumer)
             raise
-        broker.watchers.watch(self, namespace, self._levels, watcher_id=0, request_id=0, known_digest="")
+        broker.watchers.watch(
+            self, namespace, self._levels, watcher_id=0, request_id=RequestId(0), known_digest=""
+        )
         return consumer
 
     def close(self) -> None:
@@ -169,11 +172,11 @@ class Wildcard:
         """It takes everything at once."""
         return True
 
-    def watching(self, request_id: int, watcher_id: int, topics: list[str], digest: str) -> None:
+    def watching(self, request_id: RequestId, watcher_id: int, topics: list[str], digest: str) -> None:
         """All topics that match."""
         self._came(topics)
 
-    def watching_failed(self, request_id: int, error: MagnetarError) -> None:
+    def watching_failed(self, request_id: RequestId, error: MagnetarError) -> None:
         """The client comes back and hears why."""
         _log.warning("%s: its topics cannot be watched: %s", self._name, error)
         self.subscription.detach_all()
