@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sources import parsed
-
-REPOSITORY = Path(__file__).parents[2]
-PACKAGE = REPOSITORY / "src" / "magnetar"
+from support.sources import PACKAGE, REPOSITORY, import_edges, modules, name_of, parsed
 
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 """Names that say nothing of what is inside."""
@@ -69,18 +66,6 @@ be cancelled in every version of Python. `asyncio.timeout`, locks, events and fu
 
 TOOLBOX_METHODS = {"call_later", "call_at", "create_task", "run_in_executor"}
 """Methods of event loops; `magnetar.runtime` has functions in their place."""
-
-
-def is_generated(path: Path) -> bool:
-    return path.stem.endswith("_pb2")
-
-
-def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if not is_generated(path))
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -321,7 +306,7 @@ def test_every_ignored_type_error_says_why() -> None:
         f"{path.relative_to(REPOSITORY)}:{number}"
         for folder in ("src", "bench", "tools")
         for path in (REPOSITORY / folder).rglob("*.py")
-        if not is_generated(path)
+        if not path.stem.endswith("_pb2")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if bare.search(line)
     ]
@@ -354,23 +339,6 @@ def test_locks_hold_versions_and_hashes_only(file: str) -> None:
     assert not re.search(r"^\s*-(i|f|-index-url|-extra-index-url|-find-links)\b", text, re.MULTILINE)
     blocks = re.split(r"\n(?=[A-Za-z0-9])", text.strip())
     assert [block.split()[0] for block in blocks if "--hash=sha256:" not in block] == []
-
-
-def import_edges() -> dict[str, set[str]]:
-    """Which modules each module imports, also those for type checking alone."""
-    names = {f"magnetar.{name_of(path).removesuffix('.py').replace('/', '.')}": path for path in modules()}
-    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
-    edges: dict[str, set[str]] = {}
-    for name, path in names.items():
-        found: set[str] = set()
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                inner = {f"{node.module}.{alias.name}" for alias in node.names}
-                found |= (inner & names.keys()) or ({node.module} & names.keys())
-            elif isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names} & names.keys()
-        edges[name] = found - {name}
-    return edges
 
 
 def test_no_modules_import_each_other() -> None:

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Final
 from magnetar.base.levels import levels_of
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import ConflictError, SubscriptionNotFoundError, TopicNotFoundError
+from magnetar.broker.system_topics import is_system
 from magnetar.broker.watchers.pattern import PatternError
-from magnetar.broker.watchers.selection import (
-    PATTERN_CHARS_MAX,
-    compiled,
-    is_system,
-    matching,
-    topics_digest,
-)
+from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, compiled, matching, topics_digest
 from magnetar.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:

@@ -13,15 +13,10 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.config import BrokerConfig
 from magnetar.broker.lookup import visible_topics
+from magnetar.broker.system_topics import is_system
 from magnetar.broker.watchers import pattern as patterns
 from magnetar.broker.watchers.pattern import Pattern
-from magnetar.broker.watchers.selection import (
-    PATTERN_CHARS_MAX,
-    MatchingTurns,
-    is_system,
-    matching,
-    topics_digest,
-)
+from magnetar.broker.watchers.selection import PATTERN_CHARS_MAX, MatchingTurns, matching, topics_digest
 from magnetar.broker.watchers.topic_watchers import TopicWatchers
 from magnetar.broker.watchers.watched import Update, Watched
 from magnetar.wire import pulsar_pb2 as pb

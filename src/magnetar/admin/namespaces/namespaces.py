@@ -13,8 +13,8 @@ from magnetar.admin.topics.topics import forget_policies
 from magnetar.base.names import NON_PERSISTENT, PERSISTENT, NamespaceName, TopicName
 from magnetar.broker.errors import ConflictError, NamespaceNotFoundError, TopicNotFoundError
 from magnetar.broker.service import Broker
+from magnetar.broker.system_topics import is_system
 from magnetar.broker.topic.topic import Topic
-from magnetar.broker.watchers.selection import is_system
 
 _N: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 

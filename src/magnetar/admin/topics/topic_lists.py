@@ -8,7 +8,8 @@ from typing import Final
 from magnetar.admin.calls.call import Call
 from magnetar.base.levels import in_namespace
 from magnetar.base.names import NamespaceName, TopicName
-from magnetar.broker.watchers.selection import is_system, matching
+from magnetar.broker.system_topics import is_system
+from magnetar.broker.watchers.selection import matching
 
 QUERY: Final = ("match", "includeSystemTopic")
 """Parameters of the query that `chosen` reads."""

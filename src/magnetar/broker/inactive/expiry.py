@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.rounds import guarded
-from magnetar.broker.watchers.selection import is_system
+from magnetar.broker.system_topics import is_system
 from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from magnetar.broker.inactive.idleness import IdleTimes, has_clients, in_use
 from magnetar.broker.inactive.policy import InactivePolicy
 from magnetar.broker.inactive.unloading import may_go
 from magnetar.broker.rounds import guarded
+from magnetar.broker.system_topics import is_system
 from magnetar.broker.topic.topic import Topic
-from magnetar.broker.watchers.selection import is_system
 from magnetar.runtime.tasks import in_slices
 
 if TYPE_CHECKING:

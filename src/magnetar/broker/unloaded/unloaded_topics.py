@@ -10,8 +10,8 @@ from magnetar.base.errors import MagnetarError
 from magnetar.base.names import NamespaceName, TopicName
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.rounds import guarded
+from magnetar.broker.system_topics import is_system
 from magnetar.broker.topic.topic import DEDUP_CURSOR
-from magnetar.broker.watchers.selection import is_system
 from magnetar.managedlog.peeking import StoredSummary
 from magnetar.runtime.tasks import pause
 from magnetar.tiered.policy import NO_POLICY, OffloadPolicy, has_work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Generator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
@@ -24,11 +23,6 @@ _SMALL: Final = 1_000
 """A list that walked through fewer states has no turn of its own: there may be thousands of these."""
 _WAITING_MAX: Final = 100_000
 """Lists of one owner that wait: fewer than it may have connections and watchers."""
-
-_SYSTEM: Final = re.compile(
-    r"__change_events|__canary|__transaction_buffer_snapshot(_segments|_indexes)?"
-    r"|__transaction_log_.*|transaction_coordinator_assign.*|.*__transaction_pending_ack"
-)
 
 
 class Matcher(Protocol):
@@ -64,14 +58,6 @@ class MatchingTurns:
             self._places = FairPlaces(1, waiting_max=_WAITING_MAX)
         async with self._places.take(owner):
             yield
-
-
-def is_system(name: TopicName) -> bool:
-    """Whether the topic is one of those that brokers keep for themselves; no client is told of them."""
-    if "__" not in name.local and not name.local.startswith("transaction_"):
-        # Nearly all names: long lists are asked for.
-        return False
-    return _SYSTEM.fullmatch(name.base.local) is not None
 
 
 def compiled(text: str) -> Pattern:
