@@ -927,6 +927,14 @@ SECURITY_RULES: Final = (
     ),
     # -- HTTP and WebSockets
     Rule(
+        "the head of a call has few lines",
+        "one head of 60 KiB has the loop for a quarter of a second",
+        "admin/serving/loop_server.py",
+        "if lines is not None and len(lines) > HEAD_LINES_MAX:",
+        "if False:",
+        (HTTP_SERVER,),
+    ),
+    Rule(
         "the head of a call has a deadline",
         "heads that do not end take all sockets",
         "admin/serving/loop_server.py",

@@ -84,6 +84,22 @@ def test_a_body_with_two_lengths_ends_the_connection() -> None:
     with_api(story)
 
 
+@pytest.mark.parametrize("before", [b"", b"GET /admin/v2/clusters HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+@pytest.mark.parametrize("lines", [200, 1_000])
+def test_a_head_has_few_lines(lines: int, before: bytes) -> None:
+    async def story(api: AdminApi) -> None:
+        server = AdminServer(api.broker, host="127.0.0.1", port=0)
+        port = await server.start()
+        await server.serving()
+        head = b"GET /admin/v2/clusters HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        answer = await ask(port, before + head + b"a:b\r\n" * lines + b"\r\n")
+        status = answer.rpartition(b"HTTP/1.1 ")[2][:3]
+        assert status == (b"200" if lines == 200 else b"400")
+        await server.stop()
+
+    with_api(story)
+
+
 def test_stopping_right_after_starting() -> None:
     async def story(api: AdminApi) -> None:
         server = AdminServer(api.broker, host="127.0.0.1", port=0)

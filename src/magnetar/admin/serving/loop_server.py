@@ -22,6 +22,8 @@ _GRACE_S: Final = 1
 """How long running calls may take when the server stops."""
 HEAD_S: Final = 10.0
 """A request's head may take so long, from the opening of the connection or from its first byte on."""
+HEAD_LINES_MAX: Final = 256
+"""Of a request's head, which may have 64 KiB: 12,000 short lines take 240 ms to be read."""
 STUCK_S: Final = 60.0
 """A client that takes nothing of its answer for so long is dropped."""
 LOOK_S: Final = 1.0
@@ -65,6 +67,17 @@ class CallProtocol(H11Protocol):
         super().connection_made(transport)
         self.order[self] = None
         self._head_since_s = self.loop.time()
+        # Private to h11, which is pinned, and has no other place for it: it matches line after line.
+        received: Any = self.conn._receive_buffer
+        extract = received.maybe_extract_lines
+
+        def lines_of_head() -> Any:
+            lines = extract()
+            if lines is not None and len(lines) > HEAD_LINES_MAX:
+                raise h11.RemoteProtocolError("a head of very many lines", error_status_hint=431)
+            return lines
+
+        received.maybe_extract_lines = lines_of_head
 
     def data_received(self, data: bytes) -> None:
         if self.order.pop(self, self) is None:
