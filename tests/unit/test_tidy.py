@@ -149,6 +149,66 @@ def test_functions_fit_the_head() -> None:
     assert within(sizes, FUNCTION_LINES_MAX, LONG_FUNCTIONS) == []
 
 
+PARAMETERS_MAX = 7
+
+_LOG = "made of what a log needs in one place, by `managedlog.logs` alone; to be a value of collaborators"
+_ENCODE = "on the path of each message out: a value for the call would cost as much as the encoding"
+_MADE_ONCE = "made in one place, by keywords"
+_DECODED = "fields of a format that are read together"
+
+LONG_SIGNATURES = {
+    "base/errors.py:__init__": (8, "what a loss is made of; its base has half of it"),
+    "bookie/entry_blocks.py:entries_block": (8, _DECODED),
+    "broker/filters/source.py:screened": (8, _MADE_ONCE),
+    "broker/filters/source.py:__init__": (8, _MADE_ONCE),
+    "broker/topic/topic.py:_append": (8, "a vector's columns, side by side"),
+    "broker/topic/unanswered.py:__init__": (8, "a vector's columns, side by side"),
+    "ledger/client/pool.py:read": (8, "the fields of the protocol's READ"),
+    "managedlog/appender.py:__init__": (8, _LOG),
+    "server/bookies/replicated_stores.py:_ledgers": (8, _MADE_ONCE),
+    "tiered/offloader.py:__init__": (8, _MADE_ONCE),
+    "tiered/storage.py:__init__": (8, _MADE_ONCE),
+    "auth/openid.py:__init__": (9, _MADE_ONCE),
+    "bookie/blocks.py:__init__": (9, _DECODED),
+    "bookie/recovery.py:scan_segment": (9, _MADE_ONCE),
+    "broker/canary/lane.py:encode": (9, _ENCODE),
+    "broker/subscription/any_subscription.py:encode": (9, _ENCODE),
+    "broker/subscription/subscription.py:__init__": (9, _MADE_ONCE),
+    "lake/tables.py:__init__": (9, _MADE_ONCE),
+    "managedlog/cursors/log_cursors.py:__init__": (9, _LOG),
+    "server/bookies/local_bookies.py:__init__": (9, _MADE_ONCE),
+    "tiered/copy_reader.py:__init__": (9, _MADE_ONCE),
+    "wire/messages.py:encode": (9, _ENCODE),
+    "managedlog/lifecycle.py:__init__": (11, _LOG),
+    "managedlog/recovery.py:recover_log": (12, _LOG),
+    "managedlog/cursors/cursor_store.py:__init__": (13, _LOG),
+    "managedlog/log.py:__init__": (13, _LOG),
+}
+"""Exceptions to PARAMETERS_MAX: how many there may be, and why."""
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many, without `self` and `cls`."""
+    given = function.args
+    places = [each.arg for each in (*given.posonlyargs, *given.args)]
+    stars = (given.vararg is not None) + (given.kwarg is not None)
+    return len(places) - (places[:1] in (["self"], ["cls"])) + len(given.kwonlyargs) + stars
+
+
+def test_functions_have_few_parameters() -> None:
+    counts: dict[str, int] = {}
+    for path in modules():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                key = f"{name_of(path)}:{node.name}"
+                counts[key] = max(parameters(node), counts.get(key, 0))
+    most = {key: count for key, (count, _) in LONG_SIGNATURES.items()}
+    found = [key for key, count in counts.items() if count > most.get(key, PARAMETERS_MAX)]
+    assert found == [], "make a value of what belongs together"
+    gone = [key for key in most if counts.get(key, 0) <= PARAMETERS_MAX]
+    assert gone == [], "needs no exception any more"
+
+
 def drives(tree: ast.Module) -> bool:
     """Whether a module does more than decide."""
     waits = (ast.Await, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_OF_PLACES: Final = ("url", "admin_url", "token", "token_file", "trust_certs")
+"""Options that a context has values for."""
 _BINARY: Final = ("pulsar://", "pulsar+ssl://")
 _FILE: Final = click.Path(path_type=str)
 
@@ -137,24 +139,8 @@ def calls(command: _F) -> _F:
     """Gives a command the options of all that call a broker; its first argument is the Caller."""
 
     @wraps(command)
-    def run(
-        context: str | None,
-        url: str | None,
-        admin_url: str | None,
-        token: str | None,
-        token_file: str | None,
-        trust_certs: str | None,
-        timeout: float,
-        output: str,
-        **rest: Any,
-    ) -> Any:
-        given = {
-            "url": url,
-            "admin_url": admin_url,
-            "token": token,
-            "token_file": token_file,
-            "trust_certs": trust_certs,
-        }
+    def run(context: str | None, timeout: float, output: str, **rest: Any) -> Any:
+        given: dict[str, str | None] = {name: rest.pop(name) for name in _OF_PLACES}
         if _said("context", ParameterSource.COMMANDLINE):
             # Who names a context here means it, whatever the environment says.
             given = {

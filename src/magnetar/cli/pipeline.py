@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
+
+from magnetar.cli.given import given_as
 
 
 @click.group()
 def pipeline() -> None:
     """Run PySpark jobs and declarative pipelines over topics (docs/pipelines.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    file: Path
+    arguments: tuple[str, ...]
+    master: str
+    config: tuple[str, ...]
+    service_url: str | None
+    admin_url: str | None
+    metrics_file: Path | None
+    metrics_port: int | None
+    log_file: Path | None
+    show_traceback: bool
+    quiet: bool
+    refresh: str | None
+    full_refresh: str | None
+    full_refresh_all: bool
+    dry_run: bool
 
 
 @pipeline.command(context_settings={"ignore_unknown_options": True})
@@ -33,24 +57,8 @@ def pipeline() -> None:
 @click.option("--full-refresh", help="Declarative: these anew, parted by commas.")
 @click.option("--full-refresh-all", is_flag=True, help="Declarative: everything anew.")
 @click.option("--dry-run", is_flag=True, help="Declarative: only look whether the project is right.")
-def run(
-    file: Path,
-    arguments: tuple[str, ...],
-    master: str,
-    config: tuple[str, ...],
-    service_url: str | None,
-    admin_url: str | None,
-    metrics_file: Path | None,
-    metrics_port: int | None,
-    log_file: Path | None,
-    *,
-    show_traceback: bool,
-    quiet: bool,
-    refresh: str | None,
-    full_refresh: str | None,
-    full_refresh_all: bool,
-    dry_run: bool,
-) -> None:
+@given_as(_Given)
+def run(given: _Given) -> None:
     """Run FILE: a PySpark program, or the spec (or the folder) of a declarative project.
 
     Java, the connector and Spark's settings are in place; ARGUMENTS go to the program. Ends when the program
@@ -62,31 +70,31 @@ def run(
         from magnetar.spark.pipelines.script import run_script
     except ImportError as error:
         raise click.ClickException(f"{error.name} is missing: pip install '.[spark]' in a clone") from error
-    connection = {"service.url": service_url, "admin.url": admin_url}
+    connection = {"service.url": given.service_url, "admin.url": given.admin_url}
     settings = RunSettings(
-        master=master,
-        config=dict(_setting(text) for text in config),
-        connection={name: url for name, url in connection.items() if url and service_url},
-        metrics_file=metrics_file,
-        metrics_port=metrics_port,
-        log_file=log_file,
-        show_traceback=show_traceback,
-        quiet=quiet,
+        master=given.master,
+        config=dict(_setting(text) for text in given.config),
+        connection={name: url for name, url in connection.items() if url and given.service_url},
+        metrics_file=given.metrics_file,
+        metrics_port=given.metrics_port,
+        log_file=given.log_file,
+        show_traceback=given.show_traceback,
+        quiet=given.quiet,
     )
-    spec = find_spec(file)
+    spec = find_spec(given.file)
     if spec is not None:
         selection = Selection(
-            refresh=_names(refresh),
-            full_refresh=_names(full_refresh),
-            full_refresh_all=full_refresh_all,
-            dry=dry_run,
+            refresh=_names(given.refresh),
+            full_refresh=_names(given.full_refresh),
+            full_refresh_all=given.full_refresh_all,
+            dry=given.dry_run,
         )
         sys.exit(run_project(spec, settings, selection))
-    if file.is_dir():
-        raise click.UsageError(f"{file} has no spark-pipeline.yml")
-    if refresh or full_refresh or full_refresh_all or dry_run:
+    if given.file.is_dir():
+        raise click.UsageError(f"{given.file} has no spark-pipeline.yml")
+    if given.refresh or given.full_refresh or given.full_refresh_all or given.dry_run:
         raise click.UsageError("--refresh, --full-refresh, --full-refresh-all and --dry-run are for projects")
-    sys.exit(run_script(file, arguments, settings))
+    sys.exit(run_script(given.file, given.arguments, settings))
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ import click
 
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.given import given_as
 from magnetar.cli.messages import options
 
 if TYPE_CHECKING:
@@ -22,6 +24,23 @@ _PERMITS: Final = 100
 _ROUND_S: Final = 0.25
 _IDLE_S: Final = 3.0
 """Without `--follow` a subscription is done when nothing came for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    topic: str
+    begin: str | int
+    end: str | int
+    count: int | None
+    last: int | None
+    follow: bool
+    subscription: str | None
+    kind: str
+    condition: str | None
+    template: str | None
+    raw: bool
 
 
 @click.command(
@@ -39,39 +58,27 @@ _IDLE_S: Final = 3.0
 )
 @options.several(options.FILTER, options.FORMAT, options.RAW)
 @calls
-def consume(
-    caller: Caller,
-    topic: str,
-    begin: str | int,
-    end: str | int,
-    count: int | None,
-    last: int | None,
-    follow: bool,
-    subscription: str | None,
-    kind: str,
-    condition: str | None,
-    template: str | None,
-    raw: bool,
-) -> None:
+@given_as(_Given)
+def consume(caller: Caller, given: _Given) -> None:
     """Show messages of TOPIC in the order of their times; with --follow also new ones. With a
     subscription, messages are acknowledged after they are printed, also those that the filter rejects.
     Values are decoded by the schema of each message.
     """
     from magnetar.cli.messages.decoding import Decoder
 
-    name = TopicName.parse(topic)
-    show = options.printer(caller.output, template)
-    holds = options.tester(condition)
+    name = TopicName.parse(given.topic)
+    show = options.printer(caller.output, given.template)
+    holds = options.tester(given.condition)
     with caller.client() as client:
-        decoder = Decoder(client, name, by_schema=not raw)
-        if subscription is None:
-            records = _looked_at(client, name, begin, end, last, follow=follow)
+        decoder = Decoder(client, name, by_schema=not given.raw)
+        if given.subscription is None:
+            records = _looked_at(client, name, given.begin, given.end, given.last, follow=given.follow)
             taking = None
         else:
-            taking = _Taking(client, name, subscription, kind, earliest=begin == "earliest")
-            records = taking.records(follow=follow)
+            taking = _Taking(client, name, given.subscription, given.kind, earliest=given.begin == "earliest")
+            records = taking.records(follow=given.follow)
         try:
-            _print(records, decoder, holds, show, count, taking)
+            _print(records, decoder, holds, show, given.count, taking)
         finally:
             if taking is not None:
                 taking.close()

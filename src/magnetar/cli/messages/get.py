@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,11 +13,26 @@ import click
 from magnetar.base.names import TopicName
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.given import given_as
 from magnetar.cli.messages import options
 
 if TYPE_CHECKING:
     from magnetar.cli.messages.by_key import KeyReading
     from magnetar.cli.messages.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    topic: str
+    key: str
+    encoded: bool
+    every: bool
+    everywhere: bool
+    count: int | None
+    template: str | None
+    raw: bool
 
 
 @click.command(epilog="Example: magnetar topics get orders --key c-17")
@@ -27,32 +43,23 @@ if TYPE_CHECKING:
 @click.option("--everywhere", is_flag=True, help="Search all partitions, not only those of the key's hash.")
 @options.several(options.COUNT, options.FORMAT, options.RAW)
 @calls
-def get(
-    caller: Caller,
-    topic: str,
-    key: str,
-    encoded: bool,
-    every: bool,
-    everywhere: bool,
-    count: int | None,
-    template: str | None,
-    raw: bool,
-) -> int:
+@given_as(_Given)
+def get(caller: Caller, given: _Given) -> int:
     """Show the newest message of TOPIC with a key; exit code 7 when there is none, or it deletes the key."""
     from magnetar.cli.messages.by_key import KeyReading
     from magnetar.cli.messages.decoding import Decoder
 
-    name = TopicName.parse(topic)
-    show = options.printer(caller.output, template)
-    wanted = count or (None if every else 1)
+    name = TopicName.parse(given.topic)
+    show = options.printer(caller.output, given.template)
+    wanted = given.count or (None if given.every else 1)
     shown = 0
     with caller.client() as client, caller.admin() as admin:
-        sought = _bytes_of(key) if encoded else key.encode()
-        reading = KeyReading(client, admin, name, sought, everywhere=everywhere)
-        decoder = Decoder(client, name, by_schema=not raw)
+        sought = _bytes_of(given.key) if given.encoded else given.key.encode()
+        reading = KeyReading(client, admin, name, sought, everywhere=given.everywhere)
+        decoder = Decoder(client, name, by_schema=not given.raw)
         for record in _at_most(reading.records(page=1 if wanted == 1 else None), wanted):
             if record.is_null and wanted == 1:
-                click.echo(f"{key} was deleted by {record.id}", err=True)
+                click.echo(f"{given.key} was deleted by {record.id}", err=True)
                 return exit_codes.NOT_FOUND
             show(options.names_of(record, decoder))
             shown += 1

@@ -13,6 +13,7 @@ import click
 
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.given import given_as
 from magnetar.cli.times import Moment, age_ms
 
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ def pairs_of(words: tuple[str, ...], option: str) -> dict[str, str]:
             raise click.BadParameter(f"{word!r} is not KEY=VALUE", param_hint=option)
         found[key] = value
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    topic: str
+    messages: tuple[str, ...]
+    key: str | None
+    key_separator: str | None
+    pairs: tuple[str, ...]
+    event_time: str | int | None
+    delay: str | None
+    files: tuple[Path, ...]
+    repeat: int
+    compression: str
+    raw: bool
 
 
 @click.command(epilog="Example: magnetar produce orders '{\"amount\": 7}' --key ada --property source=shop")
@@ -59,39 +77,29 @@ def pairs_of(words: tuple[str, ...], option: str) -> dict[str, str]:
 )
 @click.option("--raw", is_flag=True, help="Send the bytes unchanged, regardless of the topic's schema.")
 @calls
-def produce(
-    caller: Caller,
-    topic: str,
-    messages: tuple[str, ...],
-    key: str | None,
-    key_separator: str | None,
-    pairs: tuple[str, ...],
-    event_time: str | int | None,
-    delay: str | None,
-    files: tuple[Path, ...],
-    repeat: int,
-    compression: str,
-    raw: bool,
-) -> None:
+@given_as(_Given)
+def produce(caller: Caller, given: _Given) -> None:
     """Send MESSAGES to TOPIC, or each line of standard input; returns when all are durable.
 
     If the topic has a schema, each message is a value of it, written as JSON.
     """
-    later_ms = None if delay is None else age_ms(delay)
-    if delay is not None and later_ms is None:
-        raise click.BadParameter(f"{delay!r} is no duration; write 30s, 2h, 7d", param_hint="--delay")
+    later_ms = None if given.delay is None else age_ms(given.delay)
+    if given.delay is not None and later_ms is None:
+        raise click.BadParameter(f"{given.delay!r} is no duration; write 30s, 2h, 7d", param_hint="--delay")
     envelope = _Envelope(
-        key=key,
-        key_separator=key_separator,
-        properties=pairs_of(pairs, "--property"),
-        event_time_ms=event_time if isinstance(event_time, int) else None,
+        key=given.key,
+        key_separator=given.key_separator,
+        properties=pairs_of(given.pairs, "--property"),
+        event_time_ms=given.event_time if isinstance(given.event_time, int) else None,
         later_ms=later_ms,
     )
-    payloads = _payloads(messages, files)
-    if repeat > 1:
-        payloads = _again(list(payloads), repeat)
+    payloads = _payloads(given.messages, given.files)
+    if given.repeat > 1:
+        payloads = _again(list(payloads), given.repeat)
     with caller.client() as client:
-        places = _send(client, TopicName.parse(topic), payloads, envelope, compression, raw=raw)
+        places = _send(
+            client, TopicName.parse(given.topic), payloads, envelope, given.compression, raw=given.raw
+        )
     if caller.output != "table":
         rows = [
             (each, None if place is None else f"{place.ledger_id}:{place.entry_id}") for each, place in places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -9,6 +10,7 @@ import click
 from magnetar.base.errors import MagnetarError
 from magnetar.base.names import TopicName
 from magnetar.cli.caller import Caller, calls, confirm
+from magnetar.cli.given import given_as
 from magnetar.cli.messages import options
 
 if TYPE_CHECKING:
@@ -29,6 +31,21 @@ class ReplayError(MagnetarError):
     """The messages cannot be sent anew."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    topic: str
+    target: str | None
+    begin: str | int
+    end: str | int
+    count: int | None
+    condition: str | None
+    dead_letters: bool
+    dry_run: bool
+    yes: bool
+
+
 @click.command(
     epilog="Example: magnetar replay orders orders-again --from 2h --to 1h --filter 'key == \"a\"'"
 )
@@ -39,37 +56,26 @@ class ReplayError(MagnetarError):
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, without sending it.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @calls
-def replay(
-    caller: Caller,
-    topic: str,
-    target: str | None,
-    begin: str | int,
-    end: str | int,
-    count: int | None,
-    condition: str | None,
-    dead_letters: bool,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+@given_as(_Given)
+def replay(caller: Caller, given: _Given) -> None:
     """Publish messages of TOPIC again: to TARGET, or dead letters to their original topic. Keys,
     properties, event times, payloads and the order of each key stay the same. Dead letters also stay in
     their topic.
     """
-    if dead_letters == (target is not None):
+    if given.dead_letters == (given.target is not None):
         raise click.UsageError("name either a TARGET or --dead-letters")
-    source = TopicName.parse(topic)
-    if target is not None and TopicName.parse(target).base == source.base and not dry_run:
-        confirm(f"Send messages of {topic} to itself?", yes=yes)
+    source = TopicName.parse(given.topic)
+    if given.target is not None and TopicName.parse(given.target).base == source.base and not given.dry_run:
+        confirm(f"Send messages of {given.topic} to itself?", yes=given.yes)
     with caller.client() as client:
-        copied = _Replay(client, source, target, dry_run=dry_run)
+        copied = _Replay(client, source, given.target, dry_run=given.dry_run)
         try:
-            copied.run(options.range_of(begin, end), condition, count)
+            copied.run(options.range_of(given.begin, given.end), given.condition, given.count)
         finally:
             copied.close()
     for place, number in sorted(copied.sent.items()):
-        click.echo(
-            f"{number} message{'' if number == 1 else 's'} {'would go' if dry_run else 'sent'} to {place}"
-        )
+        done = "would go" if given.dry_run else "sent"
+        click.echo(f"{number} message{'' if number == 1 else 's'} {done} to {place}")
     if not copied.sent:
         click.echo("no message to send", err=True)
 

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from magnetar.base.ids import Position
 from magnetar.base.names import TopicName
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls
+from magnetar.cli.given import given_as
 from magnetar.cli.messages import options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    topic: str
+    condition: str
+    begin: str | int
+    end: str | int
+    count: int | None
+    template: str | None
+    raw: bool
 
 
 @click.command(epilog="Example: magnetar search orders 'value.customer == \"ada\"' --from 7d")
@@ -16,29 +32,21 @@ from magnetar.cli.messages import options
 @click.argument("condition", metavar="EXPRESSION")
 @options.several(options.FROM, options.TO, options.COUNT, options.FORMAT, options.RAW)
 @calls
-def search(
-    caller: Caller,
-    topic: str,
-    condition: str,
-    begin: str | int,
-    end: str | int,
-    count: int | None,
-    template: str | None,
-    raw: bool,
-) -> int:
+@given_as(_Given)
+def search(caller: Caller, given: _Given) -> int:
     """Show the messages of TOPIC for which EXPRESSION is true; exit code 7 when there is none."""
     from magnetar.cli.messages.decoding import Decoder
     from magnetar.cli.messages.reading import TopicReading
     from magnetar.cli.storage.progress import Progress
 
-    name = TopicName.parse(topic)
-    show = options.printer(caller.output, template or (r"{id} {publish_time:time} {key} {value}"))
-    holds = options.tester(condition)
+    name = TopicName.parse(given.topic)
+    show = options.printer(caller.output, given.template or (r"{id} {publish_time:time} {key} {value}"))
+    holds = options.tester(given.condition)
     found = 0
     last_ms: int | None = None
     with caller.client() as client:
-        reading = TopicReading(client, name, options.range_of(begin, end))
-        decoder = Decoder(client, name, by_schema=not raw)
+        reading = TopicReading(client, name, options.range_of(given.begin, given.end))
+        decoder = Decoder(client, name, by_schema=not given.raw)
         progress = Progress("searched", reading.count())
         with options.resumable(name, lambda: last_ms):
             for record in reading.records():
@@ -48,7 +56,7 @@ def search(
                     show(names)
                     found += 1
                 progress.add(1)
-                if found == count:
+                if found == given.count:
                     break
         progress.close()
     click.echo(f"{found} of {progress.done} messages match", err=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from magnetar.cli.given import given_as
 from magnetar.cli.processes.interrupts import end_at_once
 from magnetar.cli.processes.member_options import METADATA, bookie_access, member_options
 
@@ -25,6 +27,30 @@ class _RunsUnlessTold(click.Group):
 @click.group(cls=_RunsUnlessTold)
 def autorecovery() -> None:
     """Replace the copies of lost bookies, and decommission a bookie."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    metadata: str
+    node_id: str | None
+    lost_bookie_delay: int
+    open_ledger_grace: float
+    check_interval: float
+    check_share: float
+    replica_check_interval: float
+    placement_check_interval: float
+    racks_min: int
+    racks_node: str
+    rate: float | None
+    access: dict[str, Any]
+    http_port: int | None
+    http_host: str
+    session_timeout: float
+    log_level: str
+    log_json: bool
+    ready_file: Path | None
 
 
 @autorecovery.command(epilog="Example: magnetar autorecovery run --metadata zk://127.0.0.1:2181/ledgers")
@@ -81,26 +107,8 @@ def autorecovery() -> None:
 @click.option("--http-host", default="127.0.0.1", help="Address of that port.  [127.0.0.1]")
 @member_options(session="another node takes over", told="id, process id and HTTP port")
 @end_at_once()
-def run(
-    metadata: str,
-    node_id: str | None,
-    lost_bookie_delay: int,
-    open_ledger_grace: float,
-    check_interval: float,
-    check_share: float,
-    replica_check_interval: float,
-    placement_check_interval: float,
-    racks_min: int,
-    racks_node: str,
-    rate: float | None,
-    access: dict[str, Any],
-    http_port: int | None,
-    http_host: str,
-    session_timeout: float,
-    log_level: str,
-    log_json: bool,
-    ready_file: Path | None,
-) -> int:
+@given_as(_Given)
+def run(given: _Given) -> int:
     """Replace the copies of lost bookies, until Ctrl-C. Any number of nodes share the work.
 
     The word `run` may be left out.
@@ -111,25 +119,25 @@ def run(
     from magnetar.server.bookies.autorecovery import run as run_node
     from magnetar.server.settings.ledger_settings import LedgerSettings
 
-    logs.configure(level=log_level, as_json=log_json)
+    logs.configure(level=given.log_level, as_json=given.log_json)
     return run_node(
         AutoRecoveryConfig(
-            metadata=metadata,
-            node_id=node_id,
-            lost_bookie_delay_s=lost_bookie_delay,
-            open_ledger_grace_s=open_ledger_grace,
-            check_all_s=check_interval,
-            check_share=check_share,
-            check_replicas_s=replica_check_interval,
-            check_placement_s=placement_check_interval,
-            racks_min=racks_min,
-            racks_path=racks_node,
-            bytes_per_s=None if rate is None else rate * _MIB,
-            session_timeout_ms=int(session_timeout * 1_000),
-            ready_file=ready_file,
-            bookies=LedgerSettings(**access),
-            http_port=http_port,
-            http_host=http_host,
+            metadata=given.metadata,
+            node_id=given.node_id,
+            lost_bookie_delay_s=given.lost_bookie_delay,
+            open_ledger_grace_s=given.open_ledger_grace,
+            check_all_s=given.check_interval,
+            check_share=given.check_share,
+            check_replicas_s=given.replica_check_interval,
+            check_placement_s=given.placement_check_interval,
+            racks_min=given.racks_min,
+            racks_path=given.racks_node,
+            bytes_per_s=None if given.rate is None else given.rate * _MIB,
+            session_timeout_ms=int(given.session_timeout * 1_000),
+            ready_file=given.ready_file,
+            bookies=LedgerSettings(**given.access),
+            http_port=given.http_port,
+            http_host=given.http_host,
         )
     )
 

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from magnetar.cli.given import given_as
 from magnetar.cli.processes.interrupts import end_at_once
 from magnetar.cli.processes.member_options import FILE, METADATA, member_options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    metadata: str
+    data: tuple[Path, ...]
+    port: int
+    host: str
+    advertised_address: str | None
+    bookie_id: str | None
+    http_port: int | None
+    http_host: str
+    tls_certificate: Path | None
+    tls_key: Path | None
+    tls_trust_certs: Path | None
+    tls_required: bool
+    authorized_roles: tuple[str, ...]
+    users: Path | None
+    disk_usage_threshold: float
+    sort_after_reads: int
+    max_frame_bytes: int
+    initialize: bool
+    collect_interval: float
+    session_timeout: float
+    log_level: str
+    log_json: bool
+    ready_file: Path | None
 
 
 @click.command(epilog="Example: magnetar bookie --metadata zk://127.0.0.1:2181/ledgers --data /srv/bookie")
@@ -71,63 +102,40 @@ from magnetar.cli.processes.member_options import FILE, METADATA, member_options
 )
 @member_options(session="the cluster considers the bookie dead", told="id, port and process id")
 @end_at_once()
-def bookie(
-    metadata: str,
-    data: tuple[Path, ...],
-    port: int,
-    host: str,
-    advertised_address: str | None,
-    bookie_id: str | None,
-    http_port: int | None,
-    http_host: str,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    tls_trust_certs: Path | None,
-    tls_required: bool,
-    authorized_roles: tuple[str, ...],
-    users: Path | None,
-    disk_usage_threshold: float,
-    sort_after_reads: int,
-    max_frame_bytes: int,
-    initialize: bool,
-    collect_interval: float,
-    session_timeout: float,
-    log_level: str,
-    log_json: bool,
-    ready_file: Path | None,
-) -> int:
+@given_as(_Given)
+def bookie(given: _Given) -> int:
     """Run one bookie of a BookKeeper cluster, until Ctrl-C."""
     # Imported here, so that `magnetar --help` need not wait for the server's rooms.
     from magnetar.observability import logs
     from magnetar.server.bookies.bookie import BookieConfig, run
     from magnetar.server.bookies.bookie_security import BookieSecurity
 
-    logs.configure(level=log_level, as_json=log_json)
+    logs.configure(level=given.log_level, as_json=given.log_json)
     return run(
         BookieConfig(
-            metadata=metadata,
-            data=data[0],
-            more_data=data[1:],
-            host=host,
-            port=port,
-            advertised=advertised_address,
-            bookie_id=bookie_id,
-            collect_interval_s=collect_interval,
-            session_timeout_s=session_timeout,
-            full_share=disk_usage_threshold,
-            sort_after_reads=sort_after_reads,
-            packet_bytes_max=max_frame_bytes,
-            initialize=initialize,
-            http_port=http_port,
-            http_host=http_host,
+            metadata=given.metadata,
+            data=given.data[0],
+            more_data=given.data[1:],
+            host=given.host,
+            port=given.port,
+            advertised=given.advertised_address,
+            bookie_id=given.bookie_id,
+            collect_interval_s=given.collect_interval,
+            session_timeout_s=given.session_timeout,
+            full_share=given.disk_usage_threshold,
+            sort_after_reads=given.sort_after_reads,
+            packet_bytes_max=given.max_frame_bytes,
+            initialize=given.initialize,
+            http_port=given.http_port,
+            http_host=given.http_host,
             security=BookieSecurity(
-                tls_certificate=tls_certificate,
-                tls_key=tls_key,
-                tls_trust_certs=tls_trust_certs,
-                tls_required=tls_required,
-                authorized_roles=authorized_roles,
-                users=users,
+                tls_certificate=given.tls_certificate,
+                tls_key=given.tls_key,
+                tls_trust_certs=given.tls_trust_certs,
+                tls_required=given.tls_required,
+                authorized_roles=given.authorized_roles,
+                users=given.users,
             ),
-            ready_file=ready_file,
+            ready_file=given.ready_file,
         )
     )

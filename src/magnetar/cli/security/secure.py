@@ -7,10 +7,13 @@ import os
 import re
 import shlex
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from magnetar.cli.given import given_as
 
 if TYPE_CHECKING:
     from magnetar.cli.security.secure_files import Wanted
@@ -29,6 +32,20 @@ def _roles(context: click.Context, option: click.Parameter, given: tuple[str, ..
         if not _ROLE.fullmatch(role) or role.startswith("."):
             raise click.BadParameter(f"{role!r}: a role here has letters, digits and _ . @ -, at most 64")
     return given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    folder: Path
+    hosts: tuple[str, ...]
+    listen: str
+    admin: str
+    roles: tuple[str, ...]
+    days: int
+    context: str | None
+    dry_run: bool
 
 
 @secure.command(
@@ -52,16 +69,8 @@ def _roles(context: click.Context, option: click.Parameter, given: tuple[str, ..
 )
 @click.option("--context", help="Keep the broker under this name, so that commands find it.")
 @click.option("--dry-run", is_flag=True, help="Show what would be created, without creating it.")
-def init(
-    folder: Path,
-    hosts: tuple[str, ...],
-    listen: str,
-    admin: str,
-    roles: tuple[str, ...],
-    days: int,
-    context: str | None,
-    dry_run: bool,
-) -> None:
+@given_as(_Given)
+def init(given: _Given) -> None:
     """Create an authority, certificates, tokens and settings in FOLDER, which only you can read. Existing
     files are not changed. Run it again with a further --role, or after moving an expired certificate and
     its key away, to create missing files.
@@ -73,28 +82,32 @@ def init(
             "certificates and tokens need the extra 'auth': pip install '.[auth]' in a clone"
         ) from error
     wanted = Wanted(
-        folder=folder.expanduser(),
-        hosts=tuple(dict.fromkeys((*hosts, *([] if hosts else _own_names()), *_LOCAL))),
-        hosts_named=hosts,
+        folder=given.folder.expanduser(),
+        hosts=tuple(dict.fromkeys((*given.hosts, *([] if given.hosts else _own_names()), *_LOCAL))),
+        hosts_named=given.hosts,
         roles=tuple(
             dict.fromkeys(
-                (*_roles(click.get_current_context(), init.params[3], (admin,)), METRICS_ROLE, *roles)
+                (
+                    *_roles(click.get_current_context(), init.params[3], (given.admin,)),
+                    METRICS_ROLE,
+                    *given.roles,
+                )
             )
         ),
-        listen=listen,
-        days=days,
+        listen=given.listen,
+        days=given.days,
     )
     count = 0
-    for made in run(wanted, now=datetime.datetime.now(datetime.UTC), dry=dry_run):
+    for made in run(wanted, now=datetime.datetime.now(datetime.UTC), dry=given.dry_run):
         count += made.new
-        word = ("would make" if dry_run else "made") if made.new else "kept"
+        word = ("would make" if given.dry_run else "made") if made.new else "kept"
         click.echo(f"{word:10} {made.path}" + (f"  ({made.note})" if made.note else ""))
-    if dry_run:
+    if given.dry_run:
         return
-    if context:
-        _keep_context(context, wanted)
+    if given.context:
+        _keep_context(given.context, wanted)
     click.echo("")
-    click.echo(_what_next(wanted, wanted.folder / SETTINGS_FILE, context, nothing_new=not count))
+    click.echo(_what_next(wanted, wanted.folder / SETTINGS_FILE, given.context, nothing_new=not count))
 
 
 def _own_names() -> list[str]:

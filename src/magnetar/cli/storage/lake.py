@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
@@ -13,6 +14,7 @@ from magnetar.adminclient.admin import Admin
 from magnetar.base.errors import MagnetarError
 from magnetar.cli import exit_codes
 from magnetar.cli.caller import Caller, calls, confirm
+from magnetar.cli.given import given_as
 from magnetar.cli.output import styled
 from magnetar.cli.storage.progress import Progress
 
@@ -97,6 +99,19 @@ def _show_check(table: dict[str, Any]) -> None:
         click.echo(f"       and {len(problems) - _SHOWN_MAX} more: -o json")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What the command line gives."""
+
+    topic: str | None
+    every: bool
+    keep_days: float
+    keep_snapshots: int
+    target_mib: int
+    dry_run: bool
+    yes: bool
+
+
 @lake.command(epilog="Example: magnetar lake maintain orders --keep-days 1 --dry-run")
 @_TOPIC
 @_EVERY
@@ -113,39 +128,30 @@ def _show_check(table: dict[str, Any]) -> None:
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @calls
-def maintain(
-    caller: Caller,
-    topic: str | None,
-    *,
-    every: bool,
-    keep_days: float,
-    keep_snapshots: int,
-    target_mib: int,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+@given_as(_Given)
+def maintain(caller: Caller, given: _Given) -> None:
     """Merge small data files of TOPIC, expire old snapshots of its table, and delete metadata that nothing
     names.
 
     Consumers, readers of the table and Spark read the merged files; the small ones are deleted when the lag
     of offloading is over.
     """
-    if not dry_run:
-        whose = "all tables" if every else f"the table of {topic}"
-        confirm(f"Expire snapshots of {whose}? Nobody can go back to them.", yes=yes)
-    dry: dict[str, object] = {"dryRun": "true" if dry_run else "false"}
-    merging = {"targetBytes": target_mib << 20, **dry}
-    expiring = {"keepSeconds": int(keep_days * 86_400), "keepSnapshots": keep_snapshots, **dry}
+    if not given.dry_run:
+        whose = "all tables" if given.every else f"the table of {given.topic}"
+        confirm(f"Expire snapshots of {whose}? Nobody can go back to them.", yes=given.yes)
+    dry: dict[str, object] = {"dryRun": "true" if given.dry_run else "false"}
+    merging = {"targetBytes": given.target_mib << 20, **dry}
+    expiring = {"keepSeconds": int(given.keep_days * 86_400), "keepSnapshots": given.keep_snapshots, **dry}
     found = []
     with caller.admin() as admin:
-        for each in _topics(admin, topic, every=every):
-            merged = [_run(admin, part, "merge", merging) for part in _parts(admin, each) if target_mib]
+        for each in _topics(admin, given.topic, every=given.every):
+            merged = [_run(admin, part, "merge", merging) for part in _parts(admin, each) if given.target_mib]
             table = _run(admin, each, "maintain", expiring)
             if table is not None:
                 table |= {f"merge_{name}": sum(each[name] for each in merged) for name in _MERGE_COUNTS}
             found.append(table)
     if caller.output != "table":
-        caller.show(found if every else found[0])
+        caller.show(found if given.every else found[0])
         return
     for line in _upkeep_lines(found):
         click.echo(line)
