@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import gc
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support.standalone import StandaloneProcess  # needs the path above
+from support.order import SEED  # needs the path above
+from support.standalone import StandaloneProcess
 
 # Generated cases are the same in every run, so that a failure is one of the change that it came with.
 # `./dev test` goes through others as well, in a stage of their own that says its seed (tools/run_tests.py).
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None, database=None, print_blob=True)
 settings.load_profile("same")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The order of a run again."""
+    parser.addoption("--order-seed", type=int, help="order of the unit tests; each run tells its own")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of xdist have the seed of who started them."""
+    given = getattr(config, "workerinput", {}).get("order_seed", config.getoption("order_seed"))
+    config.stash[SEED] = random.randrange(1 << 32) if given is None else given
+    config.addinivalue_line("markers", "leaves(reason): a unit test that leaves a task or descriptor behind")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker begins: xdist's hook."""
+    node.workerinput["order_seed"] = node.config.stash[SEED]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Who looks for a failure of one order needs its seed."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"order of the unit tests: --order-seed={config.stash[SEED]}")
 
 
 def pytest_collection_finish() -> None:

@@ -12,6 +12,7 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_
 CHECKS = {
     "ruff": ["-m", "ruff", "check", "."],
     "mypy": ["-m", "mypy"],
+    "mypy, tests": ["-m", "mypy", "--config-file", "tests/mypy.ini"],
     "import-linter": ["-c", LINT_IMPORTS, "--no-logo"],
     "dead code": ["tools/dead_code.py"],
 }

@@ -328,9 +328,9 @@ class TieredProcess(Process):
             self.clock.advance(int(seconds * 1000))
 
         context = OwnerContext(
-            self.store,  # type: ignore[arg-type]
+            self.store,
             self.clock,
-            lambda: installation_id(self.store, self.tiering.new_id),  # type: ignore[arg-type]
+            lambda: installation_id(self.store, self.tiering.new_id),
             self.tiering.new_id,
             pause,
             5.0,

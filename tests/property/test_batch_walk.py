@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.history_entries import singles
 
 from magnetar.arrow.batch_walk import walk_batches
 from magnetar.arrow.batches import batch_spans
 from magnetar.arrow.fields import PADDING
 from magnetar.client.errors import PayloadError
 from magnetar.wire.payload import build_batch
+from support.history_entries import singles
 
 
 @st.composite

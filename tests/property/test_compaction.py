@@ -29,7 +29,9 @@ ENTRIES = st.one_of(
     st.tuples(st.just("single"), st.lists(MESSAGES, min_size=1, max_size=1)),
     st.tuples(st.sampled_from(["batch", "zlib"]), BATCHES),
 )
-DEEDS = st.tuples(st.sampled_from(["compact", "crash", "crash inside"]), st.just([]))
+DEEDS: st.SearchStrategy[tuple[str, list[object]]] = st.tuples(
+    st.sampled_from(["compact", "crash", "crash inside"]), st.just([])
+)
 STEPS = st.lists(st.one_of(ENTRIES, DEEDS), max_size=25)
 Drawn = list[tuple[str | None, bool]]
 

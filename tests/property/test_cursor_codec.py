@@ -28,7 +28,8 @@ ranges = st.lists(st.tuples(st.integers(0, 8000), st.integers(0, 3000)), max_siz
 
 
 def build(pairs: list[tuple[int, int]]) -> tuple[EntrySet, set[int]]:
-    entries, model = EntrySet(), set()
+    entries = EntrySet()
+    model: set[int] = set()
     for first, length in pairs:
         entries.add_range(first, first + length)
         model.update(range(first, first + length + 1))

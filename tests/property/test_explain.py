@@ -92,6 +92,6 @@ class FailoverExplained(Explained):
 
 @pytest.mark.parametrize("machine", [SharedExplained, KeySharedExplained, FailoverExplained])
 def test_idle_subscriptions_have_a_reason_and_busy_ones_do_not(machine: Callable[[], Explained]) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis has no types for it
+    run_state_machine_as_test(
         machine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
     )

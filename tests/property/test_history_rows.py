@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
-from tests.support.history_entries import ledgers
 
 from magnetar.base.entries import EntryRun
 from magnetar.base.names import TopicName
@@ -13,6 +12,7 @@ from magnetar.history.metadata import Rows
 from magnetar.history.rebuild import rebuild
 from magnetar.history.vectors import read_vector
 from magnetar.wire.payload import checksum_matches, parse_metadata, split_entry
+from support.history_entries import ledgers
 
 TOPIC = TopicName.parse("history")
 

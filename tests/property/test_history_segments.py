@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.history_entries import ledgers
 
 from magnetar.base.entries import EntryRun
 from magnetar.history import writer as writing
@@ -21,8 +20,9 @@ from magnetar.history.reader import SegmentReader
 from magnetar.history.verifying import verify_segment
 from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet.api import DamagedSegmentError, SegmentOrigin, TopicSchema
-from magnetar.tiered.parquet.frames import encode_runs
+from magnetar.tiered.parquet.frames import runs_parts
 from magnetar.wire import pulsar_pb2 as pb
+from support.history_entries import ledgers
 
 ORIGIN = SegmentOrigin("persistent://public/default/history", 7)
 DEFINITION = b'{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"],"default":null}]}'
@@ -42,7 +42,7 @@ def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataOb
         reader, bytes_max = SegmentReader(source), data.draw(st.integers(0, 2000))
         read = reader.entries(7, entry, bytes_max)
         assert read[0].first_entry == entry
-        assert b"".join(reader.frame_parts(7, entry, bytes_max)) == encode_runs(read)
+        assert b"".join(reader.frame_parts(7, entry, bytes_max)) == b"".join(runs_parts(read))
         table = pq.read_table(path)
         source.close()
     table.validate(full=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import matplotlib as mpl
+import pytest
 
 from magnetar.demo.report import _label
 
@@ -24,6 +25,7 @@ PLACES = {
 }
 
 
+@pytest.mark.leaves("matplotlib keeps its font open")
 def test_names_do_not_cover_each_other() -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt

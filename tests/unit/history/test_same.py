@@ -15,6 +15,7 @@ from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet.api import SegmentOrigin
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
+from support.endings import closed_at_end
 
 ORIGIN = SegmentOrigin("persistent://public/default/orders", 5)
 TIME_MS = 1_700_000_000_000
@@ -35,7 +36,7 @@ def test_columns_of_one_value(tmp_path: Path) -> None:
     write_segment([run_of(["p", "q"])], ORIGIN, str(tmp_path / "two"))
     found = []
     for name in ("one", "two"):
-        reader = SegmentReader(LocalFile(str(tmp_path / name)))
+        reader = SegmentReader(closed_at_end(LocalFile(str(tmp_path / name))))
         leaves = {column: [at] for at, column in enumerate(reader.metadata.schema.names)}
         found.append(same_columns(reader.metadata.row_group(0), leaves, REBUILD_COLUMNS))
     one, two = found

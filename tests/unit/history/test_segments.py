@@ -33,6 +33,7 @@ from magnetar.tiered.parquet.api import (
 )
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_batch, build_entry
+from support.endings import closed_at_end
 
 TOPIC = "persistent://public/default/orders"
 ORIGIN = SegmentOrigin(TOPIC, 5)
@@ -43,7 +44,7 @@ class CountedFile:
     """A local file that counts ranged reads."""
 
     def __init__(self, path: Path) -> None:
-        self._file = LocalFile(str(path))
+        self._file = closed_at_end(LocalFile(str(path)))
         self.name = self._file.name
         self.size = self._file.size
         self.reads: list[tuple[int, int]] = []
@@ -143,7 +144,7 @@ def test_what_clients_write_is_rebuilt_from_columns(tmp_path: Path) -> None:
     assert table["entry_index"].to_pylist() == [0, 1, 2, 3, 4, 5]
     assert table["sequence_id"].to_pylist() == [1, 2, 3, 4, 3, 4]
     assert table["is_null_value"].to_pylist() == [False] * 5 + [True]
-    source = LocalFile(str(path))
+    source = closed_at_end(LocalFile(str(path)))
     assert verify_segment(SegmentReader(source), runs) == 4
 
 
@@ -172,7 +173,7 @@ def test_what_cannot_be_opened_is_kept_whole(tmp_path: Path) -> None:
     assert table["key"].to_pylist()[0] == b"k"
     assert table["batch_size"].to_pylist() == [1, 1, 1, 1, 1, 3, 1, 1]
     assert table["entry_index"].to_pylist() == [0, 1, 2, 3, 4, 5, 8, 9]
-    source = LocalFile(str(path))
+    source = closed_at_end(LocalFile(str(path)))
     assert verify_segment(SegmentReader(source), runs) == 8
     (run,) = SegmentReader(source).entries(5, 0, 1 << 20)
     assert run.entries == entries
@@ -193,7 +194,7 @@ def test_entries_that_grow_are_built_in_smaller_parts(
     runs = [run_of(entries[:4]), run_of(entries[4:], 4)]
     assert write_segment(runs, ORIGIN, str(path)).raw_entries == 0
     assert pq.read_table(path)["payload"].to_pylist() == plain
-    source = LocalFile(str(path))
+    source = closed_at_end(LocalFile(str(path)))
     assert verify_segment(SegmentReader(source), runs) == 9
     source.close()
 
@@ -209,7 +210,7 @@ def test_summary_says_what_is_inside(tmp_path: Path) -> None:
     assert (summary.keys, summary.key_min, summary.key_max) == (2, b"a", b"b")
     assert summary.raw_bytes == sum(run.size_bytes for run in runs)
     assert SegmentSummary.from_json(summary.to_json()) == summary
-    reader = SegmentReader(LocalFile(str(path)))
+    reader = SegmentReader(closed_at_end(LocalFile(str(path))))
     assert reader.summary.last_entry == 8
     assert reader.schemas == list(schemas)
 
@@ -341,10 +342,10 @@ def test_damage_is_named(tmp_path: Path) -> None:
     for broken in (b"", b"short", data[: len(data) // 2], data[:-1], b"x" * len(data)):
         path.write_bytes(broken)
         with pytest.raises(DamagedSegmentError, match="segment"):
-            SegmentReader(LocalFile(str(path))).entries(5, 0, 1000)
+            SegmentReader(closed_at_end(LocalFile(str(path)))).entries(5, 0, 1000)
     path.write_bytes(data[:2000].replace(b"\x00", b"\x01") + data[2000:])
     with pytest.raises(DamagedSegmentError, match="segment"):
-        SegmentReader(LocalFile(str(path))).entries(5, 0, 1000)
+        SegmentReader(closed_at_end(LocalFile(str(path)))).entries(5, 0, 1000)
 
 
 def test_flipped_bytes_of_payloads_are_found(tmp_path: Path) -> None:
@@ -356,7 +357,7 @@ def test_flipped_bytes_of_payloads_are_found(tmp_path: Path) -> None:
     at = data.index(noise[5000:5100])
     data[at + 50] ^= 1
     path.write_bytes(data)
-    source = LocalFile(str(path))
+    source = closed_at_end(LocalFile(str(path)))
     with pytest.raises(DamagedSegmentError, match="segment"):
         SegmentReader(source).entries(5, 0, 1000)
     source.close()
@@ -415,14 +416,14 @@ def test_a_later_format_is_not_damage(tmp_path: Path, monkeypatch: pytest.Monkey
     write_segment([run_of([message(1, b"x")])], ORIGIN, str(path))
     monkeypatch.setattr(end, "FORMAT_VERSION", 0)
     with pytest.raises(HistoryError, match="newer release") as raised:
-        SegmentReader(LocalFile(str(path))).entries(5, 0, 1)
+        SegmentReader(closed_at_end(LocalFile(str(path)))).entries(5, 0, 1)
     assert not isinstance(raised.value, DamagedSegmentError)
 
 
 def test_what_differs_is_found(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     write_segment([run_of([message(1, b"a"), message(2, b"b")])], ORIGIN, str(path))
-    reader = SegmentReader(LocalFile(str(path)))
+    reader = SegmentReader(closed_at_end(LocalFile(str(path))))
     for runs in (
         [run_of([message(1, b"a"), message(2, b"c")])],
         [run_of([message(1, b"a")])],

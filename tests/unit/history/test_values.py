@@ -23,6 +23,7 @@ from magnetar.history.writer import write_segment
 from magnetar.tiered.parquet.api import SegmentOrigin, TopicSchema
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.payload import build_entry
+from support.endings import closed_at_end
 
 TOPIC = "persistent://public/default/orders"
 TIME_MS = 1_700_000_000_000
@@ -55,7 +56,7 @@ def written(
     runs = [EntryRun(5, 0, entries, None, 0, TIME_MS)]
     path = tmp_path / f"segment-{len(schemas)}"
     write_segment(runs, SegmentOrigin(TOPIC, 5, schemas), str(path))
-    source = LocalFile(str(path))
+    source = closed_at_end(LocalFile(str(path)))
     assert verify_segment(SegmentReader(source), runs) == len(messages)
     source.close()
     return pq.read_table(path)

@@ -90,6 +90,7 @@ def test_dispatch_waits_at_a_hole_unless_the_operator_says_otherwise() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.leaves("the process ends in the middle, as in a crash")
 def test_what_was_passed_over_counts_as_acknowledged_also_after_a_seek() -> None:
     async def story() -> None:
         process, log, ledger_id = await after_a_crash({3, 4, 9})
@@ -111,6 +112,7 @@ def test_what_was_passed_over_counts_as_acknowledged_also_after_a_seek() -> None
     asyncio.run(story())
 
 
+@pytest.mark.leaves("the process ends in the middle, as in a crash")
 def test_an_entry_asked_for_again_that_is_lost_does_not_bring_those_behind_it() -> None:
     async def story() -> None:
         process, log, ledger_id = await after_a_crash({3})

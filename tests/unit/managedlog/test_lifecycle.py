@@ -299,6 +299,7 @@ def test_times_never_go_back() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.leaves("a cursor's ledger that is never made: nothing syncs")
 def test_delete_while_open_removes_everything_and_says_so() -> None:
     async def story() -> None:
         process = Process(ledgers=FakeLedgers(auto_sync=False))

@@ -27,7 +27,7 @@ ORPHAN = attempt_prefix(NAME, 3, UUID(int=99)) + "-0.parquet"
 
 def search_of(process: TieredProcess, trust: MetadataTrust | None = None) -> OrphanObjects:
     return OrphanObjects(
-        process.store,  # type: ignore[arg-type]
+        process.store,
         process.storage,
         trust=trust or MetadataTrust(),
         clock=process.clock,

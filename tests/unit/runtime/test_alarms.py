@@ -118,6 +118,7 @@ def test_one_failure_does_not_silence_the_others(caplog: pytest.LogCaptureFixtur
     in_loop(story)
 
 
+@pytest.mark.leaves("uvloop keeps the descriptors of a loop for the next one")
 @pytest.mark.parametrize("started", [asyncio.run, event_loop.run])
 def test_waits_shorter_than_the_loop_counts_end(started: Callable[..., None]) -> None:
     async def run() -> None:

@@ -22,6 +22,7 @@ class Work:
         self._places = places
         self.begun: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, owner: str, name: str) -> asyncio.Task[None]:
         self._ends[name] = asyncio.Event()
@@ -31,7 +32,14 @@ class Work:
                 self.begun.append(name)
                 await self._ends[name].wait()
 
-        return asyncio.create_task(work())
+        self._tasks.append(asyncio.create_task(work()))
+        return self._tasks[-1]
+
+    async def cancel(self) -> None:
+        """Ends what is still there."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def end(self, name: str) -> None:
         self._ends[name].set()
@@ -45,7 +53,11 @@ async def turns() -> None:
 
 def with_work(places: int, story: Callable[[Work], Coroutine[Any, Any, None]], waiting_max: int = 9) -> None:
     async def begin() -> None:
-        await story(Work(FairPlaces(places, waiting_max=waiting_max)))
+        work = Work(FairPlaces(places, waiting_max=waiting_max))
+        try:
+            await story(work)
+        finally:
+            await work.cancel()
 
     run(begin())
 

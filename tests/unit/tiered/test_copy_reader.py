@@ -137,6 +137,7 @@ def test_the_budget_is_kept() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.leaves("the log stays open, and reads ahead")
 def test_errors_name_log_ledger_and_object_and_pass() -> None:
     async def story() -> None:
         reading = Reading()

@@ -63,7 +63,7 @@ def test_small_neighbours_are_merged_up_to_the_target() -> None:
 def test_ledgers_that_the_bookies_have_stay_as_they_are() -> None:
     for copy in ({"local_deleted": False}, {"complete": False}, {"foreign": b"x"}):
         changed = [
-            replace(ledger, offload=replace(ledger.offload, **copy))  # type: ignore[arg-type, type-var]
+            replace(ledger, offload=replace(ledger.offload, **copy))  # type: ignore[type-var]
             for ledger in ledgers(MIB, MIB)
         ]
         assert planned(changed) == [], copy
@@ -157,7 +157,7 @@ def test_a_reader_cannot_tell(tmp_path: Path) -> None:
         (attempt,) = named(log)
         assert await merge(process, log) == (0, 0), "there is nothing left to do"
         for options in ({}, {"entries_max": 1}, {"bytes_max": 1}):
-            assert rows_of(await read_all(log, **options)) == before  # type: ignore[arg-type]
+            assert rows_of(await read_all(log, **options)) == before
         assert {time_ms: await log.position_of_time(time_ms) for time_ms in times} == times
         log.check()
         process.storage.cache.check()

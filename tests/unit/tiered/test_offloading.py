@@ -265,6 +265,7 @@ def test_objects_that_vanish_before_the_lag_ends_keep_the_ledger(tmp_path: Path)
     asyncio.run(story())
 
 
+@pytest.mark.leaves("the log stays open, and reads ahead")
 def test_a_missing_object_is_named_with_its_log(tmp_path: Path) -> None:
     async def story() -> None:
         process = new_process(tmp_path, policy=EVERYTHING)

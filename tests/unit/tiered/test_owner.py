@@ -60,9 +60,9 @@ class World:
                 raise Killed
 
         context = OwnerContext(
-            metadata,  # type: ignore[arg-type]
+            metadata,
             self.clock,
-            lambda: installation_id(metadata, self.new_id),  # type: ignore[arg-type]
+            lambda: installation_id(metadata, self.new_id),
             self.new_id,
             self.pause,
             5.0,
@@ -242,7 +242,7 @@ def test_crashes_while_a_store_is_taken(where: str, state: str) -> None:
     async def story() -> None:
         world, metadata = World(), FakeMetadataStore()
         if state == "earlier":
-            installation = await installation_id(metadata, world.new_id)  # type: ignore[arg-type]
+            installation = await installation_id(metadata, world.new_id)
             await world.objects.swap(RECORD, f"{installation}\n".encode(), None)
         if state == "held":
             await world.process(metadata).step()

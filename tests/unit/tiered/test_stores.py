@@ -25,6 +25,8 @@ from magnetar.tiered.stores.redaction import redacted, secrets_of
 from magnetar.tiered.stores.retrying import RetryingStore
 from magnetar.tiered.stores.urls import check_url, open_store
 
+pytestmark = pytest.mark.leaves("obstore starts its threads at the first call")
+
 NAME = "public/default/persistent/a%2Fb/0000000000000000003-x.parquet"
 
 

@@ -63,6 +63,8 @@ def test_others_find_who_is_alive_and_where(tmp_path: Path) -> None:
         assert (await broker.bookies(), await broker.info("one")) == (live("two"), None)
         await bookie.register(BookieInfo.at("one", "127.0.0.1", 3183))
         assert await broker.bookies() == live("one", "two")
+        await bookie.unregister("one")
+        await other.unregister("two")
 
     tell(tmp_path, story)
 
@@ -90,6 +92,7 @@ def test_what_a_power_cut_left_of_a_registration_is_nobodys(tmp_path: Path, left
         assert (await broker.bookies(), await broker.info("one")) == (live(), None)
         await bookie.register(BookieInfo.at("one", "127.0.0.1", 3181))
         assert await broker.bookies() == live("one")
+        await bookie.unregister("one")
 
     tell(tmp_path, story)
 

@@ -1,0 +1,74 @@
+"""What holds for every unit test: any order, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.endings import close_all
+from support.order import SEED
+
+HERE: Final = Path(__file__).parent
+DESCRIPTORS: Final = Path("/proc/self/fd")
+
+
+def open_descriptors() -> dict[str, str]:
+    """What every descriptor of this process is open for, by its number; {} where the system does not say."""
+    found = {}
+    for name in os.listdir(DESCRIPTORS) if DESCRIPTORS.exists() else ():
+        try:
+            found[name] = os.readlink(DESCRIPTORS / name)
+        except OSError:
+            # That of the listing itself.
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fails a test that leaves a task behind when its loop ends, or a descriptor open.
+
+    `asyncio.run` cancels what still runs, which hides a task that lost its parent. The mark `leaves` has the
+    reason of a test that may.
+    """
+    left: list[str] = []
+    cancel = asyncio.runners._cancel_all_tasks  # type: ignore[attr-defined]  # private
+
+    def noted(loop: asyncio.AbstractEventLoop) -> None:
+        left.extend(repr(task.get_coro()) for task in asyncio.all_tasks(loop))
+        cancel(loop)
+
+    monkeypatch.setattr(asyncio.runners, "_cancel_all_tasks", noted)
+    before = open_descriptors()
+    yield
+    close_all()
+    if request.node.get_closest_marker("leaves"):
+        return
+    assert left == [], "tasks that nobody ended"
+    if open_descriptors().keys() - before.keys():
+        gc.collect()
+        after = open_descriptors()
+        assert {name: place for name, place in after.items() if name not in before} == {}, "left open"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Unit tests run in an order of chance: files, and tests within a file."""
+    unit = [item for item in items if item.path.is_relative_to(HERE)]
+    files = sorted({item.path for item in unit})
+    chance = random.Random(config.stash[SEED])
+    chance.shuffle(files)
+    of_file: dict[Path, list[pytest.Item]] = {path: [] for path in files}
+    for item in unit:
+        of_file[item.path].append(item)
+    shuffled = []
+    for path in files:
+        chance.shuffle(of_file[path])
+        shuffled += of_file[path]
+    items[:] = [*shuffled, *(item for item in items if not item.path.is_relative_to(HERE))]
