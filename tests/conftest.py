@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from support.order import SEED  # needs the path above
 from support.standalone import StandaloneProcess
 
+HERE = Path(__file__).parent
+
 # Generated cases are the same in every run, so that a failure is one of the change that it came with.
 # `./dev test` goes through others as well, in a stage of their own that says its seed (tools/run_tests.py).
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -46,6 +48,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Who looks for a failure of one order needs its seed."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.write_line(f"order of the unit tests: --order-seed={config.stash[SEED]}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where processes are killed and Spark runs, what is left to the collector is no fault of the test."""
+    for item in items:
+        if item.path.relative_to(HERE).parts[0] in ("integration", "compat", "e2e"):
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), append=False
+            )
 
 
 def pytest_collection_finish() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,10 +33,10 @@ WITH_SCHEMA = SegmentOrigin(ORIGIN.topic, 7, [TopicSchema(bytes(8), pb.Schema.Ty
 @settings(derandomize=True, max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(ledgers(), st.data())
 def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         path = str(Path(folder) / "segment")
         summary = write_segment(runs, data.draw(st.sampled_from([ORIGIN, WITH_SCHEMA])), path)
-        source = LocalFile(path)
+        source = opened.enter_context(closing(LocalFile(path)))
         assert summary.file_bytes == source.size
         assert verify_segment(SegmentReader(source), runs) == sum(len(run.entries) for run in runs)
         entry = data.draw(st.integers(summary.first_entry, summary.last_entry))
@@ -44,7 +45,6 @@ def test_segments_give_back_what_they_took(runs: list[EntryRun], data: st.DataOb
         assert read[0].first_entry == entry
         assert b"".join(reader.frame_parts(7, entry, bytes_max)) == b"".join(runs_parts(read))
         table = pq.read_table(path)
-        source.close()
     table.validate(full=True)
     assert table.num_rows == summary.rows
     assert pc.count(table["raw_entry"]).as_py() == summary.raw_entries
@@ -60,18 +60,18 @@ def test_segments_of_several_ledgers_give_back_what_they_took(
     numbered = [_renumbered(runs, ledger_id) for ledger_id, runs in enumerate(several, 7)]
     everything = [run for runs in numbered for run in runs]
     origin = replace(data.draw(st.sampled_from([ORIGIN, WITH_SCHEMA])), merged=True)
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, ExitStack() as opened:
         parts = []
         for ledger_id, runs in enumerate(numbered, 7):
             path = f"{folder}/{ledger_id}"
             write_segment(runs, replace(origin, ledger_id=ledger_id), path)
-            parts.append(LocalFile(path))
+            parts.append(opened.enter_context(closing(LocalFile(path))))
         # Row groups that end within ledgers, and such that have several of them.
         patch.setattr(writing, "ROW_GROUP_ROWS", data.draw(st.sampled_from([1, 3, 1 << 17])))
         patch.setattr(writing, "VECTOR_BYTES", data.draw(st.sampled_from([64, 1 << 20])))
         assert alike(parts) == [len(parts)]
         summary = merge_segments(parts, origin, f"{folder}/merged")
-        merged = LocalFile(f"{folder}/merged")
+        merged = opened.enter_context(closing(LocalFile(f"{folder}/merged")))
         count = sum(len(run.entries) for run in everything)
         assert verify_segment(SegmentReader(merged), entries_of(parts)) == count
         assert verify_segment(SegmentReader(merged), everything) == count
@@ -89,8 +89,6 @@ def test_segments_of_several_ledgers_give_back_what_they_took(
         with pytest.raises(DamagedSegmentError):
             verify_segment(SegmentReader(merged), everything[:-1])
         table = pq.read_table(f"{folder}/merged")
-        for source in (*parts, merged):
-            source.close()
     table.validate(full=True)
     places = list(zip(table["ledger_id"].to_pylist(), table["entry_id"].to_pylist(), strict=True))
     assert places == sorted(places)
