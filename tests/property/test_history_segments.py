@@ -60,7 +60,9 @@ def test_segments_of_several_ledgers_give_back_what_they_took(
     numbered = [_renumbered(runs, ledger_id) for ledger_id, runs in enumerate(several, 7)]
     everything = [run for runs in numbered for run in runs]
     origin = replace(data.draw(st.sampled_from([ORIGIN, WITH_SCHEMA])), merged=True)
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, ExitStack() as opened:
+    with ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory())
+        patch = opened.enter_context(pytest.MonkeyPatch.context())
         parts = []
         for ledger_id, runs in enumerate(numbered, 7):
             path = f"{folder}/{ledger_id}"
