@@ -20,13 +20,13 @@ from support.tables import unreachable
 def test_every_state_can_be_reached_and_the_last_ones_are_final() -> None:
     assert unreachable(log_state.TRANSITIONS, LogState.OPEN) == set()
     assert unreachable(log_state.LEDGERS_TRANSITIONS, LedgersState.BEGINNING) == set()
-    final = {state for table in (log_state.TRANSITIONS, log_state.LEDGERS_TRANSITIONS) for state in table}
-    assert {
-        state.name for state in final if not {**log_state.TRANSITIONS, **log_state.LEDGERS_TRANSITIONS}[state]
-    } == {
-        "CLOSED",
-        "ENDED",
+    names = {
+        state.name
+        for table in (log_state.TRANSITIONS, log_state.LEDGERS_TRANSITIONS)
+        for state, following in table.items()
+        if not following
     }
+    assert names == {"CLOSED", "ENDED"}
 
 
 def test_logs_that_are_closed_while_one_is_opened_leave_it_closed() -> None:
