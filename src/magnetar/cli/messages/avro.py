@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from magnetar.client.errors import PayloadError
+from magnetar.schemas.avro_bytes import long_bytes, sized
 
 _DEPTH_MAX: Final = 64
 _ITEMS_MAX: Final = 1 << 20
@@ -174,7 +175,7 @@ def _encode(schema: Any, value: Any, names: dict[str, Any], place: str) -> bytes
         return b"".join(parts)
     if kind == "enum":
         _expect(value in schema["symbols"], f"one of {', '.join(schema['symbols'])}", place)
-        return _long(schema["symbols"].index(value))
+        return long_bytes(schema["symbols"].index(value))
     if kind == "fixed":
         raw = _raw(value, place)
         _expect(len(raw) == schema["size"], f"of {schema['size']} bytes", place)
@@ -182,14 +183,14 @@ def _encode(schema: Any, value: Any, names: dict[str, Any], place: str) -> bytes
     if kind == "array":
         _expect(isinstance(value, list), "a list", place)
         items = [_encode(schema["items"], each, names, f"{place}[{i}]") for i, each in enumerate(value)]
-        return (_long(len(items)) if items else b"") + b"".join(items) + b"\x00"
+        return (long_bytes(len(items)) if items else b"") + b"".join(items) + b"\x00"
     if kind == "map":
         _expect(isinstance(value, dict), "an object", place)
         items = [
-            _sized(key.encode()) + _encode(schema["values"], each, names, f"{place}.{key}")
+            sized(key.encode()) + _encode(schema["values"], each, names, f"{place}.{key}")
             for key, each in value.items()
         ]
-        return (_long(len(items)) if items else b"") + b"".join(items) + b"\x00"
+        return (long_bytes(len(items)) if items else b"") + b"".join(items) + b"\x00"
     return _encode(kind, value, names, place)
 
 
@@ -198,7 +199,7 @@ def _branch(schema: list[Any], value: Any, names: dict[str, Any], place: str) ->
     said = []
     for number, branch in enumerate(schema):
         try:
-            return _long(number) + _encode(branch, value, names, place)
+            return long_bytes(number) + _encode(branch, value, names, place)
         except AvroError as error:
             said.append(str(error))
     raise AvroError(said[-1] if said else f"{place}: a union of nothing")
@@ -221,14 +222,14 @@ def _primitive(kind: str, value: Any, place: str) -> bytes:
         bits = 31 if kind == "int" else 63
         fits = isinstance(value, int) and number and -(1 << bits) <= value < 1 << bits
         _expect(fits, f"a whole number of {bits + 1} bits", place)
-        return _long(value)
+        return long_bytes(value)
     if kind in ("float", "double"):
         _expect(number, "a number", place)
         return (_FLOAT if kind == "float" else _DOUBLE).pack(value)
     if kind == "bytes":
-        return _sized(_raw(value, place))
+        return sized(_raw(value, place))
     _expect(isinstance(value, str), "a text", place)
-    return _sized(value.encode())
+    return sized(value.encode())
 
 
 def _raw(value: Any, place: str) -> bytes:
@@ -236,18 +237,3 @@ def _raw(value: Any, place: str) -> bytes:
         return base64.b64decode(value, validate=True)
     except (ValueError, TypeError):
         raise AvroError(f"{place or 'the value'} is not base64") from None
-
-
-def _long(value: int) -> bytes:
-    """Zigzag, then seven bits a byte, the low ones first."""
-    left = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
-
-
-def _sized(raw: bytes) -> bytes:
-    return _long(len(raw)) + raw

@@ -16,12 +16,12 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from magnetar.schemas.avro_bytes import long_bytes, sized
 from magnetar.spark.errors import OptionError
 from magnetar.wire import pulsar_pb2 as pb
 
@@ -129,37 +129,21 @@ def _micros(value: datetime) -> int:
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
 
 
-@lru_cache(maxsize=1 << 14)
-def _long(value: int) -> bytes:
-    """Zigzag, then seven bits a byte, the low ones first."""
-    left = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
-
-
-def _sized(raw: bytes) -> bytes:
-    return _long(len(raw)) + raw
-
-
 _Write = Callable[[Any], bytes]
 
 _WRITERS: Final[dict[type[t.DataType], _Write]] = {
-    t.StringType: lambda value: _sized(value.encode()),
-    t.BinaryType: _sized,
+    t.StringType: lambda value: sized(value.encode()),
+    t.BinaryType: sized,
     t.BooleanType: lambda value: b"\x01" if value else b"\x00",
-    t.ByteType: _long,
-    t.ShortType: _long,
-    t.IntegerType: _long,
-    t.LongType: _long,
+    t.ByteType: long_bytes,
+    t.ShortType: long_bytes,
+    t.IntegerType: long_bytes,
+    t.LongType: long_bytes,
     t.FloatType: struct.Struct("<f").pack,
     t.DoubleType: struct.Struct("<d").pack,
-    t.DateType: lambda value: _long(value.toordinal() - _EPOCH_DAYS),
-    t.TimestampType: lambda value: _long(_micros(value)),
-    t.TimestampNTZType: lambda value: _long(_micros(value)),
+    t.DateType: lambda value: long_bytes(value.toordinal() - _EPOCH_DAYS),
+    t.TimestampType: lambda value: long_bytes(_micros(value)),
+    t.TimestampNTZType: lambda value: long_bytes(_micros(value)),
 }
 
 
@@ -170,16 +154,16 @@ def _writer(kind: t.DataType) -> _Write:
         return simple
     if isinstance(kind, t.DecimalType):
         scale = kind.scale
-        return lambda value: _sized(_two_complement(int(value.scaleb(scale))))
+        return lambda value: sized(_two_complement(int(value.scaleb(scale))))
     if isinstance(kind, t.ArrayType):
         item = _or_null(_writer(kind.elementType), null=kind.containsNull)
-        return lambda value: _long(len(value)) * bool(value) + b"".join(map(item, value)) + b"\x00"
+        return lambda value: long_bytes(len(value)) * bool(value) + b"".join(map(item, value)) + b"\x00"
     if isinstance(kind, t.MapType):
         of_value = _or_null(_writer(kind.valueType), null=kind.valueContainsNull)
 
         def write_map(value: dict[str, Any]) -> bytes:
-            pairs = b"".join(_sized(key.encode()) + of_value(each) for key, each in value.items())
-            return _long(len(value)) * bool(value) + pairs + b"\x00"
+            pairs = b"".join(sized(key.encode()) + of_value(each) for key, each in value.items())
+            return long_bytes(len(value)) * bool(value) + pairs + b"\x00"
 
         return write_map
     assert isinstance(kind, t.StructType), kind
