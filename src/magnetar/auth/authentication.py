@@ -57,7 +57,9 @@ class TlsProvider:
             raise AuthenticationError("no verified client certificate with one common name")
         trusted = role.trusted if isinstance(role, CertificateRole) else self._trusted
         if not trusted <= self._trusted:
-            raise AuthenticationError("the certificate was verified before trust changed: connect anew")
+            raise AuthenticationError(
+                "the certificate was verified before the trusted authorities changed: connect again"
+            )
         return Identity(str(role), proofs=(Proof(METHOD_TLS, " ".join(trusted)),))
 
     def counts(self, proof: str) -> bool:

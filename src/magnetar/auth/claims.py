@@ -95,7 +95,7 @@ def check_audience(claims: Claims, audiences: Sequence[str]) -> None:
     meant = claims.get("aud")
     listed = meant if isinstance(meant, list) else [meant]
     if not any(isinstance(each, str) and each in audiences for each in listed):
-        raise AuthenticationError("the token is meant for somebody else")
+        raise AuthenticationError("the token is for another audience")
 
 
 def _cause(error: Exception) -> str:

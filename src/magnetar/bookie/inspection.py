@@ -102,7 +102,7 @@ def _listed(folder: StoreFolder, disk: Disk, found: Inspection) -> frozenset[int
 def _find_missing(folder: StoreFolder, missing: frozenset[int], found: Inspection) -> None:
     found.missing = sorted(missing)
     for segment_id in found.missing:
-        detail = "the file is missing and nobody deleted it: what the segment held is lost"
+        detail = "the file is missing and was not deleted by the broker: the entries of the segment are lost"
         path = str(folder.segment_path(segment_id))
         found.findings.append(Finding(path, 0, 0, detail, repairable=False))
 

@@ -15,50 +15,50 @@ def collect(stores: Sequence[SegmentStore], out: Exposition) -> Iterable[None]:
     segments = [segment for store in stores for segment in store.segments]
     out.gauge("magnetar_segments", "Segments of the message store.", len(segments))
     damages = sum(len(segment.damages) for segment in segments)
-    out.gauge("magnetar_segment_damages", "Places in segments whose bytes were found damaged.", damages)
+    out.gauge("magnetar_segment_damages", "Damaged places that were found in segments.", damages)
     missing = sum(segment.is_missing for segment in segments)
     out.gauge("magnetar_segments_missing", "Segments whose files were lost.", missing)
     out.counter(
         "magnetar_segment_indexes_rebuilt_total",
-        "Indexes of segments that were damaged and were made anew from the blocks.",
+        "Damaged indexes of segments that were rebuilt from the blocks.",
         sum(store.reader.indexes_rebuilt for store in stores),
     )
     rewritten = [store.rewriter.reclaimed for store in stores]
     out.counter(
         "magnetar_segments_rewritten_total",
-        "Mostly dead segments written anew without the rest.",
+        "Segments with few living entries that were rewritten without the deleted ones.",
         sum(done.segments for done in rewritten),
     )
     out.counter(
         "magnetar_rewrite_copied_bytes_total",
-        "Bytes of living entries copied for that.",
+        "Bytes of living entries copied when segments were rewritten.",
         sum(done.copied_bytes for done in rewritten),
     )
     out.counter(
         "magnetar_rewrite_freed_bytes_total",
-        "Bytes given back by that.",
+        "Bytes of disk space freed by rewriting segments.",
         sum(done.freed_bytes for done in rewritten),
     )
     supplies = [store.supply for store in stores]
     out.gauge(
         "magnetar_spare_segments",
-        "Files that wait to become segments.",
+        "Spare files that are kept to become segments.",
         sum(len(supply.spares) for supply in supplies),
     )
     out.counter(
         "magnetar_segments_recycled_total",
-        "Segments made of such a file.",
+        "Segments made of a spare file.",
         sum(supply.recycled for supply in supplies),
     )
     out.counter(
         "magnetar_prewritten_bytes_total",
-        "Zeros written into such files ahead of need.",
+        "Bytes of zeros written into spare files in advance.",
         sum(supply.prewriter.written_bytes for supply in supplies),
     )
     latencies = [store.syncer.latency for store in stores if isinstance(store.syncer, HelperSyncer)]
     if latencies:
         _sum_of(latencies).collect(
-            out, "magnetar_sync_seconds", "How long the disk took to make a group of entries durable."
+            out, "magnetar_sync_seconds", "Time in which the disk made a group of entries durable."
         )
     yield
 

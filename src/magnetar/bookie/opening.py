@@ -122,7 +122,7 @@ def _missing(
     missing = []
     for segment_id in sorted(listed - present):
         path = folder.segment_path(segment_id)
-        detail = "the segment's file is missing and nobody deleted it: what the segment held is lost"
+        detail = "the segment's file is missing and was not deleted by the broker: its entries are lost"
         _log.error("%s", CorruptDataError(str(path), 0, detail))
         segment = SegmentFile(disk, segment_id, path, -1, 0)
         segment.is_missing = True

@@ -54,8 +54,8 @@ class _Given:
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show all of an error, Java's stacks too.")
 @click.option("--quiet", is_flag=True, help="No progress and no summary.")
 @click.option("--refresh", help="Declarative: these datasets only, parted by commas.")
-@click.option("--full-refresh", help="Declarative: these anew, parted by commas.")
-@click.option("--full-refresh-all", is_flag=True, help="Declarative: everything anew.")
+@click.option("--full-refresh", help="Declarative: full refresh of these datasets, separated by commas.")
+@click.option("--full-refresh-all", is_flag=True, help="Declarative: full refresh of all datasets.")
 @click.option("--dry-run", is_flag=True, help="Declarative: only look whether the project is right.")
 @given_as(_Given)
 def run(given: _Given) -> None:

@@ -40,7 +40,7 @@ def location_of(url: str) -> str:
     if parts.scheme == "az":
         container, _, folder = path.strip("/").partition("/")
         return f"abfss://{container}@{parts.netloc}.dfs.core.windows.net/{folder}".rstrip("/")
-    raise NoLakeHereError(f"nobody else can read what is kept in {parts.scheme}://")
+    raise NoLakeHereError(f"other programs cannot read files in {parts.scheme}://")
 
 
 def io_properties(url: str) -> dict[str, str]:

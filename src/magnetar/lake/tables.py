@@ -66,11 +66,23 @@ class Figures:
         """A collector of `/metrics`."""
         for name, text, value in (
             ("magnetar_lake_commits_total", "Snapshots written to Iceberg tables.", self.commits),
-            ("magnetar_lake_files_added_total", "Files added to them.", self.files_added),
-            ("magnetar_lake_files_removed_total", "Files taken from them.", self.files_removed),
-            ("magnetar_lake_errors_total", "Tables that could not be brought up to date.", self.errors),
-            ("magnetar_lake_foreign_snapshots_total", "Snapshots that others wrote to them.", self.strangers),
-            ("magnetar_lake_files_restored_total", "Files that these took out, put back.", self.restored),
+            ("magnetar_lake_files_added_total", "Files added to Iceberg tables.", self.files_added),
+            ("magnetar_lake_files_removed_total", "Files removed from Iceberg tables.", self.files_removed),
+            (
+                "magnetar_lake_errors_total",
+                "Failed attempts to bring an Iceberg table up to date.",
+                self.errors,
+            ),
+            (
+                "magnetar_lake_foreign_snapshots_total",
+                "Snapshots that other programs wrote to Iceberg tables.",
+                self.strangers,
+            ),
+            (
+                "magnetar_lake_files_restored_total",
+                "Files that other programs removed from Iceberg tables and that were put back.",
+                self.restored,
+            ),
         ):
             out.counter(name, text, value)
         out.gauge(

@@ -241,7 +241,8 @@ class BesideGuard:
         """Adds whether metadata is doubted to a scrape."""
         out.gauge(
             "magnetar_metadata_doubted",
-            "1: metadata is damaged or an older copy; nothing is deleted because it does not name it.",
+            "1 while metadata is doubted (damaged, or an older copy), so that ledgers which"
+            " it does not name are kept; else 0.",
             0 if self._trust.is_trusted else 1,
         )
         yield

@@ -332,7 +332,9 @@ class LedgerGuard:
                 _log.warning("the metadata is accepted as it is: %s", self._state.doubt)
                 await self._write(doubt="")
                 self._tell_doubt()
-            await self._give_up(sorted(decisions.delete & set(self._state.held)), "somebody decided so")
+            await self._give_up(
+                sorted(decisions.delete & set(self._state.held)), "by `magnetar storage quarantine delete`"
+            )
             forget_decisions(self._decisions)
 
     async def end(self) -> None:
@@ -343,14 +345,23 @@ class LedgerGuard:
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
         """Adds what is in quarantine to a scrape."""
         held = self._state.held.values()
-        out.gauge("magnetar_quarantined_ledgers", "Ledgers kept that metadata does not name.", len(held))
-        out.gauge("magnetar_quarantined_bytes", "Bytes of these.", sum(each.size_bytes for each in held))
+        out.gauge(
+            "magnetar_quarantined_ledgers",
+            "Ledgers in quarantine: stored, and not named by metadata.",
+            len(held),
+        )
+        out.gauge(
+            "magnetar_quarantined_bytes",
+            "Bytes of ledgers in quarantine.",
+            sum(each.size_bytes for each in held),
+        )
         out.counter(
             "magnetar_quarantine_deleted_total", "Ledgers deleted from the quarantine.", self.given_up
         )
         out.gauge(
             "magnetar_metadata_doubted",
-            "1: metadata is damaged or an older copy; nothing is deleted because it does not name it.",
+            "1 while metadata is doubted (damaged, or an older copy), so that ledgers which"
+            " it does not name are kept; else 0.",
             0 if self.trust.is_trusted else 1,
         )
         yield

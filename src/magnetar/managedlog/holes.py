@@ -47,7 +47,7 @@ class HolePolicy:
         """Adds its samples to a scrape."""
         out.counter(
             "magnetar_lost_entries_passed_over_total",
-            "Entries that damage took and that consumers were led past.",
+            "Entries lost to damage that consumers skipped.",
             self.skipped_entries,
         )
         yield

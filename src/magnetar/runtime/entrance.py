@@ -69,12 +69,15 @@ class Entrance:
         """A collector of `/metrics`."""
         kind = ("listener", self.kind)
         out.gauge(
-            "magnetar_sockets", "Sockets of clients, from when they are accepted.", len(self), labels(kind)
+            "magnetar_sockets",
+            "Open sockets of clients, counted from their acceptance.",
+            len(self),
+            labels(kind),
         )
         for reason, count in self.refused.items():
             out.counter(
                 "magnetar_sockets_refused_total",
-                "Sockets that were closed before anything was read from them.",
+                "Sockets that were closed because a limit was reached, before a byte was read.",
                 count,
                 labels(kind, ("reason", reason)),
             )

@@ -174,16 +174,21 @@ class Heap:
         for generation, stats in enumerate(gc.get_stats()):
             labelled = labels(("generation", str(generation)))
             out.counter(
-                "python_gc_collections_total", "Collections by generation.", stats["collections"], labelled
+                "python_gc_collections_total",
+                "Garbage collections, by generation.",
+                stats["collections"],
+                labelled,
             )
             out.counter(
                 "python_gc_objects_collected_total", "Garbage objects found.", stats["collected"], labelled
             )
             out.counter(
                 "magnetar_gc_seconds_total",
-                "Time in which the event loop stood still for the garbage collector.",
+                "Time in which the garbage collector stopped the event loop.",
                 self._by_generation[generation],
                 labelled,
             )
-        out.gauge("magnetar_gc_pause_seconds_max", "The longest collection since start.", self.pause_s_max)
+        out.gauge(
+            "magnetar_gc_pause_seconds_max", "Longest garbage collection since the start.", self.pause_s_max
+        )
         return ()

@@ -24,7 +24,7 @@ def keep_private(folder: Path) -> bool:
         return True
     if before & stat.S_IWOTH and not before & stat.S_ISVTX:
         raise StartupError(
-            f"everybody may put files into the folder {folder}, which is another user's: have its owner say"
-            f" chmod o-w {folder}, or choose another one"
+            f"all users may write to the folder {folder}, which belongs to another user: let its owner run "
+            f"chmod o-w {folder}, or choose another folder"
         )
     return False

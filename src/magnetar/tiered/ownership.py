@@ -111,5 +111,5 @@ def why_foreign(record: OwnerRecord | None, noted: Holding | None, installation:
         return "a copy of this installation's metadata has taken it"
     behind = f"the store is at change {record.epoch}, this metadata knows {noted.epoch}"
     if record.epoch > noted.epoch:
-        return f"somebody has written to it whom this metadata does not know: it is an older copy ({behind})"
+        return f"a process with newer metadata has written to it: this metadata is an older copy ({behind})"
     return f"a copy of this installation has taken it over ({behind})"

@@ -75,13 +75,13 @@ class OpenSockets:
             )
         out.gauge(
             "magnetar_websocket_held_bytes",
-            "Held of messages beyond 64 KiB of each.",
+            "Bytes that WebSockets hold for large messages, beyond 64 KiB of each socket.",
             self.memory.total,
             labels(("cluster", self._cluster)),
         )
         out.counter(
             "magnetar_websocket_refused_total",
-            "WebSockets that were not opened.",
+            "WebSockets whose handshake was refused.",
             self.refused,
             labels(("cluster", self._cluster)),
         )

@@ -118,6 +118,6 @@ def test_without_authentication_everybody_may() -> None:
     async def story(api: AdminApi) -> None:
         answer = await api.get(f"{A}?action=produce&role=anybody")
         assert answer["allowed"]
-        assert "no credentials" in answer["reason"]
+        assert "no authentication" in answer["reason"]
 
     with_api(story)

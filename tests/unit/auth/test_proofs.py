@@ -133,7 +133,7 @@ def test_a_certificate_counts_while_who_was_trusted_is(tmp_path: Path) -> None:
         provider = TlsProvider(trusted)
         assert provider.counts(identity.proofs[0].text) is counts
         if not counts:
-            with pytest.raises(AuthenticationError, match="connect anew"):
+            with pytest.raises(AuthenticationError, match="connect again"):
                 provider.identify(shown, NOW_MS)
 
 

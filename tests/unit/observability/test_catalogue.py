@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,22 @@ def test_a_row_is_well_formed(name: str) -> None:
         assert name.endswith("_total") == (metric.kind is Kind.COUNTER)
     if name.endswith("_bytes") and ours:
         assert metric.unit == "bytes"
+
+
+def helps() -> dict[str, set[str]]:
+    """The texts that modules write beside the name of a metric when they make its samples."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(parsed(path)):
+            texts = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+            for name, text in pairwise(texts):
+                match (name, text):
+                    case (ast.Constant(value=str(said)), ast.Constant(value=str(help_text))):
+                        if said in METRICS and help_text.endswith("."):
+                            found.setdefault(said, set()).add(help_text)
+    return found
+
+
+def test_scrapes_say_what_the_registry_says() -> None:
+    wrong = {name: texts for name, texts in helps().items() if texts != {METRICS[name].help}}
+    assert wrong == {}, "write the text of observability/catalogue.py, or call text_of"

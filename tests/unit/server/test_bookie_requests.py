@@ -75,7 +75,7 @@ def test_a_held_bookie_deletes_when_it_is_let_go(tmp_path: Path) -> None:
 def test_a_bookie_that_was_started_anew_holds_nothing_and_says_so(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with store_in(tmp_path) as store, talking(store) as requests:
-            with pytest.raises(StorageError, match="bookie-1: it was started anew: try again"):
+            with pytest.raises(StorageError, match="bookie-1: it was restarted: try again"):
                 await requests.ask(ENDS)
         async with talking(None) as requests:
             with pytest.raises(StorageError, match="still starting"):

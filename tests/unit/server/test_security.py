@@ -25,7 +25,7 @@ def test_loopback_is_open(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
 def test_others_are_let_in_by_intent_only(host: str) -> None:
-    with pytest.raises(StartupError, match=r"everybody could do everything.*or say --insecure"):
+    with pytest.raises(StartupError, match=r"every client could do everything.*or give --insecure"):
         check_exposure(StandaloneConfig(host=host))
     check_exposure(StandaloneConfig(host=host, insecure=True))
     check_exposure(StandaloneConfig(host=host, authentication="token"))

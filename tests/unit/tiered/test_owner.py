@@ -141,7 +141,7 @@ def test_a_clone_takes_nothing_from_the_living() -> None:
         await original.step()
         await original.check()
         world.alive.clear()
-        await refused(world.process(clone), "does not know")
+        await refused(world.process(clone), "with newer metadata")
         again = world.process(metadata)
         await again.step()
         await again.check()

@@ -32,10 +32,10 @@ async def answer(call: Call, topic: TopicName) -> dict[str, Any]:
     role = call.query.get("role") or (call.identity.role if call.identity else "")
     question = {"role": role, "action": call.query["action"], "topic": str(topic.base)}
     if guard is None:
-        reason = "this broker asks for no credentials: everybody may do everything"
+        reason = "this broker has no authentication: every client may do everything"
         return {**question, **asdict(Explanation(True, reason, ()))}
     if not guard.authorizes:
-        reason = "authorization is off: whoever proves who it is may do everything"
+        reason = "authorization is off: every authenticated client may do everything"
         return {**question, **asdict(Explanation(True, reason, ()))}
     if not role:
         raise BadRequestError("name a role")

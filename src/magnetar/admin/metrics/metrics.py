@@ -96,7 +96,7 @@ def _collect_broker(broker: Broker, out: Exposition) -> Iterator[None]:
     out.gauge("pulsar_active_connections", "Connections of clients.", len(broker.sessions), cluster)
     out.counter(
         "magnetar_clock_steps_total",
-        "How often the clock was set by more than two seconds.",
+        "Times that the clock was set by more than two seconds.",
         broker.clock_watch.steps,
         cluster,
     )
@@ -108,25 +108,28 @@ def _collect_broker(broker: Broker, out: Exposition) -> Iterator[None]:
     )
     out.gauge(
         "magnetar_in_flight_bytes_max",
-        "Budget of magnetar_in_flight_bytes; above it nothing is read from producers.",
+        "Budget of magnetar_in_flight_bytes; above it the broker stops reading from producers.",
         broker.config.in_flight_bytes_max,
         cluster,
     )
-    out.gauge("magnetar_output_bytes", "Bytes that wait to be sent.", broker.outputs.count(), cluster)
+    out.gauge(
+        "magnetar_output_bytes", "Bytes that wait to be sent to clients.", broker.outputs.count(), cluster
+    )
     out.gauge(
         "magnetar_output_bytes_max",
-        "Budget of magnetar_output_bytes; clients that have much waiting get less when little is left.",
+        "Budget of magnetar_output_bytes; when little of it is free, clients with much "
+        "waiting output get less.",
         broker.outputs.bytes_max,
         cluster,
     )
     out.gauge(
         "magnetar_output_waiting_connections",
-        "Connections that get nothing more until there is room in magnetar_output_bytes_max.",
+        "Connections that get no more output until magnetar_output_bytes is below its budget.",
         broker.outputs.waiting,
         cluster,
     )
     budget = broker.logs.cache_budget
-    out.gauge("magnetar_cache_bytes", "Entries in the tail caches of all logs.", budget.bytes_used, cluster)
+    out.gauge("magnetar_cache_bytes", "Bytes of entries in the tail cache.", budget.bytes_used, cluster)
     out.gauge("magnetar_cache_bytes_max", "Budget of magnetar_cache_bytes.", budget.bytes_max, cluster)
     out.gauge("magnetar_broker_draining", "1 while the broker shuts down.", int(broker.draining), cluster)
     _collect_tenants(broker, out)
@@ -144,7 +147,7 @@ def _collect_tenants(broker: Broker, out: Exposition) -> None:
             )
             out.gauge(
                 "magnetar_tenant_stored_bytes_max",
-                "What magnetar_tenant_stored_bytes may be; above it the tenant's producers are refused.",
+                "Limit of magnetar_tenant_stored_bytes; above it the tenant's producers are refused.",
                 mark.limit,
                 whose,
             )
@@ -161,7 +164,7 @@ def _collect_topics(
     each = len(topics) <= broker.config.metrics_topics_max
     out.gauge(
         "magnetar_metrics_topic_level",
-        "1 while topics have series of their own, 0 while only the sums of namespaces are shown.",
+        "1 while topics have series of their own, 0 while only namespaces have series.",
         int(each),
         labels(("cluster", broker.config.cluster)),
     )

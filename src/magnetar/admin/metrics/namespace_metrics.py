@@ -22,13 +22,16 @@ _TOPICS_PER_STEP: Final = 20
 
 _GAUGES: Final = (
     ("pulsar_topics_count", "Topics loaded by this broker."),
-    ("pulsar_subscriptions_count", "Subscriptions of the namespace's topics."),
-    ("pulsar_producers_count", "Producers connected to the namespace's topics."),
-    ("pulsar_consumers_count", "Consumers connected to the namespace's topics."),
-    ("pulsar_storage_size", "Bytes of the topics' durable entries."),
-    ("pulsar_storage_offloaded_size", "Bytes of those that have a copy in an object store."),
-    ("pulsar_msg_backlog", "Entries that durable subscriptions have not acknowledged."),
-    ("magnetar_pending_bytes", "Bytes appended to the topics' logs that are not durable yet."),
+    ("pulsar_subscriptions_count", "Subscriptions of the topic."),
+    ("pulsar_producers_count", "Producers connected to the topic."),
+    ("pulsar_consumers_count", "Consumers connected to the topic."),
+    ("pulsar_storage_size", "Bytes of the topic's durable entries."),
+    (
+        "pulsar_storage_offloaded_size",
+        "Bytes of the topic's durable entries that have a copy in an object store.",
+    ),
+    ("pulsar_msg_backlog", "Entries that the slowest durable subscription has not acknowledged."),
+    ("magnetar_pending_bytes", "Bytes appended to the topic's log that are not durable yet."),
 )
 _COUNTERS: Final = (
     ("pulsar_in_messages_total", "Messages published."),

@@ -26,8 +26,8 @@ _FORCED: Final = ("tenants", "namespaces", "persistent", "non-persistent", "sche
 
 _REFUSALS: Final = {
     "400": "the request cannot be read",
-    "401": "who calls is not known",
-    "403": "who calls may not",
+    "401": "the caller is not authenticated",
+    "403": "the caller has no right",
     "404": "it is not there",
     "405": "not possible on this",
     "406": "not acceptable",

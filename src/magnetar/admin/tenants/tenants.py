@@ -18,7 +18,7 @@ _STORED_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "limit": {"type": "integer", "description": "0: none"},
-        "stored": {"type": "integer", "description": "0 without a limit: nobody counts then"},
+        "stored": {"type": "integer", "description": "0 without a limit, because it is not counted then"},
         "refusing": {"type": "boolean", "description": "whether its messages are refused"},
     },
 }

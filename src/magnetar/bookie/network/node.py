@@ -199,7 +199,7 @@ class BookieNode:
         for store, (folder, disk) in zip(self.server.entries.stores, self._disks.items(), strict=True):
             room = store.failure is None and store.supply.set_aside()
             if disk.measured(*self._measure(folder), has_room=room):
-                is_full = "is full: read-only" if disk.read_only else "has room again"
+                is_full = "is full: read-only" if disk.read_only else "has free space again"
                 _log.warning("the disk of %s %s", folder, is_full)
                 self._switch(read_only=self.is_full)
         if self.is_full or self.keeper.has_decisions:

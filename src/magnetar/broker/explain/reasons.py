@@ -78,8 +78,8 @@ def of_consumer(consumer: ConsumerView, view: View) -> Diagnosis:
     if consumer.blocked and not view.single:
         return Diagnosis(
             State.BLOCKED_CONSUMERS,
-            f"it holds {consumer.unacked} unacknowledged messages of {consumer.unacked_max} that it may;"
-            f" it goes on at {consumer.unacked_max // 2}",
+            f"it holds {consumer.unacked} unacknowledged messages, its limit is {consumer.unacked_max}; it "
+            f"continues at {consumer.unacked_max // 2}",
         )
     if not consumer.writable:
         return Diagnosis(State.OUTPUT_FULL, "its connection does not take more bytes")
@@ -89,7 +89,8 @@ def of_consumer(consumer: ConsumerView, view: View) -> Diagnosis:
 def _stopped(view: View) -> Diagnosis | None:
     if view.topic_closed or view.topic_state not in ("open", "terminated"):
         return Diagnosis(
-            State.FENCED, f"the topic is {view.topic_state}: its clients are sent away and it is loaded anew"
+            State.FENCED,
+            f"the topic is {view.topic_state}: its clients are disconnected and it is loaded again",
         )
     if not view.consumers:
         return Diagnosis(
@@ -126,15 +127,15 @@ def _nobody_to_take(view: View) -> Diagnosis | None:
     if view.unacked_of_broker:
         return Diagnosis(
             State.BLOCKED_SUBSCRIPTION,
-            f"{view.unacked_of_broker} messages are unacknowledged over all subscriptions, more than"
-            f" the broker may have; this one has {view.unacked} and goes on below {view.unacked_part / 2:g};"
+            f"{view.unacked_of_broker} messages are unacknowledged over all subscriptions, more than the "
+            f"broker's limit; this one has {view.unacked} and continues below {view.unacked_part / 2:g};"
             f" {pending}",
         )
     if view.blocked:
         return Diagnosis(
             State.BLOCKED_SUBSCRIPTION,
-            f"{view.unacked} messages are unacknowledged of {view.unacked_max} that it may have;"
-            f" it goes on below {view.unacked_max / 2:g}; {pending}",
+            f"{view.unacked} messages are unacknowledged, the limit is {view.unacked_max}; it continues "
+            f"below {view.unacked_max / 2:g}; {pending}",
         )
     fault = _fault(view)
     return None if fault is None else Diagnosis(fault.state, f"{fault.sentence}; {pending}")

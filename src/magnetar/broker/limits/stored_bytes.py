@@ -79,7 +79,7 @@ async def look_at(broker: BrokerPort, tenant: str, *, older_than_ms: float = 0) 
     elif stored >= limit:
         first, mark.refusal = not mark.refusal, f"tenant {tenant} stores {stored} bytes and may store {limit}"
         if first:
-            _log.warning("%s: its producers are sent away", mark.refusal)
+            _log.warning("%s: its producers are disconnected", mark.refusal)
         await _send_away(broker, tenant)
 
 

@@ -83,12 +83,10 @@ class Greetings:
 
     def collect_metrics(self, out: Exposition) -> Iterable[None]:
         """A collector of `/metrics`."""
-        out.gauge(
-            "magnetar_connections_waiting", "Connections whose client has not said CONNECT yet.", len(self)
-        )
+        out.gauge("magnetar_connections_waiting", "Connections that have not sent CONNECT yet.", len(self))
         out.counter(
             "magnetar_connections_dropped_total",
-            "Connections that were dropped before their client said CONNECT.",
+            "Connections that were closed before they sent CONNECT.",
             self.dropped,
         )
         return ()

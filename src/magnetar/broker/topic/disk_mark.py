@@ -38,7 +38,7 @@ class RoomWait:
 
     def begin(self, topic: str, cause: DiskFullError) -> None:
         """The disk is full."""
-        self.refusal = f"{topic} takes no messages until there is room on the disk: {cause}"
+        self.refusal = f"{topic} accepts no messages until there is free disk space: {cause}"
         self._look_later()
 
     def check(self) -> None:

@@ -46,7 +46,7 @@ CODES: Final[dict[str, Meaning]] = {
     ),
     "ServiceNotReady": Meaning(
         "the topic is being moved or closed, or the broker starts, stops or has no room",
-        "try again: clients do so by themselves; see the broker's log when it lasts",
+        "try again: clients do so automatically; see the broker's log if it continues",
     ),
     "ProducerBlockedQuotaExceededError": Meaning(
         "the backlog quota is used up and its policy holds producers",
@@ -69,7 +69,7 @@ CODES: Final[dict[str, Meaning]] = {
         "check the name; `magnetar topics create`, or allow autoTopicCreation",
     ),
     "SubscriptionNotFound": Meaning(
-        "the subscription does not exist and may not come by itself",
+        "the subscription does not exist and automatic creation is off",
         "`magnetar subscriptions create`, or allow autoSubscriptionCreation",
     ),
     "ConsumerNotFound": Meaning("the consumer was closed meanwhile", "open it again"),
@@ -112,7 +112,9 @@ CODES: Final[dict[str, Meaning]] = {
         "another producer has taken the topic exclusively",
         "close one of them, or use ProducerAccessMode.WaitForExclusive",
     ),
-    "401": Meaning("the admin API does not know who you are", "give a token: --token-file, or a context"),
+    "401": Meaning(
+        "the admin API did not accept your credentials", "give a token: --token-file, or a context"
+    ),
     "403": Meaning(
         "your role may not do this, or the call comes from a web page of another site",
         "`magnetar auth can-i ACTION TOPIC` says which grant is missing",

@@ -79,7 +79,7 @@ def decode(schema: Any, data: bytes, *, whole: bool = False) -> Any:
     except (KeyError, TypeError, AttributeError) as error:
         raise AvroError(f"its schema is none that is known here: {error!r}") from error
     if whole and left.at < len(data):
-        raise AvroError("the value goes on behind what its schema says")
+        raise AvroError("the value is longer than its schema says")
     return value
 
 

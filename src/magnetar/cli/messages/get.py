@@ -89,4 +89,4 @@ def _summary(shown: int, reading: KeyReading) -> str:
         "message that no file holds": reading.read,
     }
     said = ", ".join(f"{number} × {what}" for what, number in looked.items() if number)
-    return f"{shown} found; looked at: {said}"
+    return f"{shown} found; read: {said}"

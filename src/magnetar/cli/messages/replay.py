@@ -121,7 +121,8 @@ class _Replay:
 
         if record.encrypted:
             raise ReplayError(
-                f"message {record.id} of {record.topic} is encrypted: only who has its key can send it anew"
+                f"message {record.id} of {record.topic} is encrypted: only a client with its key can send "
+                f"it again"
             )
         target = self._target or self._origin(record)
         self.sent[target] = self.sent.get(target, 0) + 1

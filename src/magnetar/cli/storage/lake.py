@@ -138,7 +138,7 @@ def maintain(caller: Caller, given: _Given) -> None:
     """
     if not given.dry_run:
         whose = "all tables" if given.every else f"the table of {given.topic}"
-        confirm(f"Expire snapshots of {whose}? Nobody can go back to them.", yes=given.yes)
+        confirm(f"Expire snapshots of {whose}? They cannot be read afterwards.", yes=given.yes)
     dry: dict[str, object] = {"dryRun": "true" if given.dry_run else "false"}
     merging = {"targetBytes": given.target_mib << 20, **dry}
     expiring = {"keepSeconds": int(given.keep_days * 86_400), "keepSnapshots": given.keep_snapshots, **dry}

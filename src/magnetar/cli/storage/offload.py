@@ -47,7 +47,7 @@ def claim(caller: Caller, store: str | None, *, sweep_earlier: bool, dry_run: bo
         caller.show(found, columns=_COLUMNS)
         return
     what = store or "the store of new copies"
-    confirm(f"Take {what} from whoever has it?", yes=yes)
+    confirm(f"Make this installation the owner of {what}?", yes=yes)
     query: dict[str, object] = {} if store is None else {"url": store}
     if sweep_earlier:
         query["sweepEarlier"] = "true"

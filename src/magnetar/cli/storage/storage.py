@@ -112,7 +112,7 @@ def rebuild_metadata(yes: bool, dry_run: bool, data: Path | None, output: str) -
 
     folder = data or default_data_dir()
     if not dry_run:
-        confirm(f"Make the metadata in {folder} anew from what is whole of it?", yes=yes)
+        confirm(f"Make the metadata in {folder} again from its sound rows?", yes=yes)
     show(rebuild(folder, dry_run=dry_run), output)
 
 

@@ -102,7 +102,7 @@ def moved(
 ) -> LedgerMetadata | None:
     """The metadata with other members in the ensemble that begins at `first`: index to (old, new).
 
-    None when that ensemble is not what it was: somebody else has changed it.
+    None when that ensemble is not what it was: another process has changed it.
     """
     ensembles = list(metadata.ensembles)
     for at, (start, members) in enumerate(ensembles):

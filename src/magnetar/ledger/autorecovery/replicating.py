@@ -139,7 +139,7 @@ class Replicator:
         while True:
             changed = moved(stored.metadata, fragment.first, places)
             if changed is None:
-                raise CopyError(f"ledger {stored.ledger_id}: somebody else has changed who holds it")
+                raise CopyError(f"ledger {stored.ledger_id}: another process has changed its ensemble")
             try:
                 await self._cluster.ledgers.write(stored.ledger_id, changed, stored.version)
             except BadVersionError:

@@ -238,7 +238,7 @@ class CoreDriver:
 
 def _change_in_words(choose: ChooseBookies, chosen: dict[int, str]) -> str:
     parts = [
-        f"{lost} is replaced by {chosen[index]}" if index in chosen else f"nobody can replace {lost}"
+        f"{lost} is replaced by {chosen[index]}" if index in chosen else f"no bookie can replace {lost}"
         for index, lost in choose.failed.items()
     ]
     return ", ".join(parts)

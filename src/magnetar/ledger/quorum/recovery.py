@@ -339,7 +339,7 @@ class LedgerRecovery:
             return [*self._progress(), *self._replacing.begin(self._ensemble)]
         if not chosen:
             lost = ", ".join(sorted(self._replacing.leaving.values()))
-            return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")
+            return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"no bookie can replace {lost}")
         staying = self._replacing.narrow(chosen)
         for index, bookie in chosen.items():
             self._ensemble[index] = bookie

@@ -208,7 +208,7 @@ class QuorumWriter:
                 self._replacing.do_without()
                 return self._progress() + self._change_ensemble()
             lost = ", ".join(sorted(self._replacing.leaving.values()))
-            return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"nobody can take the place of {lost}")
+            return self._fail(Failure.NOT_ENOUGH_BOOKIES, f"no bookie can replace {lost}")
         self._staying = self._replacing.narrow(chosen)
         self._staying += [at for at, bookie in chosen.items() if bookie == self._ensemble[at]]
         members = [chosen.get(at, member) for at, member in enumerate(self._ensemble)]

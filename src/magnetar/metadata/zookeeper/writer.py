@@ -204,7 +204,7 @@ class NodeWriter:
         except StoreUnreachableError as error:
             raise OutcomeUnknownError(f"whether a write took effect is not known: {error}") from error
         if found is None:
-            raise OutcomeUnknownError(f"{mark.path}: somebody deleted the marker of this store")
+            raise OutcomeUnknownError(f"{mark.path}: the marker of this store was deleted")
         return found.stat if found.data == mark.data else None
 
     async def _outcome(self, operation: Operation, marker: NodeStat) -> Outcome:

@@ -137,7 +137,8 @@ class Sources:
                 check_rows(copy, self.metadata_file)
         except (StorageError, sqlite3.Error) as error:
             raise BackupError(
-                f"no backup was made: nobody could start with it; earlier ones are whole: {error}"
+                f"no backup was made, because no server could start with it; earlier backups are complete: "
+                f"{error}"
             ) from error
 
     @staticmethod

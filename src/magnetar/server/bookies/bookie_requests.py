@@ -123,7 +123,7 @@ class BookieAnswers:
             return {}
         if what == ENDS:
             if not self._is_holding:
-                return {_ERROR: "it was started anew: try again"}
+                return {_ERROR: "it was restarted: try again"}
             return dict(store.supply.durable_end for store in self.stores)
         assert what == GO, f"of one version with the broker: {what!r}"
         self._is_holding = False

@@ -35,7 +35,10 @@ class BookieSecurity:
         if self.tls_certificate is None and (self.tls_required or self.authorized_roles):
             raise StartupError("TLS cannot be asked for without a certificate; give one and its key")
         if self.authorized_roles and self.tls_trust_certs is None:
-            raise StartupError("roles need certificates that somebody has signed; say whom to trust")
+            raise StartupError(
+                "authorized_roles needs tls_trust_certs, the authorities that sign clients' certificates; "
+                "set it"
+            )
         users = {} if self.users is None else _users(self.users)
         return Access(tls_required=self.tls_required, roles=frozenset(self.authorized_roles), users=users)
 
@@ -114,5 +117,5 @@ def _users(file: Path) -> dict[str, str]:
             raise StartupError(f"{file}: a line is not USER:PASSWORD")
         users[user] = password
     if not users:
-        raise StartupError(f"{file} names nobody: no client would be let in")
+        raise StartupError(f"{file} has no users, so no client could connect")
     return users

@@ -19,8 +19,8 @@ def check_exposure(config: StandaloneConfig) -> None:
     if exposed is None:
         return
     raise StartupError(
-        f"host {exposed} can be reached from other machines, where everybody could do everything:"
-        " configure authentication (docs/security.md), listen on 127.0.0.1, or say --insecure"
+        f"host {exposed} can be reached from other machines, where every client could do everything: "
+        f"configure authentication (docs/security.md), listen on 127.0.0.1, or give --insecure"
     )
 
 

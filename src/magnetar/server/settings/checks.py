@@ -121,7 +121,9 @@ def check(config: StandaloneConfig) -> None:
         known = ", ".join(METHODS)
         _require(method in METHODS, config, "authentication", f"some of {known}, separated by commas")
     if "tls" in names(config.authentication) and config.tls_ca is None:
-        raise StartupError("authentication by tls needs tls_ca, who signs the clients' certificates; set it")
+        raise StartupError(
+            "authentication by tls needs tls_ca, the authorities that sign the clients' certificates; set it"
+        )
     check_ledgers(config)
     _check_ephemeral(config)
 

@@ -208,7 +208,7 @@ def _authentication(said: Mapping[str, str], source: str, *, tls: bool) -> dict[
     }
     claim = said.get("tokenAudienceClaim", "aud")
     if "token" in methods and claim != "aud":
-        raise StartupError(f"{source}: tokenAudienceClaim {claim} is not offered; only aud is looked at")
+        raise StartupError(f"{source}: tokenAudienceClaim {claim} is not supported; only aud is checked")
     for name, key in pulsar_names.SECRETS.items():
         if name in said:
             settings[key] = _secret(said[name], f"{source}, key {name}")

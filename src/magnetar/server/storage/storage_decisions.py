@@ -115,8 +115,8 @@ class FolderDecisions:
         if not self._beside:
             raise StartupError(
                 f"{self._folder} has no bookies beside a broker: name such a data folder with --data."
-                " A bookie of a cluster is decommissioned, and begins anew in an empty folder"
-                " (docs/auto-recovery.md)"
+                " A bookie of a cluster is decommissioned, and starts again with an empty folder "
+                "(docs/auto-recovery.md)"
             )
         if bookie not in self._bookies():
             raise StartupError(f"no bookie {bookie} is here: there are {', '.join(self._bookies())}")

@@ -64,7 +64,10 @@ def unless_begun(work: Callable[[], int], has_begun: Callable[[], bool], say: Ca
         except Exception as error:
             if not is_worker_missing(str(error)) or has_begun():
                 raise
-            say("A Python worker of Spark did not start in time. No job had begun: the program starts anew.")
+            say(
+                "A Python worker of Spark did not start in time. No job had begun: the program is started "
+                "again."
+            )
     return work()
 
 

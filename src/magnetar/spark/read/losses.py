@@ -63,7 +63,7 @@ def loss(state: LogState, start: Offset, first_index: int | None, *, is_named: b
         # Of an empty partition older versions knew the place alone.
         if _is_start(position) and not is_named and (first_index == 0 or not state.ledgers):
             return ""
-        return f"its first entry is {first}, and without an index nobody can tell whether {start} was there"
+        return f"its first entry is {first}, and without an index it is unknown whether {start} was there"
     if first_index is None:
         return f"its first entry is {first}: {start} to {first} was removed" if state.ledgers else ""
     if first_index < index or (index == 0 and _is_start(position)):

@@ -89,7 +89,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         client.acknowledge_up_to(TopicName.parse(topic), subscription, read, create_topic=False)
         self._kept.add(topic)
 
-    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802  # Spark's name
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802  #
+        # Spark's name
         """Where the next micro-batch ends. Raises SparkSourceError after a loss, unless that is allowed."""
         for _ in range(_LOOKS_MAX - 1):
             with _a_topic_may_go():
@@ -191,8 +192,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if gone and self._options.fail_on_data_loss:
             names = ", ".join(f"{topic} (read up to {starts[topic]})" for topic in gone)
             raise SparkSourceError(
-                f"data loss: there is no {names} any more. It was deleted, by somebody or because nobody"
-                " used it (the rule brokerDeleteInactiveTopics), or the options do not name it any more; set"
+                f"data loss: there is no {names} any more. It was deleted, explicitly or because it was "
+                f"unused (the rule brokerDeleteInactiveTopics), or the options do not name it any more; set"
                 " failOnDataLoss=false to go on without it"
             )
         for topic in gone:

@@ -49,7 +49,7 @@ _REFUSED: Final = {
         ),
         "is for streams: read them with spark.readStream.format('magnetar')",
     ),
-    "limit": "has no meaning for files that Spark reads by itself: use .limit(n) of the DataFrame",
+    "limit": "has no effect on files that Spark reads directly: use .limit(n) of the DataFrame",
 }
 _FIXED: Final = frozenset(
     (

@@ -127,7 +127,7 @@ class CloudStore:
             await obstore.put_async(self._store, name, data, mode=mode, use_multipart=False)
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             raise SwapLostError(
-                f"{name} in {self._url}", "somebody else has changed it", "look at it again"
+                f"{name} in {self._url}", "another process has changed it", "look at it again"
             ) from None
         except (exceptions.NotSupportedError, NotImplementedError) as error:
             raise StoreSetupError(
@@ -139,7 +139,7 @@ class CloudStore:
             if known is None or "NoSuchBucket" in str(error):
                 await self._ask(name, _raising(error))
             raise SwapLostError(
-                f"{name} in {self._url}", "somebody else has deleted it", "look at it again"
+                f"{name} in {self._url}", "another process has deleted it", "look at it again"
             ) from None
         except (exceptions.BaseError, OSError, ValueError) as error:
             await self._ask(name, _raising(error))

@@ -118,7 +118,7 @@ class HdfsStore:
             await self._do(name, lambda: self._sweep(name, number - _CHANGES_KEPT))
 
     def _lost(self, name: str) -> SwapLostError:
-        return SwapLostError(f"{name} in {self._url}", "somebody else has changed it", "look at it again")
+        return SwapLostError(f"{name} in {self._url}", "another process has changed it", "look at it again")
 
     def _change(self, name: str, number: int) -> str:
         return f"{self._root}/{name}/{number:019d}"

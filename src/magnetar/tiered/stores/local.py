@@ -124,7 +124,7 @@ class LocalStore:
                 return True
 
         if not await self._do(name, work):
-            raise SwapLostError(str(path), "somebody else has changed it", "look at it again")
+            raise SwapLostError(str(path), "another process has changed it", "look at it again")
 
     async def list(self, folder: str) -> AsyncIterator[StoredObject]:
         top = self._path(folder) if folder else self._root

@@ -65,7 +65,7 @@ class MemoryStore:
         await yield_loop()
         there = self.objects.get(name)
         if known != (None if there is None else sha256(there).hexdigest()):
-            raise SwapLostError(name, "somebody else has changed it", "look at it again")
+            raise SwapLostError(name, "another process has changed it", "look at it again")
         self.objects[name] = data
         self._modified[name] = self._clock.now_ms()
 
