@@ -14,6 +14,8 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from sim import steps
+
 from support.order import SEED  # needs the path above
 from support.standalone import StandaloneProcess
 
@@ -64,6 +66,19 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
+
+
+steps.install()
+
+
+@pytest.fixture(autouse=True)
+def what_always_holds() -> Iterator[None]:
+    """What has states is checked after every step: see `sim/steps.py`."""
+    steps.failures()
+    yield
+    failures = steps.failures()
+    if failures:
+        raise failures[0]
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,7 @@ class Peer(Seen):
 
     def close(self, reason: str) -> None:
         self.closed = self.closed or reason
-        self.session.closed = True
+        self.session.closing(reason)
 
     def abort(self, reason: str) -> None:
         self.aborted = True

@@ -14,6 +14,7 @@ from collections import deque
 from typing import Final
 
 from magnetar.bookie.blocks import HEADER_BYTES, Block, Kind
+from magnetar.bookie.index import SegmentIndex
 
 GROUP_BYTES_MAX: Final = 8 << 20
 """Bytes of a group: bounds the pause of one write, and is far above what amortises a sync."""
@@ -72,6 +73,13 @@ class Tail:
         self.offset += size
         self.block_count += block_count
         assert self.offset <= self.limit
+
+    def check(self, segment_id: int, index: SegmentIndex | None) -> None:
+        """Asserts what must always hold of the end of the active segment."""
+        assert index is not None, "the active segment is not indexed"
+        assert self.segment_id == segment_id, "the tail is of another segment"
+        assert self.offset <= self.limit, "written behind the end of the segment"
+        index.check()
 
 
 class CommitQueue:

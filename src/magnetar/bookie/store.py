@@ -508,7 +508,7 @@ class SegmentStore:
     def check(self) -> None:
         """Walks the invariants of the queue, the active segment and the open ledgers."""
         self._queue.check()
-        assert self._active.index is not None
-        self._active.index.check()
+        if self._slot >= 0:  # Else it is being opened, or could not be.
+            self._tail.check(self._active.segment_id, self._active.index)
         for appender in self._appenders.values():
             appender.check()

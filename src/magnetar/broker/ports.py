@@ -195,7 +195,6 @@ class SessionPort(ConsumerConnection, ProducerConnection, Protocol):
     certificate_role: str | None
     identity: Identity | None
     renewal: Renewal | None
-    connected: bool
     closed: bool
     broker_metadata: bool
     takes_end_of_topic: bool
@@ -216,6 +215,13 @@ class SessionPort(ConsumerConnection, ProducerConnection, Protocol):
     def close(self, reason: str) -> None: ...
 
     def abort(self, reason: str) -> None: ...
+
+    @property
+    def connected(self) -> bool: ...
+
+    def welcomed(self) -> None: ...
+
+    def closing(self, reason: str) -> None: ...
 
     def keep_alive(self) -> None: ...
 

@@ -467,6 +467,6 @@ class ManagedLog:
         self._lifecycle.check()
         self._life.check()
         assert (self.error is None) == (self._appender.error is None)
-        if self.state is LogState.OPEN:
+        if self.state is LogState.OPEN and not self._lifecycle.rollover.beginning:
             assert self._appender.current is not None
             assert self._ledgers[len(self._ledgers) - 1] is self._appender.current.ledger

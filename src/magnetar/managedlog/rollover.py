@@ -60,6 +60,11 @@ class Rollover:
         return self.state.now in (LedgersState.STOPPED, LedgersState.ENDED)
 
     @property
+    def beginning(self) -> bool:
+        """Whether the log has no ledger yet that takes appends: it is being opened."""
+        return self.state.now is LedgersState.BEGINNING
+
+    @property
     def copies(self) -> Copies | None:
         """How many bookies hold the ledgers that begin from now on; None: as the process was told."""
         return self._copies
@@ -118,7 +123,7 @@ class Rollover:
 
     def used(self, feed: LedgerFeed) -> None:
         """This ledger takes the appends now."""
-        if self.state.now is LedgersState.BEGINNING:
+        if self.beginning:
             self.state.go(LedgersState.STEADY, "the first ledger")
         assert feed is self._appender.current, "another ledger takes the appends"
         assert not self.stopped, "a ledger follows though none should"
@@ -135,6 +140,6 @@ class Rollover:
     def check(self) -> None:
         """Asserts what must always hold."""
         current, now = self._appender.current, self.state.now
-        assert now is not LedgersState.BEGINNING or current is None, "appends before the ledger is listed"
+        assert not self.beginning or current is None, "appends before the ledger is listed"
         assert now is not LedgersState.ENDED or current is None, "appends after the end"
         assert now not in (LedgersState.STEADY, LedgersState.ROLLING) or current is not None, "no ledger"

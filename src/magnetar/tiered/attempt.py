@@ -20,8 +20,10 @@ Pure: no input or output, no time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 from uuid import UUID
 
 from magnetar.tiered.api import SealedLedger
@@ -67,6 +69,17 @@ class Verify:
 
 Effect = DiscardObjects | Remember | Convert | Upload | Verify
 
+FOLLOWS: Final[Mapping[type[Effect] | None, frozenset[type[Effect]]]] = {
+    None: frozenset({Remember}),
+    Remember: frozenset({DiscardObjects, Convert}),
+    DiscardObjects: frozenset({Remember}),
+    Convert: frozenset({Upload, DiscardObjects}),
+    Upload: frozenset({Verify, DiscardObjects}),
+    Verify: frozenset({Convert, Remember, DiscardObjects}),
+}
+"""The effect under way is the state of an attempt: what may follow each; None before the first one. After
+Remember and DiscardObjects it may be over."""
+
 
 class Outcome(Enum):
     """How an attempt ended."""
@@ -109,6 +122,9 @@ class OffloadAttempt:
         return self._do(self._remember_intent())
 
     def _do(self, effect: Effect) -> Effect:
+        before = None if self._effect is None else type(self._effect)
+        assert self.outcome is None, f"an attempt goes on that has {self.outcome}"
+        assert type(effect) in FOLLOWS[before], f"{effect} follows {self._effect}"
         self._effect = effect
         return effect
 
@@ -127,7 +143,7 @@ class OffloadAttempt:
         if isinstance(effect, Remember):
             return self._remembered(effect)
         if isinstance(effect, Convert):
-            assert made is not None
+            assert made is not None, "Convert gives a segment"
             assert made.first_entry == effect.first_entry <= made.last_entry < self._ledger.entries
             return self._do(Upload(made))
         if isinstance(effect, Upload):
@@ -167,5 +183,19 @@ class OffloadAttempt:
         return self._do(DiscardObjects(self._copy))
 
     def _end(self, outcome: Outcome) -> None:
+        assert isinstance(self._effect, Remember | DiscardObjects), f"it ends with {self._effect}"
+        assert self.outcome is None, "it ends twice"
         self._effect = None
         self.outcome = outcome
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        assert self.outcome is None or self._effect is None, "it is over, and something is under way"
+        assert self.outcome is not Outcome.COPIED or self.error is None, "copied in spite of an error"
+        assert self.outcome is not Outcome.FAILED or self.error is not None, "failed for no reason"
+        following = 0
+        for segment in self.segments:
+            assert segment.first_entry == following, "a gap between segments"
+            following = segment.last_entry + 1
+        assert following <= self._ledger.entries, "more was copied than there is"
+        assert self.outcome is not Outcome.COPIED or following == self._ledger.entries, "a part was left out"

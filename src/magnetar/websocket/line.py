@@ -226,7 +226,8 @@ class Line:
     def _close(self, reason: str, *, tell: bool) -> None:
         if self.closed:
             return
-        self.closed = self.session.closed = True
+        self.closed = True
+        self.session.closing(reason)
         self.close_reason = reason
         self.readable.set()
         for answer in self._answers.values():

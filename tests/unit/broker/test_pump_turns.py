@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.base.ids import Position
 from magnetar.broker.dispatch.consumer import Pending
+from magnetar.broker.dispatch.shared import SharedDispatcher
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.subscription.pump_turns import (
     CROWDED_ENTRIES_MAX,
@@ -53,9 +54,13 @@ def test_consumers_that_hold_much_leave_one_a_turn_and_get_nothing_more() -> Non
         topic = await world.topic()
         subscription = topic.subscriptions["s"]
         consumers: list[AttachedConsumer] = subscription.consumers
+        dispatcher = subscription._dispatcher
+        assert isinstance(dispatcher, SharedDispatcher)
         for number, consumer in enumerate(consumers):
             for entry in range(GIVEN_BACK_AT_ONCE + 1):
                 consumer.pending[Position(9, 10_000 * number + entry)] = Pending(1)
+            consumer.sent(GIVEN_BACK_AT_ONCE + 1)
+            dispatcher.unacked.sent(GIVEN_BACK_AT_ONCE + 1)
             consumer.permits = 5
             subscription.detach(consumer)
         assert subscription.consumers == consumers

@@ -79,7 +79,7 @@ def _welcome(session: SessionPort, request: pb.CommandConnect) -> None:
     except TooManyConnectionsError as error:
         _refuse(session, error)
         return
-    session.connected = True
+    session.welcomed()
     session.client_version = request.client_version
     exposes = session.broker.config.exposes_broker_metadata
     session.broker_metadata = features.wants_broker_metadata(request, exposes_metadata=exposes)

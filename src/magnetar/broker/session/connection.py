@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = True
             level = logging.INFO if self._broker.draining else logging.WARNING
             _log.log(level, "%s: connection closed: %s", self._peer, reason)
-            self._session.closed = True
+            self._session.closing(reason)
             self._write_out()
             self._transport.close()
 
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._closing:
             self._closing = True
             _log.info("%s: connection dropped: %s", self._peer, reason)
-            self._session.closed = True
+            self._session.closing(reason)
             self._transport.abort()
 
 

@@ -35,7 +35,7 @@ class Farewells:
         if len(session.consumers) <= FEW:
             session.lost()
             return
-        session.closed = True
+        session.closing("the connection is gone; its many consumers leave a few in a turn")
         self._lost.append(session)
         if len(self._lost) == 1:
             self._soon(self._take_off)

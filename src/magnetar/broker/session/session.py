@@ -16,14 +16,19 @@ from typing import Final
 from magnetar.auth.identity import Identity
 from magnetar.auth.renewal import Renewal
 from magnetar.base.errors import MagnetarError
-from magnetar.base.ids import ConsumerId, Position, ProducerId, RequestId
+from magnetar.base.ids import ConsumerId, ProducerId, RequestId
+from magnetar.base.machine import Machine
 from magnetar.broker.errors import WIRE_CODES, ConsumerNotFoundError, wire_code
 from magnetar.broker.handlers import handshake, producers, table, texts, topics, unsupported
 from magnetar.broker.ports import BrokerPort
 from magnetar.broker.session.ack_receipts import AckReceipts
 from magnetar.broker.session.answering import Requests
+from magnetar.broker.session.invariants import check_attached, check_counts, check_state
+from magnetar.broker.session.keep_alive import KeepAlive, Liveness
 from magnetar.broker.session.openings import Openings
 from magnetar.broker.session.outputs import SHARES
+from magnetar.broker.session.replies import Replies
+from magnetar.broker.session.states import TRANSITIONS, SessionState
 from magnetar.broker.session.transport import GONE, Transport
 from magnetar.broker.subscription.any_subscription import AttachedConsumer
 from magnetar.broker.topic.any_topic import AnyTopic
@@ -33,7 +38,6 @@ from magnetar.broker.transactions import commands as transactions
 from magnetar.wire import commands
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import AckEvent, CommandEvent, FlowEvent, SendRun
-from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts, encode_unstored_receipts
 
 _log = logging.getLogger("magnetar.broker.session")
 
@@ -48,7 +52,7 @@ Command = pb.BaseCommand
 Type = pb.BaseCommand.Type
 
 
-class Session:
+class Session(Replies):
     """State of one connection. Implements what topics and subscriptions ask of a connection."""
 
     def __init__(
@@ -84,7 +88,7 @@ class Session:
         """Who it is; None without authentication."""
         self.renewal: Renewal | None = None
         """Watches over credentials that end."""
-        self._greeted = self.connected = False
+        self._life = Machine(f"session of {peer}", TRANSITIONS, SessionState.SILENT)
         self.broker_metadata = self.takes_end_of_topic = False
         self.producers: dict[int, tuple[AnyTopic, Producer]] = {}
         self.closed_producers: dict[int, None] = {}
@@ -96,18 +100,35 @@ class Session:
         self._in_flight_bytes = 0
         self._share: TenantShare | None = None  # Of the tenant to which it published first.
         self.requests, self._ack_receipts = Requests(self), AckReceipts(self)
-        self._heard = True
-        self._pinged = False
+        self._keep_alive = KeepAlive()
         self._holds: set[object] = set()
         """Why this connection is not read."""
         self.closed = False
+        """Whether it is CLOSING or GONE; apart from the state, as each reply asks."""
         broker.sessions.add(self)
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is served."""
+        return self._life.now is SessionState.CONNECTED
+
+    def welcomed(self) -> None:
+        """Who it is is known and admitted: it is served from now on."""
+        self._life.go(SessionState.CONNECTED, "admitted")
+
+    def closing(self, reason: str) -> None:
+        """Nothing more is taken from the client or given to it; `lost` follows. May be called again."""
+        if not self.closed:
+            self.closed = True
+            self._life.go(SessionState.CLOSING, reason)
 
     # -- driver side -------------------------------------------------------------------------------
 
     def handle(self, events: Sequence[object]) -> None:
         """Takes everything that one socket read brought."""
-        self._heard = True
+        self._keep_alive.heard = True
         for event in events:
             if self.closed:
                 return
@@ -124,20 +145,17 @@ class Session:
 
     def keep_alive(self) -> None:
         """Called at the keep-alive interval: pings a silent peer, drops one that does not answer."""
-        if self._heard or (self.transport_writable and _OUTPUT not in self._holds and not self._may_read):
-            # Not read because of our own budgets: then silence is no sign of death.
-            self._heard = self._pinged = False
-        elif self._pinged:
-            self._transport.abort("no answer to PING within the keep-alive interval")
-        elif self.connected:
-            self._pinged = True
+        unread = self.transport_writable and _OUTPUT not in self._holds and not self._may_read
+        verdict = self._keep_alive.look(connected=self.connected, unread=unread)
+        if verdict is Liveness.PING:
             self.reply(commands.PING)
-        else:
-            self._transport.abort("no CONNECT within the keep-alive interval")
+        elif verdict is not Liveness.THERE:
+            self._transport.abort(verdict.value)
 
     def lost(self) -> None:
         """The connection is gone: its producers and consumers leave."""
-        self.closed = True
+        self.closing("the connection is gone")
+        self._life.go(SessionState.GONE, "its producers and consumers leave")
         self.broker.left(self)
         self.broker.intake.left(self, self._share)
         self._outputs.forget(self, self.out_bytes + self._unsent_bytes)
@@ -164,7 +182,7 @@ class Session:
     def pump(self) -> None:
         """The peer takes bytes again: requests, watches and dispatch go on."""
         self.starved = False
-        self._heard = True
+        self._keep_alive.heard = True
         self.requests.begin()
         topics.has_room(self)
         for subscription in dict.fromkeys(consumer.subscription for consumer in self.consumers.values()):
@@ -184,7 +202,7 @@ class Session:
     def count_output(self) -> int:
         unsent = self._transport.unsent_bytes()
         if unsent < self._unsent_bytes:
-            self._heard = True
+            self._keep_alive.heard = True
         self._outputs.free += self._unsent_bytes - unsent
         self._unsent_bytes = unsent
         return self.out_bytes + unsent
@@ -238,35 +256,10 @@ class Session:
                 self._transport.flush_soon()
             self.out_bytes += len(frame)
 
-    def receipts(
-        self,
-        producer: Producer,
-        sequence_ids: list[int],
-        highest_ids: list[int] | None,
-        position: Position | None,
-    ) -> None:
-        if position is not None:
-            ledger_id, entry_id = position
-            self.reply(encode_receipts(producer.producer_id, sequence_ids, highest_ids, ledger_id, entry_id))
-            return
-        for i, sequence_id in enumerate(sequence_ids):
-            highest = None if highest_ids is None else highest_ids[i]
-            self.reply(encode_duplicate_receipt(producer.producer_id, sequence_id, highest))
-
-    def unstored_receipts(
-        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
-    ) -> None:
-        self.reply(encode_unstored_receipts(producer.producer_id, sequence_ids, highest_ids))
-
-    def send_errors(
-        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
-    ) -> None:
-        for sequence_id in sequence_ids:
-            self.reply(commands.send_error(producer.producer_id, sequence_id, code, message))
-
     def published(self, size_bytes: int) -> None:
         # Also after the connection is gone: what it sent still fills memory until it is durable.
         self._in_flight_bytes -= size_bytes
+        assert self._in_flight_bytes >= 0, "more is durable than was sent"
         assert self._share is not None
         self.broker.intake.gave_back(self._share, size_bytes)
         if _IN_FLIGHT in self._holds and self._in_flight_bytes < self._in_flight_bytes_max // 2:
@@ -297,9 +290,6 @@ class Session:
         if not consumer.subscription.durable and not self.closed:
             self._between[consumer.consumer_id] = consumer
         self.reply(commands.close_consumer(consumer.consumer_id))
-
-    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
-        self.reply(commands.active_consumer_change(consumer.consumer_id, active=active))
 
     def end_of_topic(self, consumer: AttachedConsumer) -> None:
         if self.takes_end_of_topic:
@@ -358,8 +348,8 @@ class Session:
     def _command(self, event: CommandEvent) -> None:
         command = event.command
         if not self.connected:
-            if event.type == Type.CONNECT and not self._greeted:
-                self._greeted = True
+            if event.type == Type.CONNECT and self._life.now is SessionState.SILENT:
+                self._life.go(SessionState.GREETING, "CONNECT")
                 handshake.connect(self, command.connect)
             else:
                 self._transport.close("the first command must be CONNECT")
@@ -372,7 +362,7 @@ class Session:
 
     def answered(self) -> None:
         """The peer answered a PING."""
-        self._pinged = False
+        self._keep_alive.answered()
 
     def leave(self, consumer: AttachedConsumer) -> None:
         subscription = consumer.subscription
@@ -398,3 +388,13 @@ class Session:
         self.closed_producers[producer_id] = None
         if len(self.closed_producers) > _CLOSED_PRODUCERS_KEPT:
             self.closed_producers.pop(next(iter(self.closed_producers)))
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        check_counts(self.out, self.out_bytes, self._unsent_bytes, self._in_flight_bytes)
+        check_attached(self, self.producers, self.closed_producers, self.consumers, self._between)
+        check_state(self._life, closed=self.closed, attached=bool(self.producers or self.consumers))
+        assert self._share is not None or not self._in_flight_bytes, "nobody answers for what is in flight"
+        assert self._life.now is not SessionState.GONE or self._transport is GONE, (
+            "the dead hold a connection"
+        )

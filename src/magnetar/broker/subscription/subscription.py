@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from magnetar.base.clock import Clock
@@ -34,6 +35,7 @@ from magnetar.broker.subscription.any_subscription import (
     KeySharedPolicy,
     SubscriptionType,
 )
+from magnetar.broker.subscription.invariants import check_consumers, check_sources
 from magnetar.broker.subscription.pump_turns import PumpTurns
 from magnetar.broker.topic import places
 from magnetar.broker.transactions.hidden import pass_all_hidden
@@ -97,11 +99,8 @@ class Subscription(AnySubscription):
 
     async def last_message(self) -> tuple[Position, int]:
         """The last message that its consumers can get; see `AnyTopic.last_message`."""
-        if isinstance(self._source, CompactedSource):
-            found = await self._source.last_message()
-            if found is not None:
-                return found
-        return await places.last_message(self._log)
+        found = await self._source.last_message() if isinstance(self._source, CompactedSource) else None
+        return await places.last_message(self._log) if found is None else found
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -239,8 +238,7 @@ class Subscription(AnySubscription):
     def detach_all(self) -> None:
         """Takes every consumer off and tells its client to subscribe again."""
         for consumer in self.consumers:
-            if self._dispatcher is not None:
-                self._dispatcher.remove(consumer)
+            self._remove(consumer)
             consumer.connection.consumer_detached(consumer)
         self._alarms.discard(self)
         self._dispatcher = None
@@ -257,7 +255,7 @@ class Subscription(AnySubscription):
     def ack(self, consumer: AttachedConsumer, event: AckEvent) -> None:
         """Applies acknowledgements; the client hears of it once they are durable, if it asked."""
         dispatcher = self._dispatcher
-        assert dispatcher is not None
+        assert dispatcher is not None, "a consumer is attached to a dispatcher"
         if event.cumulative and self.type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             raise NotAllowedError(
                 f"cumulative acknowledgement is not allowed on {self.type.name} subscriptions"
@@ -271,10 +269,7 @@ class Subscription(AnySubscription):
         if self.cursor.mark_delete != before:
             self.tally.advanced_ms = now_ms
         if event.request_id is not None:
-            request_id = event.request_id
-            self.cursor.when_durable(
-                lambda error: consumer.connection.ack_response(consumer, request_id, error)
-            )
+            self.cursor.when_durable(partial(consumer.connection.ack_response, consumer, event.request_id))
         self.pump()
 
     def redeliver(
@@ -454,3 +449,8 @@ class Subscription(AnySubscription):
         bug = None if isinstance(error, MagnetarError) else error
         _log.error("%s, %s: %s; dispatch waits", self.topic, self.name, self._obstacle, exc_info=bug)
         self._alarms.after(self, READ_AGAIN_MS, self.pump)
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        check_sources(self._source, self.acks, self._log, self.cursor, pumping=self._pumping)
+        check_consumers(self, self.consumers, self._dispatcher, self.type)

@@ -8,7 +8,6 @@ receipts and pumps the subscriptions in the same tick.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 from weakref import ref
@@ -40,7 +39,7 @@ from magnetar.broker.topic.any_topic import AnyTopic, ReaderStart
 from magnetar.broker.topic.disk_mark import DiskMark, RoomWait
 from magnetar.broker.topic.entry import entry_hash, pieces_to_come
 from magnetar.broker.topic.producer import Producer
-from magnetar.broker.topic.unanswered import Unanswered
+from magnetar.broker.topic.unanswered import ReceiptLine, Unanswered
 from magnetar.broker.transactions.topic_transactions import TopicTransactions
 from magnetar.managedlog.config import UNLIMITED
 from magnetar.managedlog.cursors.cursor import Cursor
@@ -79,7 +78,7 @@ class Topic(AnyTopic):
         self.transactions: TopicTransactions | None = None
         """Set from the first transaction on."""
         self._clock, self._alarms, self._spawn = clock, alarms, spawn
-        self._waiting: deque[Unanswered] = deque()
+        self._line = ReceiptLine()
         self._drops: SingleFlight[None] = SingleFlight()
         """Subscriptions that are being deleted."""
         me = ref(self)
@@ -143,7 +142,7 @@ class Topic(AnyTopic):
         )
 
     def refuse(self, producer: Producer, run: SendRun, error: RefusedError) -> None:
-        self._waiting.append(
+        self._line.add(
             Unanswered(producer, run.sequence_ids, None, None, 0, run.size_bytes, -1, refusal=error)
         )
         self._release(EARLIEST)
@@ -162,7 +161,7 @@ class Topic(AnyTopic):
                 continue
             assert self.dedup is not None
             self.dedup.duplicates += stop - start
-            self._waiting.append(Unanswered(producer, sequence_ids, highest_ids, None, 0, size, -1))
+            self._line.add(Unanswered(producer, sequence_ids, highest_ids, None, 0, size, -1))
         self._release(EARLIEST)
 
     def _append(
@@ -185,8 +184,7 @@ class Topic(AnyTopic):
         except LogError as error:
             if self.dedup is not None:
                 # What was handed over before may still become durable: sent again, it stays a duplicate.
-                under_way = [item.mark for item in self._waiting if item.producer.name == producer.name]
-                self.dedup.state.forget_pushed(producer.name, max(under_way, default=-1))
+                self.dedup.state.forget_pushed(producer.name, self._line.mark_of(producer.name))
             producer.connection.published(size_bytes)
             # At its end a topic sends its producers away, and they hear of it when they come back. Clients
             # that hear of it here first forget the producer, and what it waits for. So it is on a full disk.
@@ -195,9 +193,7 @@ class Topic(AnyTopic):
             return
         count = len(entries)
         self._counted(producer, count if counts is None else sum(counts), size_bytes)
-        self._waiting.append(
-            Unanswered(producer, sequence_ids, highest_ids, position, count, size_bytes, mark)
-        )
+        self._line.add(Unanswered(producer, sequence_ids, highest_ids, position, count, size_bytes, mark))
 
     def appended(self, run: EntryRun) -> None:
         """Entries became durable (LogListener): receipts and deliveries leave in this tick."""
@@ -210,13 +206,9 @@ class Topic(AnyTopic):
 
     def _release(self, durable: Position) -> None:
         """Answers what waits at the head of the line, as far as it is durable."""
-        waiting = self._waiting
-        while waiting:
-            head = waiting[0]
+        line = self._line
+        while (head := line.pop(durable)) is not None:
             position = head.position
-            if position is not None and (position[0], position[1] + head.count - 1) > durable:
-                return
-            waiting.popleft()
             if position is not None and self.dedup is not None:
                 self.dedup.persisted(head.producer.name, head.mark, position, head.count)
             connection = head.producer.connection
@@ -232,11 +224,10 @@ class Topic(AnyTopic):
         full = disk_full(error)
         who = "producers and consumers" if full is None else "producers"
         _log.error("%s: %s; its %s are disconnected", self.name, error, who)
-        waiting, self._waiting = self._waiting, deque()
         code = wire_code(error)
         if self.transactions is not None:
             self.transactions.moved()
-        for item in waiting:
+        for item in self._line.clear():
             if self.dedup is not None:
                 self.dedup.state.forget_pushed(item.producer.name)
             item.producer.connection.published(item.size_bytes)
@@ -336,11 +327,10 @@ class Topic(AnyTopic):
         return await places.last_message(self.log)
 
     async def drop_subscription(self, subscription: AnySubscription) -> None:
-        name = subscription.name
-        if not subscription.durable:
+        if subscription.durable:
+            await self._drops.run(subscription.name, lambda: self._drop(subscription))
+        else:
             self._take_off(subscription)
-            return
-        await self._drops.run(name, lambda: self._drop(subscription))
 
     def _take_off(self, subscription: AnySubscription) -> None:
         if self.subscriptions.get(subscription.name) is subscription:
@@ -398,3 +388,12 @@ class Topic(AnyTopic):
                 await self.log.close()
             finally:
                 self.disconnect_clients()
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        self._line.check()
+        assert self.closed or self.log.listener is self, "another object hears of the log"
+        for name, subscription in self.subscriptions.items():
+            assert subscription.name == name, "a subscription under another name"
+            if subscription.durable and not self.closed:
+                assert self.log.cursors.get(name) is subscription.cursor, "it acknowledges into nothing"

@@ -1,6 +1,8 @@
-"""What a producer sent and was not answered yet."""
+"""What producers sent and were not answered yet: in the order in which they are answered (pure)."""
 
 from __future__ import annotations
+
+from collections import deque
 
 from magnetar.base.ids import Position
 from magnetar.broker.errors import RefusedError
@@ -44,3 +46,53 @@ class Unanswered:
         """Why the rows were refused, which they are told in their turn; None: they were not."""
         self.mark = mark
         """Highest sequence number that is known for good once this is durable; -1: none."""
+
+
+class ReceiptLine:
+    """What a topic has to answer, in the order of the SENDs.
+
+    A receipt of a producer that overtakes another one makes its client believe that what is missing was lost.
+    So what needs no log (duplicates, what was refused) stands in the same line.
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self) -> None:
+        # Bounded by the bytes that are read and not durable (`intake.py`), each of at least one entry.
+        self._items: deque[Unanswered] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: Unanswered) -> None:
+        """The last one of the line."""
+        assert item.refusal is None or item.position is None, "a refused message was stored"
+        assert (item.position is None) == (not item.count), "entries without a place, or the other way round"
+        self._items.append(item)
+
+    def pop(self, durable: Position) -> Unanswered | None:
+        """The next one that can be answered while the log is durable up to `durable`; None: who is first
+        waits for the log."""
+        items = self._items
+        if not items:
+            return None
+        head = items[0]
+        position = head.position
+        if position is not None and (position[0], position[1] + head.count - 1) > durable:
+            return None
+        return items.popleft()
+
+    def clear(self) -> list[Unanswered]:
+        """Everything that waits, in order; the line is empty after."""
+        items, self._items = list(self._items), deque()
+        return items
+
+    def mark_of(self, producer_name: str) -> int:
+        """The highest sequence number of the producer that is under way; -1: none."""
+        return max([item.mark for item in self._items if item.producer.name == producer_name], default=-1)
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        stored = [item.position for item in self._items if item.position is not None]
+        assert stored == sorted(set(stored)), "receipts would leave out of order"
+        assert all(item.size_bytes >= 0 for item in self._items), "bytes are given back that were not taken"

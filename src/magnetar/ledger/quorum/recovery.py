@@ -23,8 +23,8 @@ to read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum, unique
 
+from magnetar.base.machine import Machine
 from magnetar.ledger.api import LedgerEnd
 from magnetar.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar.ledger.quorum.effects import (
@@ -39,31 +39,11 @@ from magnetar.ledger.quorum.effects import (
 )
 from magnetar.ledger.quorum.layout import Coverage, QuorumLayout
 from magnetar.ledger.quorum.pending import PendingEntries, PendingEntry
+from magnetar.ledger.quorum.recovery_phases import TRANSITIONS, Phase, Votes
 from magnetar.ledger.quorum.replacing import Replacing
 from magnetar.wire.bookkeeper.digests import Digester, DigestMismatchError, LedgerEntry
 from magnetar.wire.bookkeeper.requests import LAST_ENTRY
 from magnetar.wire.bookkeeper.status import Status
-
-
-@unique
-class _Phase(Enum):
-    MARKING = "marking"
-    ASKING = "asking"
-    READING = "reading"
-    MEASURING = "measuring"
-    SEALING = "sealing"
-    OVER = "over"
-
-
-class _Votes:
-    """What is known of one entry."""
-
-    __slots__ = ("absent", "answered", "found")
-
-    def __init__(self) -> None:
-        self.absent: set[int] = set()
-        self.answered: set[int] = set()
-        self.found: LedgerEntry | None = None
 
 
 class LedgerRecovery:
@@ -78,7 +58,7 @@ class LedgerRecovery:
         self._layout = QuorumLayout(
             len(metadata.ensembles[-1][1]), metadata.write_quorum, metadata.ack_quorum
         )
-        self._phase = _Phase.MARKING
+        self._phase = Machine(f"recovery of ledger {ledger_id}", TRANSITIONS, Phase.MARKING)
         self._written: LedgerMetadata | None = None
         self._snapshot = metadata.ensembles[-1][1]
         """The last ensemble as it was when the recovery began: whom to ask and to read from."""
@@ -93,7 +73,7 @@ class LedgerRecovery:
         self._highest_lac = -1
         self._highest_entry = -1
         self._pending = PendingEntries(self._layout)
-        self._votes: dict[int, _Votes] = {}
+        self._votes: dict[int, Votes] = {}
         self._end: int | None = None
         """The first entry that is certainly nowhere."""
         self._replacing = Replacing()
@@ -106,7 +86,7 @@ class LedgerRecovery:
     @property
     def is_over(self) -> bool:
         """Whether nothing will happen any more."""
-        return self._phase is _Phase.OVER
+        return self._phase.now is Phase.OVER
 
     def start(self) -> list[Effect]:
         """The first thing to do; once."""
@@ -151,22 +131,23 @@ class LedgerRecovery:
             return self.metadata_written(version)
         if metadata.state is LedgerState.CLOSED:
             return self._adopt(metadata)
-        if self._phase is _Phase.MARKING:
+        if self._phase.now is Phase.MARKING:
             return self._begin(metadata, version)
+        assert self._phase.now is Phase.SEALING, "metadata is read after a write only"
         # Copies of older entries were moved meanwhile; the last ensemble is this recovery's or another's.
         self._metadata, self._version = metadata, version
         return self._seal()
 
     def _adopt(self, metadata: LedgerMetadata) -> list[Effect]:
-        self._phase = _Phase.OVER
+        self._phase.go(Phase.OVER, "it is closed")
         self._metadata = metadata
-        assert metadata.end is not None
+        assert metadata.end is not None, "a closed ledger has an end"
         return [Closed(metadata.end)]
 
     # Who knows how far the ledger goes
 
     def _ask(self) -> list[Effect]:
-        self._phase = _Phase.ASKING
+        self._phase.go(Phase.ASKING, "the metadata says that it is in recovery")
         fence = self._fences_first_reads()
         return [
             SendRead(bookie, index, LAST_ENTRY, fence=fence) for index, bookie in enumerate(self._snapshot)
@@ -193,7 +174,7 @@ class LedgerRecovery:
             except DigestMismatchError:
                 status = Status.IO_ERROR
         if entry_id == LAST_ENTRY:
-            return self._last_read(index, status, opened) if self._phase is _Phase.ASKING else []
+            return self._last_read(index, status, opened) if self._phase.now is Phase.ASKING else []
         return self._entry_read(index, entry_id, status, opened)
 
     def _last_read(self, index: int, status: Status, entry: LedgerEntry | None) -> list[Effect]:
@@ -219,8 +200,10 @@ class LedgerRecovery:
     # Entries behind the last one that is known to be confirmed
 
     def _begin_reading(self) -> list[Effect]:
-        self._phase = _Phase.READING
+        assert self._coverage.is_reached, "something confirmed may hide with those who did not answer"
+        self._phase.go(Phase.READING, "enough members answered")
         self._first_read = self._first_to_read()
+        assert self._first_read >= self._last_segment, "committed entries would be added again"
         self._pending = PendingEntries(self._layout, self._first_read - 1)
         return self._read_next()
 
@@ -236,7 +219,7 @@ class LedgerRecovery:
         return True
 
     def _read_entry(self, entry_id: int, *, fence: bool) -> list[Effect]:
-        self._votes[entry_id] = _Votes()
+        self._votes[entry_id] = Votes()
         members = self._members_to_read(entry_id)
         return [
             SendRead(members[index], index, entry_id, fence=fence)
@@ -259,10 +242,10 @@ class LedgerRecovery:
         if entry is not None:
             votes.found = entry
             del self._votes[entry_id]
-            return self._measured(entry) if self._phase is _Phase.MEASURING else self._add(entry)
+            return self._measured(entry) if self._phase.now is Phase.MEASURING else self._add(entry)
         if self._counts_as_absent(status):
             votes.absent.add(index)
-        if self._phase is _Phase.READING and len(votes.absent) >= self._absences_needed():
+        if self._phase.now is Phase.READING and len(votes.absent) >= self._absences_needed():
             self._end = entry_id
             del self._votes[entry_id]
             return self._finish()
@@ -282,6 +265,7 @@ class LedgerRecovery:
 
     def _add(self, entry: LedgerEntry) -> list[Effect]:
         """Writes it to the current ensemble, whoever has it already, and goes on to the next one."""
+        assert entry.entry_id == self._pending.last + 1, "entries are added again in order, without a gap"
         head = self._digester.seal(
             entry.entry_id, self._confirmed_for_others(), entry.length_bytes, entry.payload
         )
@@ -358,13 +342,13 @@ class LedgerRecovery:
     # The end
 
     def _finish(self) -> list[Effect]:
-        if self._phase is not _Phase.READING or self._end is None or not self._is_settled():
+        if self._phase.now is not Phase.READING or self._end is None or not self._is_settled():
             return []
         last = self._end - 1
         if last >= self._first_read or last < 0:
             return self._measured(None)
         # Nothing was added again: the entry at the end knows how long the ledger is.
-        self._phase = _Phase.MEASURING
+        self._phase.go(Phase.MEASURING, "nothing was added again")
         return self._read_entry(last, fence=False)
 
     def _is_settled(self) -> bool:
@@ -372,11 +356,14 @@ class LedgerRecovery:
 
     def _measured(self, entry: LedgerEntry | None) -> list[Effect]:
         if entry is not None:
+            assert entry.entry_id == self._pending.confirmed, "another entry is measured than the last one"
             self._pending.confirmed_bytes = entry.length_bytes
-        self._phase = _Phase.SEALING
+        self._phase.go(Phase.SEALING, "the end is certain")
         return self._seal()
 
     def _seal(self) -> list[Effect]:
+        assert self._is_settled(), "entries behind the end are under way"
+        assert self._end == self._pending.confirmed + 1, "the ledger would end elsewhere than it was found to"
         end = LedgerEnd(self._pending.confirmed, self._pending.confirmed_bytes)
         return self._write(self._merged().closed(end))
 
@@ -389,5 +376,21 @@ class LedgerRecovery:
         )
 
     def _fail(self, failure: Failure, reason: str) -> list[Effect]:
-        self._phase = _Phase.OVER
+        self._phase.go(Phase.OVER, reason)
         return [Failed(failure, reason)]
+
+    def check(self) -> None:
+        """Asserts what must always hold."""
+        phase = self._phase.now
+        assert len(self._ensemble) == self._layout.ensemble_size, "a member was added or lost"
+        firsts = [first for first, _ in self._ensembles]
+        assert firsts == sorted(set(firsts)), "ensembles are out of order"
+        assert self._highest_lac <= self._highest_entry or self._highest_entry < 0, "confirmed, and not there"
+        reads = phase in (Phase.READING, Phase.MEASURING, Phase.SEALING)
+        assert reads or phase is Phase.OVER or self._end is None, "an end before anything was read"
+        if reads:
+            assert self._pending.confirmed >= self._first_read - 1, "an entry is counted twice"
+            assert self._end is None or self._end >= self._first_read, "the end is before what is confirmed"
+        assert phase not in (Phase.MEASURING, Phase.SEALING) or self._end is not None, "an end without one"
+        for votes in self._votes.values():
+            assert votes.absent <= votes.answered, "who did not answer lacks the entry"

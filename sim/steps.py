@@ -1,0 +1,174 @@
+"""Calls `check()` of what has states after every step, in tests and simulated runs.
+
+A step is one callback of an event loop; without a loop it is one call from outside. In between things may
+disagree for a moment, as a change that concerns two of them is made in one after the other.
+
+Only what a step touched is checked: the objects whose methods it called. The product knows nothing of this
+and pays nothing: `install` wraps the methods of the classes in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+CHECKED: Final = (
+    "magnetar.bookie.appender:LedgerAppender",
+    "magnetar.bookie.commit:CommitQueue",
+    "magnetar.bookie.index:BlockRows",
+    "magnetar.bookie.network.scattered:ScatteredAppender",
+    "magnetar.bookie.store:SegmentStore",
+    "magnetar.broker.access.state:AccessState",
+    "magnetar.broker.canary.state:CanaryState",
+    "magnetar.broker.compaction.progress:Progress",
+    "magnetar.broker.dedup.state:DedupState",
+    "magnetar.broker.delayed.index:DelayedIndex",
+    "magnetar.broker.dispatch.keyshared:KeySharedDispatcher",
+    "magnetar.broker.dispatch.shared:SharedDispatcher",
+    "magnetar.broker.registry.registry:TopicRegistry",
+    "magnetar.broker.session.session:Session",
+    "magnetar.broker.subscription.subscription:Subscription",
+    "magnetar.broker.topic.topic:Topic",
+    "magnetar.ledger.quorum.recovery:LedgerRecovery",
+    "magnetar.ledger.quorum.writer:QuorumWriter",
+    "magnetar.managedlog.appender:Appender",
+    "magnetar.managedlog.cursors.cursor_state:CursorState",
+    "magnetar.managedlog.cursors.cursor_store:CursorStore",
+    "magnetar.managedlog.cursors.cursor_writes:CursorWrites",
+    "magnetar.managedlog.cursors.log_cursors:LogCursors",
+    "magnetar.managedlog.ledger_list:LedgerList",
+    "magnetar.managedlog.lifecycle:LedgerLifecycle",
+    "magnetar.managedlog.log:ManagedLog",
+    "magnetar.managedlog.log_life:LogLife",
+    "magnetar.managedlog.rollover:Rollover",
+    "magnetar.managedlog.tail_cache:TailCache",
+    "magnetar.tiered.attempt:OffloadAttempt",
+    "magnetar.tiered.pieces:PieceCache",
+)
+"""Module and class of everything that has a state and a `check()`."""
+
+
+class Checked(Protocol):
+    """A thing whose parts must agree."""
+
+    def check(self) -> None:
+        """Raises AssertionError where they do not."""
+
+
+class _Steps:
+    """What the step under way has touched."""
+
+    def __init__(self) -> None:
+        self.touched: dict[int, Checked] = {}
+        self.depth = 0
+        self.failures: list[AssertionError] = []
+        self.checks = 0
+        self.checking = False
+
+    def end(self) -> list[AssertionError]:
+        """Checks what was touched; what is wrong."""
+        if not self.touched or self.checking:
+            return []
+        touched, self.touched = self.touched, {}
+        self.checking = True
+        wrong = []
+        try:
+            for each in touched.values():
+                self.checks += 1
+                try:
+                    each.check()
+                except AssertionError as error:
+                    wrong.append(error)
+        finally:
+            self.checking = False
+        return wrong
+
+
+_STEPS: Final = _Steps()
+_RUN: Final[Callable[[asyncio.Handle], None]] = asyncio.Handle._run
+
+
+def _run(handle: asyncio.Handle) -> None:
+    """In place of `asyncio.Handle._run`, which every loop but uvloop calls for each callback."""
+    _RUN(handle)
+    wrong = _STEPS.end()
+    if wrong:
+        loop = asyncio.get_running_loop()
+        for error in wrong:
+            context = {"message": f"{error!r} after {handle!r}", "exception": error}
+            loop.call_exception_handler(context)
+        if not isinstance(getattr(loop, "errors", None), list):
+            # A simulated loop tells its story of it. Of others the test is told at its end.
+            _STEPS.failures += wrong
+
+
+def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def waiting(self: Checked, *args: Any, **kwargs: Any) -> Any:
+            _STEPS.touched[id(self)] = self
+            try:
+                return await function(self, *args, **kwargs)
+            finally:
+                _STEPS.touched[id(self)] = self
+
+        return waiting
+
+    @functools.wraps(function)
+    def call(self: Checked, *args: Any, **kwargs: Any) -> Any:
+        steps = _STEPS
+        if steps.checking:
+            return function(self, *args, **kwargs)
+        steps.depth += 1
+        try:
+            result = function(self, *args, **kwargs)
+            # Here: what could not be made, or refused a call, is not as it should be.
+            steps.touched[id(self)] = self
+        finally:
+            steps.depth -= 1
+        if not steps.depth and asyncio._get_running_loop() is None:
+            wrong = steps.end()
+            if wrong:
+                raise wrong[0]
+        return result
+
+    return call
+
+
+def classes() -> list[type[Checked]]:
+    """Everything that is checked."""
+    found = []
+    for place in CHECKED:
+        module, name = place.split(":")
+        found.append(getattr(importlib.import_module(module), name))
+    return found
+
+
+def install() -> None:
+    """From here on in this process; a second call does nothing."""
+    if asyncio.Handle._run is _run:
+        return
+    # The one place that every callback goes through.
+    asyncio.Handle._run = _run  # type: ignore[assignment,method-assign]  # typeshed names its argument self
+    for kind in classes():
+        assert callable(kind.check), kind
+        for name, function in list(vars(kind).items()):
+            if inspect.isfunction(function) and name not in ("check", "__repr__", "__hash__", "__eq__"):
+                setattr(kind, name, _wrapped(function))
+
+
+def failures() -> list[AssertionError]:
+    """What was wrong since the last call."""
+    found, _STEPS.failures = _STEPS.failures, []
+    _STEPS.touched.clear()
+    return found
+
+
+def count() -> int:
+    """Checks that were made so far."""
+    return _STEPS.checks

@@ -1,0 +1,47 @@
+"""What topics and subscriptions tell a client, as frames (pure)."""
+
+from __future__ import annotations
+
+from magnetar.base.ids import Position
+from magnetar.broker.subscription.any_subscription import AttachedConsumer
+from magnetar.broker.topic.producer import Producer
+from magnetar.wire import commands
+from magnetar.wire import pulsar_pb2 as pb
+from magnetar.wire.receipts import encode_duplicate_receipt, encode_receipts, encode_unstored_receipts
+
+
+class Replies:
+    """Of a session, which says where frames go."""
+
+    def reply(self, frame: bytes) -> None:
+        """Sends a frame, unless the client is gone."""
+        raise NotImplementedError
+
+    def receipts(
+        self,
+        producer: Producer,
+        sequence_ids: list[int],
+        highest_ids: list[int] | None,
+        position: Position | None,
+    ) -> None:
+        if position is not None:
+            ledger_id, entry_id = position
+            self.reply(encode_receipts(producer.producer_id, sequence_ids, highest_ids, ledger_id, entry_id))
+            return
+        for i, sequence_id in enumerate(sequence_ids):
+            highest = None if highest_ids is None else highest_ids[i]
+            self.reply(encode_duplicate_receipt(producer.producer_id, sequence_id, highest))
+
+    def unstored_receipts(
+        self, producer: Producer, sequence_ids: list[int], highest_ids: list[int] | None
+    ) -> None:
+        self.reply(encode_unstored_receipts(producer.producer_id, sequence_ids, highest_ids))
+
+    def send_errors(
+        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
+    ) -> None:
+        for sequence_id in sequence_ids:
+            self.reply(commands.send_error(producer.producer_id, sequence_id, code, message))
+
+    def active_changed(self, consumer: AttachedConsumer, *, active: bool) -> None:
+        self.reply(commands.active_consumer_change(consumer.consumer_id, active=active))

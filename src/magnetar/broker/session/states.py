@@ -1,0 +1,32 @@
+"""What a session has come to, and the ways between (pure)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from magnetar.base.machine import Transitions
+
+
+class SessionState(Enum):
+    """Of one connection."""
+
+    SILENT = "silent"
+    """Nothing was heard of it."""
+    GREETING = "greeting"
+    """It sent CONNECT, and who it is is being found out."""
+    CONNECTED = "connected"
+    """It is served."""
+    CLOSING = "closing"
+    """Nothing more is taken from it or given to it; its producers and consumers have not left yet."""
+    GONE = "gone"
+    """It has nothing here any more."""
+
+
+TRANSITIONS: Final[Transitions[SessionState]] = {
+    SessionState.SILENT: frozenset({SessionState.GREETING, SessionState.CLOSING}),
+    SessionState.GREETING: frozenset({SessionState.CONNECTED, SessionState.CLOSING}),
+    SessionState.CONNECTED: frozenset({SessionState.CLOSING}),
+    SessionState.CLOSING: frozenset({SessionState.GONE}),
+    SessionState.GONE: frozenset(),
+}

@@ -1,0 +1,40 @@
+"""Phases of a ledger's recovery, the ways between, and what is known of an entry (pure)."""
+
+from __future__ import annotations
+
+from enum import Enum, unique
+from typing import Final
+
+from magnetar.base.machine import Transitions
+from magnetar.wire.bookkeeper.digests import LedgerEntry
+
+
+@unique
+class Phase(Enum):
+    MARKING = "marking"
+    ASKING = "asking"
+    READING = "reading"
+    MEASURING = "measuring"
+    SEALING = "sealing"
+    OVER = "over"
+
+
+TRANSITIONS: Final[Transitions[Phase]] = {
+    Phase.MARKING: frozenset({Phase.ASKING, Phase.OVER}),
+    Phase.ASKING: frozenset({Phase.READING, Phase.OVER}),
+    Phase.READING: frozenset({Phase.MEASURING, Phase.SEALING, Phase.OVER}),
+    Phase.MEASURING: frozenset({Phase.SEALING, Phase.OVER}),
+    Phase.SEALING: frozenset({Phase.OVER}),
+    Phase.OVER: frozenset(),
+}
+
+
+class Votes:
+    """What is known of one entry."""
+
+    __slots__ = ("absent", "answered", "found")
+
+    def __init__(self) -> None:
+        self.absent: set[int] = set()
+        self.answered: set[int] = set()
+        self.found: LedgerEntry | None = None
