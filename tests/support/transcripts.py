@@ -24,3 +24,15 @@ def replayed(file: Path, answer: Callable[[str], Iterable[str]]) -> list[str]:
         if line.startswith("> "):
             lines += [f"< {each}" for each in answer(line[2:])]
     return lines
+
+
+def answers_expected(file: Path) -> list[tuple[str, int]]:
+    """What is said in the file, in order, and how many answers each has there."""
+    steps: list[tuple[str, int]] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line.startswith("> "):
+            steps.append((line[2:], 0))
+        elif line.startswith("< "):
+            said, count = steps[-1]
+            steps[-1] = (said, count + 1)
+    return steps
