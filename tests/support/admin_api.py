@@ -18,7 +18,7 @@ from magnetar.admin.serving.app import build
 from magnetar.base.errors import MagnetarError
 from magnetar.base.ids import Position
 from magnetar.broker.service import BrokerConfig
-from magnetar.broker.topic.producer import Producer
+from magnetar.broker.topic.producer import OwnConnection, Producer
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
 from magnetar.wire.events import SendRun
@@ -44,7 +44,7 @@ class Answer:
         return str(self.json["reason"])
 
 
-class RecordingConnection:
+class RecordingConnection(OwnConnection):
     """A producer's connection that keeps receipts."""
 
     def __init__(self) -> None:
@@ -81,16 +81,8 @@ class RecordingConnection:
     ) -> None:
         raise AssertionError(message)
 
-    def published(self, size_bytes: int) -> None: ...
-
-    def throttle(self, reason: object) -> None: ...
-
-    def unthrottle(self, reason: object) -> None: ...
-
     def producer_detached(self, producer: Producer) -> None:
         self.detached += 1
-
-    def producer_ready(self, producer: Producer) -> None: ...
 
     def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
         raise AssertionError(str(error))

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from magnetar.base.errors import MagnetarError
+from magnetar.admin.produce.publishing import send
 from magnetar.base.ids import Position, ProducerId
 from magnetar.base.names import PERSISTENT, TopicName
 from magnetar.broker.errors import PersistenceFailedError, ServiceNotReadyError
 from magnetar.broker.service import Broker
-from magnetar.broker.topic.producer import OwnConnection, Producer
 from magnetar.broker.topic.topic import Topic
 from magnetar.wire import payload
 from magnetar.wire import pulsar_pb2 as pb
@@ -23,40 +22,6 @@ from magnetar.wire.events import SendRun
 TOPIC: Final = TopicName.of(PERSISTENT, "pulsar", "system", "healthcheck")
 TIMEOUT_S: Final = 10.0
 """After so long without an acknowledgement the broker counts as broken."""
-
-
-class _Probe(OwnConnection):
-    """The producer's connection: hears what became of the one message."""
-
-    def __init__(self) -> None:
-        self.position: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-
-    def receipts(
-        self,
-        producer: Producer,
-        sequence_ids: list[int],
-        highest_ids: list[int] | None,
-        position: Position | None,
-    ) -> None:
-        if position is None:
-            self._fail(PersistenceFailedError("the check's message was taken for a duplicate"))
-        elif not self.position.done():
-            self.position.set_result(position)
-
-    def send_errors(
-        self, producer: Producer, sequence_ids: list[int], code: pb.ServerError, message: str
-    ) -> None:
-        self._fail(PersistenceFailedError(message))
-
-    def producer_detached(self, producer: Producer) -> None:
-        self._fail(ServiceNotReadyError("the topic was unloaded while it was checked"))
-
-    def producer_refused(self, producer: Producer, error: MagnetarError) -> None:
-        self._fail(error)
-
-    def _fail(self, error: MagnetarError) -> None:
-        if not self.position.done():
-            self.position.set_exception(error)
 
 
 async def check_health(broker: Broker) -> None:
@@ -80,16 +45,10 @@ def _entry(broker: Broker) -> bytes:
 
 
 async def _publish(topic: Topic, broker: Broker, entry: bytes) -> Position:
-    probe = _Probe()
-    producer = Producer(
-        producer_id=ProducerId(0), name=f"health-{broker.new_producer_name()}", connection=probe
-    )
-    topic.attach_producer(producer)
-    try:
-        run = SendRun(ProducerId(0))
-        run.add(0, 1, None, entry, good=True)
-        run.size_bytes = len(entry)
-        topic.publish(producer, run)
-        return await probe.position
-    finally:
-        topic.detach_producer(producer)
+    run = SendRun(ProducerId(0))
+    run.add(0, 1, None, entry, good=True)
+    run.size_bytes = len(entry)
+    (outcome,) = await send(topic, f"health-{broker.new_producer_name()}", run)
+    if isinstance(outcome, Position):
+        return outcome
+    raise PersistenceFailedError(str(outcome or "the check's message was taken for a duplicate"))

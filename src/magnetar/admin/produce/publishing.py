@@ -80,9 +80,14 @@ async def publish(topic: AnyTopic, producer_name: str, run: SendRun) -> list[Out
 
     Raises ServiceNotReadyError, and what `AnyTopic.attach_producer` does.
     """
+    topic.limits.admit_producer(topic.producers, producer_name, encrypted=False)
+    return await send(topic, producer_name, run)
+
+
+async def send(topic: AnyTopic, producer_name: str, run: SendRun) -> list[Outcome]:
+    """As `publish`, also where the topic's limits take no more producers."""
     connection = OneCall(len(run.entries))
     producer = Producer(producer_id=run.producer_id, name=producer_name, connection=connection)
-    topic.limits.admit_producer(topic.producers, producer_name, encrypted=False)
     topic.attach_producer(producer)
     try:
         topic.publish(producer, run)
