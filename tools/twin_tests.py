@@ -1,4 +1,4 @@
-"""Which tests can tell the two twins apart, read from the sources (docs/decisions/0027).
+"""Which tests can tell the two twins apart, read from the sources (docs/decisions/0029).
 
 A test file whose imports do not lead to a compiled module runs the same code with both twins: once is enough.
 """
