@@ -198,6 +198,15 @@ ALERTS: Final = (
         "Each line names its event: docs/monitoring.md lists them.",
     ),
     Alert(
+        "MagnetarTransactionStuck",
+        "magnetar_transaction_oldest_seconds > 300",
+        "5m",
+        WARNING,
+        "a transaction is open for {{ $value | humanizeDuration }}",
+        "Readers of its topics wait for it. `magnetar transactions list` names it and its topics; "
+        "`magnetar transactions abort` ends it.",
+    ),
+    Alert(
         "MagnetarSeriesDropped",
         "magnetar_metrics_series_dropped > 0",
         "15m",

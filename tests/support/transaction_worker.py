@@ -248,7 +248,8 @@ def fill(url: str, count: int, first: int = 0) -> None:
         for start in range(first, first + count, 1_000):
             stop = min(first + count, start + 1_000)
             client.send(*(send(1, number, b"%d" % number) for number in range(start, stop)))
-            client.wait(lambda stop=stop: len(client.receipts_of_all) >= stop - first, "receipts", 120)
+            client.wait(lambda n=stop - start: len(client.receipts_of_all) >= n, "receipts")
+            client.seen.clear()
 
 
 def everything_in(url: str, topic: str) -> list[int]:

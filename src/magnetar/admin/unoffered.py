@@ -24,7 +24,6 @@ GROUPS: Final = {
     "/admin/v3/sink": "connectors",
     "/admin/v3/sinks": "connectors",
     "/admin/v3/packages": "packages",
-    "/admin/v3/transactions": "transactions",
 }
 """Groups of Pulsar's API, and what they are about."""
 

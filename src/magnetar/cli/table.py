@@ -59,6 +59,10 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "subscriptions": Command("magnetar.cli.topics.subscriptions:subscriptions", "Subscriptions of topics."),
     "schemas": Command("magnetar.cli.topics.schemas:schemas", "Schemas of topics, by version."),
+    "transactions": Command(
+        "magnetar.cli.topics.transactions:transactions",
+        "Transactions: which are open, and how to end them (docs/transactions.md).",
+    ),
     "lake": Command(
         "magnetar.cli.storage.lake:lake",
         "Iceberg tables over topics: status, full checks, maintenance (docs/lake.md).",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
@@ -92,7 +93,10 @@ class LogOffloading:
         return sum(ledger.size_bytes for ledger in self._ledgers if ledger.offloaded)
 
     def sealed(self) -> list[SealedLedger]:
-        return self._stored.metadata.sealed()
+        ledgers, visible = self._stored.metadata.sealed(), self._reading.visible
+        if visible is None:
+            return ledgers
+        return [replace(ledger, held=visible.holds(ledger.ledger_id)) for ledger in ledgers]
 
     @property
     def first_behind(self) -> int | None:

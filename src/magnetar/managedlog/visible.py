@@ -75,6 +75,10 @@ class Visible:
         """Whether nobody gets anything of the run yet, nor of what follows it."""
         return self.end is not None and (run.ledger_id, run.first_entry) >= self.end
 
+    def holds(self, ledger_id: int) -> bool:
+        """Whether the ledger may have an entry that readers do not get, yet or ever."""
+        return ledger_id in self.hidden or (self.end is not None and ledger_id >= self.end.ledger_id)
+
     def hidden_after(self, position: Position) -> Iterator[tuple[int, int, int]]:
         """Hidden entries after `position` as (ledger, first, last), bounds included, ascending."""
         for ledger_id in sorted(self.hidden):

@@ -71,6 +71,20 @@ def last_visible(log: Ordered) -> Position:
     return last
 
 
+def last_visible_entry(log: Ordered) -> Position | None:
+    """The last entry that readers get, in whichever ledger; None when they get none."""
+    last = last_visible(log)
+    while last.entry_id < 0:
+        before = log.previous_position(last)
+        if before.entry_id < 0:
+            return None
+        last = before
+        visible = log.reading.visible
+        while visible is not None and last.entry_id >= 0 and visible.is_hidden(last):
+            last = log.previous_position(last)
+    return last
+
+
 def kept_from(cursors: Iterable[Standing], reading: LogReading, ledgers: LedgerList) -> list[Position]:
     """Behind these places nothing is trimmed: where cursors stand, and before what is not visible yet."""
     end = None if reading.visible is None else reading.visible.end

@@ -22,6 +22,7 @@ from magnetar.observability.rows import gauge as _g
 from magnetar.observability.rows import histogram as _h
 from magnetar.observability.tenant_rows import TENANTS
 from magnetar.observability.topic_work_rows import TOPIC_WORK
+from magnetar.observability.transaction_rows import TRANSACTIONS
 
 _K: Final = ("cluster",)
 _N: Final = ("cluster", "namespace")
@@ -325,6 +326,7 @@ SECTIONS: Final = (
     AUTORECOVERY,
     LEDGER_CLIENT,
     TOPIC_WORK,
+    TRANSACTIONS,
     PROCESS,
     Section(
         "Credentials",

@@ -91,7 +91,9 @@ class SingleFlight(Generic[_T]):
         A cancelled caller leaves the attempt running for the others.
         """
         task = self._attempts.get(key)
-        if task is None:
+        # One that has ended in this turn of the loop is still in the table. Who asks again until something is
+        # done would get its result at once, for ever, and the loop would never come to take it out.
+        if task is None or task.done():
             task = asyncio.get_running_loop().create_task(attempt())
             self._attempts[key] = task
             task.add_done_callback(lambda ended: self._ended(key, ended))

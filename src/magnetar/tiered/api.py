@@ -27,6 +27,9 @@ class SealedLedger:
     timestamp_ms: int
     """Broker time of the last entry, Unix ms."""
     offload: OffloadContext | None
+    held: bool = False
+    """Whether it has entries that readers do not get, yet or ever: then it is not copied, as everything that
+    reads copies would show them."""
 
 
 class CopyReader(LedgerReader, Protocol):

@@ -201,7 +201,7 @@ class Offloading:
         """Copies a ledger unless somebody has meanwhile. Raises MagnetarError: why not."""
         async with self._one_at_a_time:
             current = next((one for one in known.log.sealed() if one.ledger_id == ledger.ledger_id), None)
-            if current is None or rules.is_copied(current):
+            if current is None or rules.is_copied(current) or current.held:
                 return
             await self._attempt(known, current)
 

@@ -137,7 +137,7 @@ def due(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int) -> 
     newer_bytes = 0
     for ledger in reversed(ledgers):
         newer_bytes += ledger.size_bytes
-        if is_copied(ledger):
+        if is_copied(ledger) or ledger.held:
             continue
         too_much = 0 <= policy.threshold_bytes < newer_bytes
         too_old = 0 <= policy.threshold_s * 1000 <= now_ms - ledger.timestamp_ms
@@ -155,7 +155,8 @@ def has_work(ledgers: Sequence[SealedLedger], policy: OffloadPolicy, now_ms: int
 
 def before(ledgers: Sequence[SealedLedger], position: Position) -> list[SealedLedger]:
     """Ledgers without a copy that end before `position`, oldest first: what is copied on demand."""
-    return [ledger for ledger in ledgers if ledger.ledger_id < position.ledger_id and not is_copied(ledger)]
+    wanted = [ledger for ledger in ledgers if ledger.ledger_id < position.ledger_id]
+    return [ledger for ledger in wanted if not (is_copied(ledger) or ledger.held)]
 
 
 def local_copies_that_may_go(

@@ -164,6 +164,32 @@ def test_callers_share_one_attempt() -> None:
     run(story())
 
 
+def test_an_attempt_that_has_just_ended_is_not_joined() -> None:
+    # Its result came back at once, so a caller that asked until something was done never let the loop go on.
+    async def story() -> None:
+        flight: SingleFlight[int] = SingleFlight()
+        attempts = 0
+
+        async def attempt() -> int:
+            nonlocal attempts
+            attempts += 1
+            return attempts
+
+        async def asks_until_it_is_two() -> int:
+            for _ in range(10):
+                if (found := await flight.run("key", attempt)) >= 2:
+                    return found
+            raise AssertionError("it always gets the first attempt's result")
+
+        first = asyncio.ensure_future(flight.run("key", attempt))
+        await asyncio.sleep(0)
+        # Behind the attempt, which is done in this turn, and before its end is noted in the next.
+        second = asyncio.ensure_future(asks_until_it_is_two())
+        assert (await first, await second) == (1, 2)
+
+    run(story())
+
+
 def test_a_failed_attempt_fails_its_callers_and_is_forgotten() -> None:
     async def story() -> None:
         flight: SingleFlight[str] = SingleFlight()

@@ -7,6 +7,7 @@ from magnetar.admin.calls.call import Call, Route, Text, is_domain
 from magnetar.admin.calls.errors import NotHereError
 from magnetar.admin.namespaces import bundles
 from magnetar.base.names import TopicName
+from magnetar.broker.transactions.discovery import names_coordinators
 
 _LISTENER = "X-Pulsar-ListenerName"
 """Where Java's clients name the listener. Source: Pulsar's lookup over HTTP."""
@@ -17,7 +18,8 @@ async def _checked(call: Call) -> TopicName:
     if not is_domain(call.params["domain"]):
         raise NotHereError(f"{call.params['domain']!r} is no domain of topics")
     topic = call.topic()
-    await call.broker.check_name(topic)
+    if not (names_coordinators(topic) and call.broker.transactions.enabled):
+        await call.broker.check_name(topic)
     return topic
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from magnetar.admin.calls.call import Call, Handler, Raw
 from magnetar.admin.calls.rates import Rates
-from magnetar.admin.metrics import unloaded_metrics, work_metrics
+from magnetar.admin.metrics import transaction_metrics, unloaded_metrics, work_metrics
 from magnetar.admin.metrics.namespace_metrics import NamespaceSums
 from magnetar.broker.canary.choice import LOCAL_NAME as CANARY
 from magnetar.broker.nonpersistent.subscription import NonPersistentSubscription
@@ -47,6 +47,7 @@ def registry_for(broker: Broker) -> Registry:
     registry.collector(logs.collect)
     registry.collector(lambda exposition: _collect_broker(broker, exposition))
     registry.collector(lambda exposition: work_metrics.collect(broker, exposition))
+    registry.collector(lambda exposition: transaction_metrics.collect(broker, exposition))
     for collect in broker.collectors:
         registry.collector(collect)
     registry.collector(lambda exposition: _collect_topics(broker, rates, lags, sums, exposition))

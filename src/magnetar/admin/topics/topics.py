@@ -24,6 +24,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.service import Broker
 from magnetar.broker.topic.any_topic import AnyTopic
 from magnetar.broker.topic.topic import Topic
+from magnetar.broker.transactions.discovery import names_coordinators
 
 _N: Final = "/admin/v2/persistent/{tenant}/{namespace}"
 _T: Final = f"{_N}/{{topic}}"
@@ -162,6 +163,9 @@ async def terminate(call: Call) -> object:
 
 async def terminate_partitions(call: Call) -> object:
     name = call.topic()
+    transactions = call.broker.transactions
+    if names_coordinators(name) and transactions.enabled:
+        return {"partitions": await transactions.discovery.partitions(name), "deleted": False}
     await call.broker.check_name(name)
     count = 0 if name.partition >= 0 else await call.broker.policies.partitions(name)
     if not count:

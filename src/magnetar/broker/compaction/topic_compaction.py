@@ -25,6 +25,7 @@ from magnetar.ledger.api import LedgerWriter, NoSuchLedgerError
 from magnetar.managedlog.cursors.cursor import Cursor
 from magnetar.managedlog.cursors.cursor_ledgers import CursorLedgers
 from magnetar.managedlog.log import ManagedLog
+from magnetar.managedlog.visible_reading import last_visible_entry
 from magnetar.runtime.tasks import yield_loop
 from magnetar.runtime.threads import in_thread
 
@@ -226,7 +227,7 @@ class TopicCompaction:
 
     async def last_message(self) -> tuple[Position, int] | None:
         """See `CompactedView.last_message`."""
-        last = self._topic_log.last_entry_position
+        last = last_visible_entry(self._topic_log)
         if self._stored is None or (last is not None and last > self._horizon):
             return None
         run = await self._stored.last()
@@ -281,7 +282,8 @@ class TopicCompaction:
 
     async def _compact(self) -> None:
         cursor = await self._open_cursor()
-        horizon = self._topic_log.last_entry_position
+        # What a transaction may still abort is left to the next round.
+        horizon = last_visible_entry(self._topic_log)
         if horizon is None or (self._stored is not None and horizon <= self._horizon):
             return
         survivors = Survivors(retain_null_key=self.retain_null_key)

@@ -20,6 +20,7 @@ from magnetar.broker.errors import (
     TransactionNotFoundError,
     TransactionStateError,
 )
+from magnetar.broker.transactions.counts import Counts
 from magnetar.broker.transactions.ids import TxnId, TxnState
 from magnetar.broker.transactions.outcomes import Outcomes
 from magnetar.broker.transactions.transaction import Transaction
@@ -50,6 +51,7 @@ class Coordinator:
         self.number = number
         self.open_max = open_max
         self.outcomes = Outcomes()
+        self.counts = Counts()
         self.next_sequence = 0
         self.reserved = 0
         """Numbers below it may be given out: the store says that they are."""
@@ -88,6 +90,7 @@ class Coordinator:
             deadline_ms=now_ms + ttl_ms,
         )
         self._add(txn)
+        self.counts.created += 1
         return txn
 
     def recovered(self, txn: Transaction, *, wall_ms: int, now_ms: float) -> None:
@@ -171,13 +174,14 @@ class Coordinator:
             txn.verdict = txn.ending
             txn.changed()
 
-    def decided(self, txn: Transaction, state: TxnState) -> None:
+    def decided(self, txn: Transaction, state: TxnState, now_ms: float) -> None:
         """The header says so, durably."""
         assert txn.state is TxnState.OPEN, "a decision changes"
         assert state is not TxnState.OPEN
         txn.state, txn.ending, txn.verdict = state, None, None
         txn.unresolved = txn.topics
         self.open_count -= 1
+        self.counts.ended(txn, now_ms)
 
     def due(self, now_ms: float) -> list[Transaction]:
         """Those whose time is over, which are not ending yet."""
@@ -219,6 +223,10 @@ class Coordinator:
     def open_ones(self) -> Iterator[Transaction]:
         """All that are not decided."""
         return (txn for txn in self.transactions.values() if txn.state is TxnState.OPEN)
+
+    def oldest_ms(self, now_ms: float) -> float:
+        """Age of the transaction that has been open for longest, on the clock that only runs; 0: none is."""
+        return max((txn.age_ms(now_ms) for txn in self.open_ones()), default=0.0)
 
     @property
     def low_water_mark(self) -> int:

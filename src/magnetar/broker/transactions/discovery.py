@@ -34,6 +34,14 @@ class Discovery:
         self.known = await self._policies.partitions(ASSIGN) or COUNT
         return self.known
 
+    async def grow(self, count: int) -> None:
+        """There are so many from now on, more than before. Raises MetadataError, ConflictError."""
+        if await self._policies.partitions(ASSIGN):
+            await self._policies.grow_partitioned(ASSIGN, count)
+        else:
+            await self._policies.create_partitioned(ASSIGN, count)
+        self.known = count
+
     async def partitions(self, topic: TopicName) -> int:
         """What clients hear of the topic, or of one of its partitions. Raises MetadataError."""
         return await self.count() if topic.partition < 0 else 0

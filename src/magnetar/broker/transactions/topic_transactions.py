@@ -54,8 +54,8 @@ class TopicTransactions:
         self, topic: TransactionsTopic, kept: KeptTransactions, abort_of: AbortOf, clock: Clock
     ) -> None:
         self.spans = Spans()
-        self.recovered_entries = 0
-        """Found when the topic was loaded."""
+        self.aborted = 0
+        """Transactions with entries here that were aborted, since the topic was loaded."""
         # A topic that is let go is freed without the garbage collector.
         self._of = ref(topic)
         self._log, self._name = topic.log, str(topic.name)
@@ -111,6 +111,7 @@ class TopicTransactions:
             self.spans.committed(txn.id)
         else:
             hidden = self.spans.aborted(txn.id)
+            self.aborted += bool(hidden)
         subscriptions = self._subscriptions
         for name in txn.acks.get(self._name, ()):
             subscription = subscriptions.get(name)
@@ -169,7 +170,6 @@ class TopicTransactions:
             async for id_, position in entries_of(log.reading, searched, start):
                 if not self.spans.visible.is_hidden(position):
                     self.spans.appended(id_, position, 1)
-                    self.recovered_entries += 1
         for subscription in self._subscriptions.values():
             pass_all_hidden(subscription.cursor, self.spans.visible)
 

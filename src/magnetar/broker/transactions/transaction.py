@@ -119,6 +119,10 @@ class Transaction:
         """All that it concerns."""
         return {*self.partitions, *self.acks}
 
+    def age_ms(self, now_ms: float) -> float:
+        """How long it is open, on the clock that only runs; as far as this process knows."""
+        return now_ms - (self.deadline_ms - self.ttl_ms)
+
     def changed(self) -> int:
         """Notes a change; the revision that is to become durable."""
         self.revision += 1

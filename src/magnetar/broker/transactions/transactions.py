@@ -30,7 +30,6 @@ from magnetar.broker.errors import (
 from magnetar.broker.subscription.subscription import Subscription
 from magnetar.broker.transactions.acks import TxnAcks
 from magnetar.broker.transactions.coordinator import RESERVED, Coordinator, Who
-from magnetar.broker.transactions.counts import Counts
 from magnetar.broker.transactions.discovery import Discovery
 from magnetar.broker.transactions.ids import TxnId, TxnState, txn_id
 from magnetar.broker.transactions.kept import KeptTransactions
@@ -56,7 +55,6 @@ class Transactions:
 
     def __init__(self, broker: BrokerPort) -> None:
         self.enabled = broker.config.transactions
-        self.counts = Counts()
         self.discovery = Discovery(broker.policies)
         self._broker = broker
         self._open_max = broker.config.transactions_open_max
@@ -66,6 +64,8 @@ class Transactions:
         self._resolving = Resolving(broker, self._kept, self.abort_of)
         self.coordinators = self._resolving.coordinators
         """Those that have begun a transaction."""
+        self.topics = broker.topics
+        """Loaded topics, by full name."""
         self._saves: SingleFlight[None] = SingleFlight()
         self._ends: SingleFlight[None] = SingleFlight()
         self._reserves: SingleFlight[None] = SingleFlight()
@@ -138,7 +138,6 @@ class Transactions:
             await self._reserves.run(number, lambda: self._reserve(coordinator))
         clock = self._broker.clock
         txn = coordinator.begin(owner, ttl_ms, started_ms=clock.now_ms(), now_ms=clock.monotonic_ms())
-        self.counts.created += 1
         await self._save(txn)
         self._set_alarm()
         return txn.id
@@ -347,9 +346,9 @@ class Transactions:
     # -- after the decision --------------------------------------------------------------------------
 
     def _decided(self, txn: Transaction, state: TxnState) -> None:
-        self.coordinators[txn.id.coordinator].decided(txn, state)
+        now_ms = self._broker.clock.monotonic_ms()
+        self.coordinators[txn.id.coordinator].decided(txn, state, now_ms)
         txn.saved = txn.revision
-        self.counts.ended(txn, self._broker.clock.monotonic_ms())
         self._resolving.follow(txn)
 
     async def recover(self, topic: Topic) -> None:
@@ -379,7 +378,7 @@ class Transactions:
         now_ms = self._broker.clock.monotonic_ms()
         for coordinator in self.coordinators.values():
             for txn in coordinator.due(now_ms):
-                self.counts.timed_out += 1
+                coordinator.counts.timed_out += 1
                 reason = f"its time of {txn.ttl_ms} ms was over"
                 self._broker.tasks.spawn(self._abort(txn, reason))
         self._set_alarm()

@@ -49,6 +49,8 @@ def broker_config(config: StandaloneConfig) -> BrokerConfig:
             idle_s=config.inactive_topic_seconds,
         ),
         inactive_partitioned=config.inactive_partitioned_topic_deletion,
+        transactions=config.transactions,
+        transactions_open_max=config.transactions_open_max,
         idle_topic_unload_s=config.idle_topic_unload_seconds,
         inactive_interval_s=config.inactive_topic_interval_seconds,
         subscription_expiration_minutes=config.subscription_expiration_minutes,

@@ -48,6 +48,7 @@ _SECONDS: Final = {
     "inactive_topic_seconds": 1,
     "compaction_interval_seconds": 1,
     "inactive_topic_interval_seconds": 1,
+    "transactions_open_max": 1,
     "authentication_refresh_check_seconds": 1,
     "credential_refresh_seconds": 1,
     "token_allowed_clock_skew_seconds": 0,

@@ -125,6 +125,10 @@ class StandaloneConfig(LedgerSettings):
     """Time, in seconds, for which a topic must be unused before it is deleted. At least 1."""
     inactive_partitioned_topic_deletion: bool = False
     """True: a partitioned topic is deleted with the last of its partitions."""
+    transactions: bool = True
+    """True: clients may begin transactions."""
+    transactions_open_max: int = 100_000
+    """Number of open transactions of one coordinator; further ones are refused. At least 1."""
     idle_topic_unload_seconds: int = 600
     """Time, in seconds, for which a topic without a backlog must be unused before it is unloaded. The next
     use loads it, with counters at 0. 0: never. At least 0."""

@@ -18,6 +18,7 @@ SAME: Final = {
     "authenticationRefreshCheckSeconds": "authentication_refresh_check_seconds",
     "backlogQuotaDefaultRetentionPolicy": "backlog_quota_policy",
     "bindAddress": "host",
+    "transactionCoordinatorEnabled": "transactions",
     "webSocketServiceEnabled": "websocket_enabled",
     "bookkeeperClientEnforceMinNumRacksPerWriteQuorum": "bookie_racks_enforced",
     "bookkeeperTLSCertificateFilePath": "bookie_tls_certificate",

@@ -1,0 +1,176 @@
+"""`/admin/v3/transactions`: coordinators, transactions, and their part in topics and subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from magnetar.admin.brokers.brokers import broker_port
+from magnetar.admin.calls.call import Call, Route, natural
+from magnetar.admin.calls.errors import BadRequestError
+from magnetar.admin.subscriptions.subscriptions import find
+from magnetar.admin.topics.topics import loaded
+from magnetar.admin.transactions import documents
+from magnetar.base.ids import Position
+from magnetar.broker.errors import (
+    CoordinatorNotFoundError,
+    NotAllowedError,
+    TransactionNotFoundError,
+)
+from magnetar.broker.topic.topic import Topic
+from magnetar.broker.transactions.ids import TxnId, TxnState
+from magnetar.broker.transactions.transaction import Transaction
+from magnetar.broker.transactions.transactions import ANYBODY, Transactions
+
+Document = dict[str, Any]
+
+_R: Final = "/admin/v3/transactions"
+_T: Final = "{tenant}/{namespace}/{topic}"
+_ID: Final = "{most}/{least}"
+_COORDINATORS_MAX: Final = 1_000
+
+
+def _transactions(call: Call) -> Transactions:
+    transactions = call.broker.transactions
+    if not transactions.enabled:
+        # 503, as Pulsar.
+        raise CoordinatorNotFoundError(
+            "This Broker is not configured with transactionCoordinatorEnabled=true."
+        )
+    return transactions
+
+
+def _id(call: Call) -> TxnId:
+    return TxnId(call.integer("most"), call.integer("least"))
+
+
+def _found(call: Call) -> Transaction:
+    transactions, id_ = _transactions(call), _id(call)
+    coordinator = transactions.coordinators.get(id_.coordinator)
+    txn = None if coordinator is None else coordinator.transactions.get(id_.sequence)
+    if txn is None or txn.state is not TxnState.OPEN:
+        raise TransactionNotFoundError(f"Transaction {id_} is not open, or was never begun")
+    return txn
+
+
+async def coordinators(call: Call) -> object:
+    """Every coordinator and the broker that has it."""
+    count = await _transactions(call).discovery.count()
+    host = call.broker.config.advertised_host or call.host
+    at = call.broker.listeners.addresses(host, await broker_port(call))
+    return [{"id": number, "brokerServiceUrl": at.plain or at.tls} for number in range(count)]
+
+
+async def coordinator_stats(call: Call) -> object:
+    """Of one coordinator, or of all by number."""
+    transactions = _transactions(call)
+    count = await transactions.discovery.count()
+    wanted = call.query.get("coordinatorId")
+    if wanted is None:
+        return {
+            str(number): documents.coordinator_stats(number, transactions.coordinators.get(number))
+            for number in range(count)
+        }
+    number = natural(wanted, "coordinatorId")
+    if number >= count:
+        raise TransactionNotFoundError(f"Transaction coordinator {number} not found")
+    return documents.coordinator_stats(number, transactions.coordinators.get(number))
+
+
+async def transaction(call: Call) -> object:
+    """One open transaction."""
+    return documents.metadata(_transactions(call), _found(call))
+
+
+async def slow(call: Call) -> object:
+    """Open transactions that have been so for so many milliseconds, by id, oldest first."""
+    transactions = _transactions(call)
+    least_ms = call.integer("milliseconds")
+    wanted = call.query.get("coordinatorId")
+    number = None if wanted is None else natural(wanted, "coordinatorId")
+    now_ms = call.broker.clock.monotonic_ms()
+    found = [
+        txn
+        for coordinator in transactions.coordinators.values()
+        if number is None or coordinator.number == number
+        for txn in coordinator.open_ones()
+        if txn.age_ms(now_ms) >= least_ms
+    ]
+    found.sort(key=lambda txn: txn.age_ms(now_ms), reverse=True)
+    return {str(txn.id): documents.metadata(transactions, txn) for txn in found}
+
+
+async def abort(call: Call) -> None:
+    """Aborts an open transaction. Its client hears of it when it ends it, or sends or acknowledges in it."""
+    transactions, id_ = _transactions(call), _id(call)
+    await transactions.end(id_, TxnState.ABORTED, ANYBODY, reason="an operator aborted it")
+
+
+async def scale(call: Call) -> None:
+    """There are so many coordinators now; there never become fewer."""
+    transactions = _transactions(call)
+    count = call.json()
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= _COORDINATORS_MAX:
+        raise BadRequestError(f"the body is a number of coordinators, at most {_COORDINATORS_MAX}")
+    if count <= await transactions.discovery.count():
+        raise NotAllowedError("Number of transaction coordinators must be more than the current ones")
+    await transactions.discovery.grow(count)
+
+
+async def _topic(call: Call) -> Topic:
+    _transactions(call)
+    return await loaded(call.broker, call.topic())
+
+
+async def buffer_stats(call: Call) -> object:
+    """The part of a topic in transactions: what readers get, and who holds them back."""
+    return documents.buffer_stats(await _topic(call))
+
+
+async def in_buffer(call: Call) -> object:
+    """Where the messages of a transaction begin in a topic."""
+    topic = await _topic(call)
+    return documents.in_buffer(topic, _id(call))
+
+
+async def pending_ack_stats(call: Call) -> object:
+    """The part of a subscription in transactions."""
+    return documents.pending_ack_stats(find(await _topic(call), call.params["subscription"]))
+
+
+async def in_pending_ack(call: Call) -> object:
+    """What a transaction acknowledges in a subscription."""
+    return documents.in_pending_ack(find(await _topic(call), call.params["subscription"]), _id(call))
+
+
+async def position(call: Call) -> object:
+    """Whether a message waits for a transaction in a subscription."""
+    subscription = find(await _topic(call), call.params["subscription"])
+    at = Position(call.integer("ledger"), call.integer("entry"))
+    index = call.query.get("batchIndex")
+    number = None if index is None else natural(index, "batchIndex")
+    return {"state": documents.position_state(subscription, at, number)}
+
+
+async def no_log(call: Call) -> object:
+    """Transactions are values of the metadata store: there are no logs whose ledgers could be told of."""
+    raise NotAllowedError(
+        "this broker keeps transactions in its metadata store, without logs", remedy="see coordinatorStats"
+    )
+
+
+ROUTES: list[Route] = [
+    ("GET", f"{_R}/coordinators", coordinators),
+    ("GET", f"{_R}/coordinatorStats", coordinator_stats),
+    ("GET", f"{_R}/transactionMetadata/{_ID}", transaction),
+    ("GET", f"{_R}/slowTransactions/{{milliseconds}}", slow),
+    ("POST", f"{_R}/abortTransaction/{_ID}", abort),
+    ("POST", f"{_R}/transactionCoordinator/replicas", scale),
+    ("GET", f"{_R}/transactionBufferStats/{_T}", buffer_stats),
+    ("GET", f"{_R}/transactionInBufferStats/{_T}/{_ID}", in_buffer),
+    ("GET", f"{_R}/pendingAckStats/{_T}/{{subscription}}", pending_ack_stats),
+    ("GET", f"{_R}/transactionInPendingAckStats/{_T}/{{subscription}}/{_ID}", in_pending_ack),
+    ("GET", f"{_R}/positionStatsInPendingAck/{_T}/{{subscription}}/{{ledger}}/{{entry}}", position),
+    ("GET", f"{_R}/coordinatorInternalStats/{{number}}", no_log),
+    ("GET", f"{_R}/pendingAckInternalStats/{_T}/{{subscription}}", no_log),
+    ("GET", f"{_R}/transactionBufferInternalStats/{_T}", no_log),
+]
